@@ -1,0 +1,150 @@
+"""Checkpoints of a run: training state and data position together, by orbax."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import (
+    AnyPreservationPolicy,
+    BestN,
+    LatestN,
+)
+
+from bert_jax.errors import UserError
+
+
+class RunCheckpoints:
+    """The directory `checkpoints/` of a run.
+
+    A checkpoint is written beside its place and renamed when it is whole, so a kill at any time
+    leaves the ones before it. Writing goes on in the background; only the copy from the devices
+    blocks the caller.
+    """
+
+    def __init__(self, workdir: Path, *, keep: int, best_metric: tuple[str, bool]) -> None:
+        """Opens the directory.
+
+        Args:
+            workdir: of the run.
+            keep: how many of the newest checkpoints stay; the best one stays besides.
+            best_metric: name, and whether higher is better.
+        """
+        name, higher_is_better = best_metric
+        self._directory = workdir.absolute() / "checkpoints"
+        self._metric = name
+        self._manager = ocp.CheckpointManager(
+            self._directory,
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=AnyPreservationPolicy(
+                    [
+                        LatestN(keep),
+                        BestN(
+                            get_metric_fn=lambda metrics: metrics[name],
+                            reverse=not higher_is_better,
+                            n=1,
+                            keep_checkpoints_without_metrics=False,
+                        ),
+                    ]
+                ),
+                best_fn=lambda metrics: metrics[name],
+                best_mode="max" if higher_is_better else "min",
+                cleanup_tmp_directories=True,
+            ),
+            item_names=("state", "position"),
+        )
+
+    @property
+    def latest_step(self) -> int | None:
+        """The newest whole checkpoint, None if there is none."""
+        return self._manager.latest_step()
+
+    @property
+    def best_step(self) -> int | None:
+        """The checkpoint with the best held-out metric, the newest if none was evaluated."""
+        best = self._manager.best_step()
+        return self.latest_step if best is None else best
+
+    def step_of(self, which: str) -> int:
+        """The step that "latest", "best" or a number names.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        steps = sorted(self._manager.all_steps())
+        if not steps:
+            raise UserError(f"{self._directory} has no checkpoint; train first")
+        if which in ("latest", "best"):
+            return steps[-1] if which == "latest" else self.best_step or steps[-1]
+        if not which.isdecimal() or int(which) not in steps:
+            raise UserError(
+                f"{self._directory} has no checkpoint {which!r}; it has latest, best, "
+                f"{', '.join(map(str, steps))}"
+            )
+        return int(which)
+
+    def save(self, step: int, state: Any, position: dict[str, Any], metrics: dict[str, float]) -> None:
+        """Begins to write a checkpoint; `metrics` is empty if this step was not evaluated.
+
+        Raises:
+            UserError: this or the previous checkpoint could not be written.
+        """
+        chosen = {self._metric: metrics[self._metric]} if metrics else None
+        try:
+            self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardSave(state), position=ocp.args.JsonSave(position)
+                ),
+                metrics=chosen,
+            )
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def wait(self) -> None:
+        """Waits until what was begun is written.
+
+        Raises:
+            UserError: it could not be written.
+        """
+        try:
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def restore(self, step: int, abstract: Any) -> tuple[Any, dict[str, Any]]:
+        """State and position of a checkpoint, laid out on devices as `abstract` says.
+
+        Raises:
+            UserError: the checkpoint is damaged or of another model.
+        """
+        try:
+            found = self._manager.restore(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardRestore(abstract), position=ocp.args.JsonRestore()
+                ),
+            )
+        except Exception as error:
+            raise UserError(
+                f"cannot read the checkpoint {self._directory / str(step)}: {_first_line(error)}; "
+                "remove this directory to go on from the one before it"
+            ) from error
+        return found["state"], found["position"]
+
+    def close(self) -> None:
+        """Waits for the writing to end and closes the directory."""
+        self.wait()
+        self._manager.close()
+
+    def _failure(self, error: Exception) -> UserError:
+        return UserError(
+            f"cannot write a checkpoint to {self._directory}: {_first_line(error)}; the last whole "
+            f"one is {self.latest_step}; free space and run the same command again"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

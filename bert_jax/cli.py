@@ -1,0 +1,155 @@
+"""`bert-jax`: parse the command line, call, print. Nothing heavy is imported before a verb runs."""
+
+import argparse
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from bert_jax.errors import UserError
+
+BAD_INPUT, STOPPED = 2, 75
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with 2."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a verb; returns the exit code: 0 done, 2 bad input, 75 stopped by a signal and saved."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    rest, overrides = _split_overrides(given)
+    options = _parser().parse_args(rest)
+    options.overrides = overrides
+    try:
+        return options.run(options)
+    except UserError as error:
+        print(f"bert-jax: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("bert-jax: interrupted; run the same command to go on", file=sys.stderr)
+        return STOPPED
+
+
+def _split_overrides(arguments: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Takes `--config.a.b=value` out of the arguments."""
+    rest, overrides = [], []
+    for argument in arguments:
+        found = re.fullmatch(r"--config\.([\w.]+)=(.*)", argument, flags=re.DOTALL)
+        if found:
+            overrides.append((found[1], found[2]))
+        else:
+            rest.append(argument)
+    return rest, overrides
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="bert-jax",
+        description="BERT in JAX: text → corpus → training run → model directory.",
+        epilog="--config.KEY=VALUE overrides a key of the config, as --config.train.steps=1000.",
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    config = _Parser(add_help=False)
+    config.add_argument(
+        "--config", required=True, metavar="FILE[:ARGS]", help="configs/pretrain.py:size=mini"
+    )
+
+    prepare = verbs.add_parser("prepare", parents=[config], help="text → tokenizer and corpus")
+    prepare.add_argument("--output", type=Path, metavar="CORPUS", help="directory of the corpus")
+    prepare.add_argument("--workers", type=int, metavar="N", help="processes (default: all cores)")
+    prepare.add_argument("--limit", type=int, metavar="N", help="documents of each source")
+    prepare.add_argument("--dry-run", action="store_true", help="only statistics; writes nothing")
+    prepare.add_argument("--show", type=int, metavar="N", help="print N training examples")
+    prepare.set_defaults(run=_prepare)
+
+    train = verbs.add_parser("train", parents=[config], help="train a run, or go on with it")
+    train.add_argument("--workdir", type=Path, required=True, metavar="RUN")
+    train.set_defaults(run=_train)
+
+    evaluate = verbs.add_parser("evaluate", parents=[config], help="held-out metrics as JSON")
+    place = evaluate.add_mutually_exclusive_group(required=True)
+    place.add_argument("--workdir", type=Path, metavar="RUN")
+    place.add_argument("--model", type=Path, metavar="DIR")
+    evaluate.set_defaults(run=_evaluate)
+
+    export = verbs.add_parser("export", help="run → model directory")
+    export.add_argument("--workdir", type=Path, required=True, metavar="RUN")
+    export.add_argument("--output", type=Path, required=True, metavar="DIR")
+    export.add_argument("--step", default="latest", help="latest (default), best or a number")
+    export.set_defaults(run=_export)
+    return parser
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    from bert_jax import configuration, experiment
+
+    config = configuration.load(options.config, options.overrides)
+    prepare_options = experiment.prepare_options(config)
+    if options.dry_run:
+        from bert_jax.data.preparation_statistics import statistics
+
+        found = statistics(
+            prepare_options,
+            length=config.data.length,
+            limit=options.limit,
+            workers=options.workers,
+        )
+        for name, value in dataclasses.asdict(found).items():
+            print(f"{name:24} {value:,.4f}" if isinstance(value, float) else f"{name:24} {value:,}")
+        return 0
+    if options.output is None:
+        raise UserError("prepare needs --output CORPUS (or --dry-run)")
+    from bert_jax.data.prepare import prepare
+
+    manifest = prepare(
+        prepare_options, options.output, workers=options.workers, limit=options.limit
+    )
+    splits = {name: dataclasses.asdict(counts) for name, counts in manifest.splits.items()}
+    print(json.dumps({"corpus": str(options.output), **splits}))
+    if options.show:
+        config.data.corpus = str(options.output)
+        print(experiment.make_task(config).examples_as_text(options.show))
+    return 0
+
+
+def _train(options: argparse.Namespace) -> int:
+    from bert_jax import configuration, experiment
+    from bert_jax.training.signals import Interrupted
+
+    config = configuration.load(options.config, options.overrides)
+    try:
+        metrics = experiment.train(config, options.workdir)
+    except Interrupted as stop:
+        print(f"bert-jax: {stop}; run the same command to go on", file=sys.stderr)
+        return STOPPED
+    print(json.dumps(metrics))
+    return 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from bert_jax import configuration, experiment
+
+    config = configuration.load(options.config, options.overrides)
+    print(json.dumps(experiment.evaluate(config, options.workdir, options.model)))
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from bert_jax import experiment
+
+    config = experiment.run_config(options.workdir)
+    step = experiment.export(config, options.workdir, options.output, which=options.step)
+    print(f"{options.output}: step {step} of {options.workdir}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

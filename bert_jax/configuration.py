@@ -1,0 +1,189 @@
+"""Configs: the known keys with their defaults, config files with arguments, overrides, checks.
+
+A config file is Python with a function `get_config` that returns an `ml_collections.ConfigDict`
+(or a mapping) of the keys that it sets. Its parameters are the file's arguments:
+`configs/pretrain.py:size=mini,length=512` calls `get_config(size="mini", length=512)`.
+"""
+
+import ast
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError
+
+TASKS = "bert_jax.tasks"
+
+
+def defaults(task: str) -> ConfigDict:
+    """Every known key with its default, for one task.
+
+    Sections `model`, `optimizer`, `train` and `mesh` are the fields of `BertConfig` and
+    `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`; `tokenizer` those of
+    `VocabularyOptions` with `path`; `data` those of `PrepareOptions`, of the sources and of the
+    task. A model field that is None is decided by `model.size` and the vocabulary.
+    """
+    from bert_jax.data.prepare import PrepareOptions
+    from bert_jax.data.sources import SourceSpec
+    from bert_jax.data.vocabulary import VocabularyOptions
+    from bert_jax.models.config import BertConfig
+    from bert_jax.sharding.mesh import MeshShape
+    from bert_jax.training.loop import TrainOptions
+    from bert_jax.training.optimizer import OptimizerOptions
+
+    prepare = _fields(PrepareOptions, omit=("sources", "tokenizer", "lowercase", "vocabulary", "seed"))
+    source = _fields(SourceSpec, omit=("source", "weight"))
+    return ConfigDict(
+        {
+            "task": task,
+            "seed": 0,
+            "precision": "float32",
+            "init_from": "",
+            "model": {
+                "size": "base",
+                "scan_layers": True,
+                "remat": "none",
+                **dict.fromkeys(_fields(BertConfig)),
+            },
+            "tokenizer": {"path": "", **_fields(VocabularyOptions)},
+            "data": {"source": "", **source, **prepare, **task_module(task).defaults()},
+            "optimizer": _fields(OptimizerOptions),
+            "train": _fields(TrainOptions),
+            "mesh": _fields(MeshShape),
+        }
+    )
+
+
+def load(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> ConfigDict:
+    """Reads a config file and puts its keys, then the overrides, on the defaults.
+
+    Args:
+        specification: `FILE` or `FILE:name=value,name=value`.
+        overrides: dotted keys with values as text, the later one wins.
+
+    Raises:
+        UserError: the file, an argument, a key or a value is wrong.
+    """
+    path, _, arguments = specification.partition(":")
+    given = _call(Path(path), arguments)
+    config = defaults(given.get("task", "pretraining"))
+    for key, value in _flat(given):
+        set_key(config, key, value, where=path)
+    for key, text in overrides:
+        set_key(config, key, _parse(text), where=f"--config.{key}")
+    return config
+
+
+def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
+    """Sets a dotted key that must be known, to a value of its kind.
+
+    Raises:
+        UserError: the key is unknown (the nearest known one is named) or the value of another kind.
+    """
+    known = dict(_flat(config))
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+        raise UserError(f"{where}: unknown key {key!r}; the nearest known is {near[0]!r}")
+    old = known[key]
+    if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    fits = old is None or value is None or type(value) is type(old) or key == "data.source"
+    if not fits:
+        raise UserError(
+            f"{where}: {key} is {value!r}, a {type(value).__name__}; "
+            f"it must be a {type(old).__name__}, as {old!r} is"
+        )
+    section = config
+    *sections, name = key.split(".")
+    for part in sections:
+        section = section[part]
+    with section.ignore_type():
+        section[name] = value
+
+
+def task_module(name: str) -> Any:
+    """The module `tasks/<name>.py`, with `defaults()` and `create(...)`.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not name.isidentifier() or importlib.util.find_spec(f"{TASKS}.{name}") is None:
+        import pkgutil
+
+        package = importlib.import_module(TASKS)
+        names = ", ".join(module.name for module in pkgutil.iter_modules(package.__path__))
+        raise UserError(f"task {name!r} is unknown; known are {names}")
+    return importlib.import_module(f"{TASKS}.{name}")
+
+
+def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Dotted keys whose values differ, with both values (None where a key is missing)."""
+    before, after = dict(_flat(old)), dict(_flat(new))
+    return [
+        (key, before.get(key), after.get(key))
+        for key in sorted(before | after)
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _fields(cls: type, omit: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The defaults of a dataclass' fields."""
+    return {
+        field.name: field.default for field in dataclasses.fields(cls) if field.name not in omit
+    }
+
+
+def _call(path: Path, arguments: str) -> Mapping[str, Any]:
+    """Runs `get_config` of a file with its arguments, as text turned to the parameters' types."""
+    if not path.is_file():
+        raise UserError(f"--config {path}: no such file")
+    spec = importlib.util.spec_from_file_location("bert_jax_config", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise UserError(f"{path}:{error.lineno}: {error.msg}") from error
+    if not hasattr(module, "get_config"):
+        raise UserError(f"{path} has no function get_config")
+    parameters = inspect.signature(module.get_config).parameters
+    values = {}
+    for item in filter(None, arguments.split(",")):
+        name, equals, text = item.partition("=")
+        if not equals or name not in parameters:
+            raise UserError(
+                f"{path}: argument {item!r} is not name=value of one of {', '.join(parameters)}"
+            )
+        kind = type(parameters[name].default)
+        value = text if kind is str else _parse(text)
+        if type(value) is not kind:
+            raise UserError(f"{path}: argument {name} is {text!r}, it must be a {kind.__name__}")
+        values[name] = value
+    return module.get_config(**values)
+
+
+def _parse(text: str) -> Any:
+    """A Python literal, else the text itself; `true` and `false` count as literals too."""
+    lowered = {"true": True, "false": False}
+    if text.lower() in lowered:
+        return lowered[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping | ConfigDict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,86 @@
+"""Random numbers that are a pure function of where they are used.
+
+A batch must not depend on which host or worker makes it, nor on what was made before. So nothing
+here has a state: every number is a hash of a key and of a position, and a shuffle is a
+permutation that can be evaluated at one index.
+"""
+
+import math
+
+import numpy as np
+
+# Increment and multipliers of SplitMix64 (Steele, Lea and Flood, 2014, figure 17).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """Scrambles uint64 values of any shape: a bijection in which each bit depends on all bits."""
+    mixed = values ^ (values >> np.uint64(30))
+    mixed *= _FIRST
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= _SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def random_bits(keys: np.ndarray, positions: np.ndarray | int) -> np.ndarray:
+    """64 random bits for each key and position; both broadcast, uint64 out.
+
+    Args:
+        keys: uint64, what the numbers belong to (an example, say).
+        positions: non-negative integers, which number of that key.
+    """
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant; NumPy warns for scalars
+        offsets = (np.asarray(positions).astype(np.uint64) + np.uint64(1)) * _GOLDEN
+        return mix(keys + offsets)
+
+
+def derive_key(*parts: int) -> np.ndarray:
+    """A key, uint64 [1], from integers such as (seed, epoch)."""
+    key = np.zeros(1, np.uint64)
+    for part in parts:
+        key = random_bits(key, np.array([part]))
+    return key
+
+
+def uniform(bits: np.ndarray) -> np.ndarray:
+    """Random bits to float64 in [0, 1)."""
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def integers_below(bits: np.ndarray, limits: np.ndarray | int) -> np.ndarray:
+    """Random bits to int64 in [0, limit); every limit is at least 1."""
+    return (uniform(bits) * limits).astype(np.int64)
+
+
+def permute(indices: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
+    """Where a random permutation of 0 … size-1 sends each index.
+
+    An index is written as (row, column) of a nearly square table that holds `size` cells, and a
+    Feistel network of six rounds moves the row by a hash of the column and the column by a hash of
+    the row. The few results beyond `size` go through it again ("cycle walking"). Source: Black and
+    Rogaway, Ciphers with arbitrary finite domains, 2002.
+
+    Args:
+        indices: int64 [B], each in [0, size).
+        size: number of things to shuffle.
+        keys: uint64 [B] or [1]; each key is another permutation.
+
+    Returns:
+        int64 [B], each in [0, size).
+    """
+    rows = np.uint64(math.isqrt(size - 1) + 1)
+    columns = np.uint64(-(-size // int(rows)))
+    keys = np.broadcast_to(keys, indices.shape)
+    result = indices.astype(np.uint64)
+    walking = np.arange(len(indices))
+    while len(walking):
+        row, column = np.divmod(result[walking], columns)
+        for number in range(0, 6, 2):
+            row = (row + mix(column ^ random_bits(keys[walking], number))) % rows
+            column = (column + mix(row ^ random_bits(keys[walking], number + 1))) % columns
+        result[walking] = row * columns + column
+        walking = walking[result[walking] >= size]
+    return result.astype(np.int64)

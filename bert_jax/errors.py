@@ -1,0 +1,9 @@
+"""The one exception that users see."""
+
+
+class UserError(Exception):
+    """Wrong usage or bad input.
+
+    The message is one line: what was wrong, where (file, line, key), the limit, and how to mend
+    it. The command line prints it to stderr and exits with 2, without a traceback.
+    """

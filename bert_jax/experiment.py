@@ -1,0 +1,228 @@
+"""From a config to things that are done: prepare a corpus, train, evaluate and export a run.
+
+This is where configs meet the floors below; each key is read here or in the task's `create`.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax import configuration
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.data.prepare import PrepareOptions
+from bert_jax.data.sources import SourceSpec, source_specs
+from bert_jax.data.vocabulary import VocabularyOptions
+from bert_jax.errors import UserError
+from bert_jax.files import write_atomically
+
+# What may change between two calls of one run: it does not change the numbers.
+FREE_KEYS = frozenset(
+    {
+        "data.evaluation_batches",
+        "train.log_every",
+        "train.eval_every",
+        "train.checkpoint_every",
+        "train.keep_checkpoints",
+        "mesh.data",
+        "mesh.fsdp",
+        "mesh.tensor",
+    }
+)
+
+
+def prepare_options(config: ConfigDict) -> PrepareOptions:
+    """What `bert-jax prepare` makes: the sections `data` and `tokenizer`."""
+    data, tokenizer = config.data, config.tokenizer
+    per_source = {
+        field.name: data[field.name]
+        for field in dataclasses.fields(SourceSpec)
+        if field.name not in ("source", "weight")
+    }
+    return PrepareOptions(
+        sources=source_specs(data.source, per_source),
+        tokenizer=tokenizer.path or None,
+        vocabulary=VocabularyOptions(
+            **{field.name: tokenizer[field.name] for field in dataclasses.fields(VocabularyOptions)}
+        ),
+        held_out=data.held_out,
+        sentences=data.sentences,
+        language=data.language,
+        seed=config.seed,
+    )
+
+
+def make_task(config: ConfigDict) -> Any:
+    """The task that a config names."""
+    from bert_jax.models.config import BertConfig, Execution
+
+    def model_config(vocab_size: int) -> BertConfig:
+        fields = {
+            field.name: config.model[field.name]
+            for field in dataclasses.fields(BertConfig)
+            if config.model[field.name] is not None
+        }
+        return BertConfig.from_size(config.model.size, **{"vocab_size": vocab_size, **fields})
+
+    execution = Execution(
+        dtype=config.precision, scan_layers=config.model.scan_layers, remat=config.model.remat
+    )
+    return configuration.task_module(config.task).create(config, model_config, execution)
+
+
+def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
+    """Trains a run to its end, exports its model to `WORKDIR/model` and draws its curves.
+
+    Returns:
+        The held-out metrics and their baselines.
+    """
+    from bert_jax.sharding.hosts import is_main_host, rows_per_host
+    from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.training.loop import TrainOptions
+    from bert_jax.training.loop import train as train_loop
+    from bert_jax.training.optimizer import OptimizerOptions
+    from bert_jax.training.plots import draw_curves
+
+    options = TrainOptions(**config.train)
+    mesh = make_mesh(MeshShape(**config.mesh))
+    rows_per_host(options.global_batch_size, mesh, options.microbatches)
+    task = make_task(config)
+    initial_params = _initial_params(config, task)
+    _claim(workdir, config)
+    metrics = train_loop(
+        task,
+        optimizer_options=OptimizerOptions(**config.optimizer),
+        options=options,
+        mesh=mesh,
+        workdir=workdir,
+        seed=config.seed,
+        initial_params=initial_params,
+    )
+    baselines = task.baselines()
+    if is_main_host():
+        export(config, workdir, workdir / "model", task=task)
+        draw_curves(workdir, baselines)
+    return metrics | baselines
+
+
+def evaluate(config: ConfigDict, workdir: Path | None, model: Path | None) -> dict[str, float]:
+    """Held-out metrics of a run's newest checkpoint, or of a model directory, with baselines."""
+    import jax
+
+    from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.training.evaluation import evaluate as evaluate_batches
+    from bert_jax.training.step import make_evaluation_step
+
+    task = make_task(config)
+    mesh = make_mesh(MeshShape(**config.mesh))
+    if model is not None:
+        params = _read_params(model, task)
+    elif workdir is not None:
+        params = _restored(config, workdir, task, "latest").params
+    else:
+        raise UserError("evaluate needs --workdir RUN or --model DIR")
+    batches = task.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
+    step = make_evaluation_step(task, mesh=mesh)
+    return evaluate_batches(task, step, params, batches, mesh) | task.baselines()
+
+
+def export(
+    config: ConfigDict, workdir: Path, output: Path, *, which: str = "latest", task: Any = None
+) -> int:
+    """Writes a checkpoint of a run as a model directory.
+
+    Args:
+        config: of the run.
+        workdir: of the run.
+        output: the model directory.
+        which: "latest", "best" or a step.
+        task: of the run, if it is at hand.
+
+    Returns:
+        The step that was exported.
+    """
+    task = make_task(config) if task is None else task
+    state = _restored(config, workdir, task, which)
+    model_directory.save(
+        output,
+        task.model_config,
+        state.params,
+        task.tokenizer,
+        architecture=task.architecture,
+    )
+    return int(state.step)
+
+
+def run_config(workdir: Path) -> ConfigDict:
+    """The config of a run."""
+    path = workdir / "config.json"
+    if not path.is_file():
+        raise UserError(f"{workdir} is not a run: it has no config.json; give another --workdir")
+    return ConfigDict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _restored(config: ConfigDict, workdir: Path, task: Any, which: str) -> Any:
+    """The training state of a checkpoint."""
+    from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+    from bert_jax.training.state import abstract_state
+
+    optimizer = make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps)
+    abstract = abstract_state(task, optimizer, make_mesh(MeshShape(**config.mesh)))
+    run_config(workdir)
+    checkpoints = RunCheckpoints(
+        workdir, keep=config.train.keep_checkpoints, best_metric=task.best_metric
+    )
+    step = checkpoints.step_of(which)
+    state, _ = checkpoints.restore(step, abstract)
+    return state
+
+
+def _initial_params(config: ConfigDict, task: Any) -> Any:
+    """Parameters of `init_from`, None if there is none."""
+    if not config.init_from:
+        return None
+    from bert_jax.tokenization import load_tokenizer
+
+    directory = Path(config.init_from)
+    params = _read_params(directory, task)
+    theirs = load_tokenizer(directory).fingerprint()
+    if theirs != task.tokenizer.fingerprint():
+        raise UserError(
+            f"init_from {directory} has another tokenizer than the corpus; prepare the corpus with "
+            f"tokenizer.path={directory}"
+        )
+    return params
+
+
+def _read_params(directory: Path, task: Any) -> Any:
+    import jax
+
+    abstract = jax.eval_shape(lambda: task.init_params(jax.random.key(0)))
+    return model_directory.load_params(directory, abstract)
+
+
+def _claim(workdir: Path, config: ConfigDict) -> None:
+    """Makes a work directory, or checks that it belongs to the same config."""
+    path = workdir / "config.json"
+    new = config.to_dict()
+    if path.is_file():
+        changed = [
+            item
+            for item in configuration.differing_keys(run_config(workdir).to_dict(), new)
+            if item[0] not in FREE_KEYS
+        ]
+        if changed:
+            key, old_value, new_value = changed[0]
+            raise UserError(
+                f"{workdir} belongs to another config: {key} was {old_value!r} and is {new_value!r}"
+                f" now ({len(changed)} keys differ); use another --workdir, or that value"
+            )
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {workdir}: {error.strerror}; choose another --workdir") from error
+    write_atomically(path, (json.dumps(new, indent=2) + "\n").encode())

@@ -1,0 +1,53 @@
+"""Multi-head self-attention (Vaswani et al., 2017, section 3.2; google-research/bert, modeling.py)."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.layers import dense
+
+
+def attention_weights(query: jax.Array, key: jax.Array, key_mask: jax.Array) -> jax.Array:
+    """softmax(q · k / sqrt(H)) over the keys that the mask lets through.
+
+    Args:
+        query: [B, T, N, H].
+        key: [B, S, N, H].
+        key_mask: bool [B, S], False for keys that nobody may look at. Queries are never masked.
+
+    Returns:
+        float32 [B, N, T, S]; each row sums to 1. A row without any visible key is uniform, not
+        NaN: the score of a hidden key is the least finite float32, not minus infinity.
+    """
+    scores = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32)
+    scores = scores / jnp.sqrt(jnp.float32(query.shape[-1]))
+    hidden_score = jnp.finfo(jnp.float32).min
+    scores = jnp.where(key_mask[:, None, None, :], scores, hidden_score)
+    return jax.nn.softmax(scores, axis=-1)
+
+
+class SelfAttention(nn.Module):
+    """N heads that look at all tokens, and the projection of their findings back to D."""
+
+    config: BertConfig
+    execution: Execution
+
+    @nn.compact
+    def __call__(
+        self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool
+    ) -> jax.Array:
+        """[B, T, D], bool [B, T] → [B, T, D]."""
+        config, execution = self.config, self.execution
+        heads = (config.num_attention_heads, config.head_dim)
+        query = dense(config, execution, heads, "query")(hidden)  # BTNH
+        key = dense(config, execution, heads, "key")(hidden)  # BTNH
+        value = dense(config, execution, heads, "value")(hidden)  # BTNH
+
+        weights = attention_weights(query, key, key_mask)  # BNTS
+        # Each example, head and position draws its own mask, as in the original.
+        weights = nn.Dropout(config.attention_probs_dropout_prob)(
+            weights, deterministic=deterministic
+        ).astype(value.dtype)
+        context = jnp.einsum("BNTS,BSNH->BTNH", weights, value)
+        return dense(config, execution, config.hidden_size, "output", axis=(-2, -1))(context)

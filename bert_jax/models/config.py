@@ -1,0 +1,142 @@
+"""What a BERT is: sizes and switches of the architecture, under Hugging Face's field names."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from bert_jax.errors import UserError
+
+# Layers, width, heads. tiny to medium: google-research/bert, "24 smaller models" (Turc et al.,
+# 2019); base and large: the paper, section 3. Feed-forward width is 4 D, head width is 64.
+SIZES: dict[str, tuple[int, int, int]] = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+
+# Spellings of one function stand side by side: "gelu" is the exact (erf) form, the others tanh.
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """The architecture; the fields of Hugging Face's `config.json` that change the function.
+
+    Attributes:
+        vocab_size: V, number of token ids.
+        hidden_size: D, width of the hidden states.
+        num_hidden_layers: L.
+        num_attention_heads: N; divides D, the head width H is D / N.
+        intermediate_size: F, width inside the feed-forward block.
+        hidden_act: activation of the feed-forward block and of the MLM head, see `ACTIVATIONS`.
+        hidden_dropout_prob: dropout after the embeddings and after each sub-layer.
+        attention_probs_dropout_prob: dropout on the attention weights.
+        max_position_embeddings: the longest sequence.
+        type_vocab_size: number of segments (2 in the released checkpoints).
+        initializer_range: standard deviation of the truncated normal initialisation.
+        layer_norm_eps: added to the variance in every LayerNorm.
+        pad_token_id: id of [PAD].
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+        ):
+            if getattr(self, name) < 1:
+                raise UserError(f"model.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"model.hidden_size {self.hidden_size} is not a multiple of "
+                f"model.num_attention_heads {self.num_attention_heads}; change one of them"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise UserError(
+                f"model.hidden_act {self.hidden_act!r} is unknown; "
+                f"known are {', '.join(ACTIVATIONS)}"
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"model.{name} is {getattr(self, name)}; it must lie in [0, 1)")
+
+    @property
+    def head_dim(self) -> int:
+        """H, width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def from_size(cls, size: str, **fields: Any) -> "BertConfig":
+        """A named size, with any field replaced.
+
+        Raises:
+            UserError: the size or a field is unknown.
+        """
+        if size not in SIZES:
+            raise UserError(f"model.size {size!r} is unknown; known are {', '.join(SIZES)}")
+        layers, width, heads = SIZES[size]
+        named = {
+            "hidden_size": width,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "intermediate_size": 4 * width,
+        }
+        return cls.from_fields({**named, **fields})
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> "BertConfig":
+        """A config from a mapping in which every key must be a field.
+
+        Raises:
+            UserError: a key is not a field.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in fields:
+            if key not in known:
+                raise UserError(f"model.{key} is not a field; known are {', '.join(known)}")
+        return cls(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """How a model is computed; it changes speed, memory and rounding, never the architecture.
+
+    Attributes:
+        dtype: "float32" or "bfloat16", the dtype of activations; parameters, softmax, LayerNorm
+            statistics and losses are float32 in both.
+        scan_layers: one compiled layer in a loop (compiles 2-3 times faster) or L layers in a row.
+            The parameters are stacked [L, ...] in both, so checkpoints do not depend on it.
+        remat: what the backward pass recomputes: "none", "full" (every layer from its input) or
+            "dots" (all but the matrix products).
+    """
+
+    dtype: str = "float32"
+    scan_layers: bool = True
+    remat: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("float32", "bfloat16"):
+            raise UserError(f"precision {self.dtype!r} is unknown; known are float32, bfloat16")
+        if self.remat not in ("none", "full", "dots"):
+            raise UserError(f"model.remat {self.remat!r} is unknown; known are none, full, dots")

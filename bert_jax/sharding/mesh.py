@@ -1,0 +1,47 @@
+"""The mesh: all devices of a run as a named grid."""
+
+import dataclasses
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bert_jax.errors import UserError
+
+AXES = ("data", "fsdp", "tensor")
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshShape:
+    """Sizes of the mesh axes; one of them may be -1: all devices that are left.
+
+    Attributes:
+        data: replicas of the model, each with its part of the batch.
+        fsdp: parts of the parameters, each with its part of the batch too.
+        tensor: parts of each layer's heads and feed-forward width.
+    """
+
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+
+
+def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh:
+    """A mesh over `devices` (all of them by default).
+
+    Raises:
+        UserError: the sizes do not fit the number of devices.
+    """
+    devices = list(jax.devices()) if devices is None else devices
+    sizes = [getattr(shape, axis) for axis in AXES]
+    wanted = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+    if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
+        raise UserError(f"{wanted}: sizes are at least 1, and only one may be -1 (the rest)")
+    known = int(np.prod([size for size in sizes if size != -1]))
+    if -1 in sizes and len(devices) % known == 0:
+        sizes[sizes.index(-1)] = len(devices) // known
+    if np.prod(sizes) != len(devices):
+        raise UserError(
+            f"{wanted} does not fit {len(devices)} devices: the product must be {len(devices)}"
+        )
+    return Mesh(np.asarray(devices).reshape(sizes), AXES)

@@ -1,0 +1,112 @@
+"""Which array axis lies on which mesh axis: two tables, and the shardings they give.
+
+A parameter's name says what its axes mean (`PARAMETER_AXES`), and what they mean says which mesh
+axis splits them (`MESH_AXES`). Activations name their axes where they arise, in `models/`.
+"""
+
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from bert_jax.errors import UserError
+from bert_jax.parameter_names import match, name_of
+
+LogicalAxes = tuple[str | None, ...]
+
+# First match wins; the parameters of the encoder are stacked over the layers.
+PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
+    (r"(layer_norm|attention_norm|output_norm)/(scale|bias)$", ()),
+    (r"word_embeddings/embedding$", ("vocab", "embed")),
+    (r"(position|token_type)_embeddings/embedding$", (None, "embed")),
+    (r"layers/attention/(query|key|value)/kernel$", ("layers", "embed", "heads", "head")),
+    (r"layers/attention/(query|key|value)/bias$", ("layers", "heads", "head")),
+    (r"layers/attention/output/kernel$", ("layers", "heads", "head", "embed")),
+    (r"layers/intermediate/kernel$", ("layers", "embed", "feed_forward")),
+    (r"layers/intermediate/bias$", ("layers", "feed_forward")),
+    (r"layers/output/kernel$", ("layers", "feed_forward", "embed")),
+    (r"layers/(attention/)?output/bias$", ("layers", "embed")),
+    (r"mlm_head/bias$", ("vocab",)),
+    (r"(pooler|mlm_head)/dense/kernel$", ("embed", None)),
+    (r"nsp_head/kernel$", ("embed", None)),
+    (r"(dense|nsp_head)/bias$", ()),
+)
+
+MESH_AXES: dict[str, str | tuple[str, ...] | None] = {
+    "batch": ("data", "fsdp"),
+    "length": None,
+    "hidden": None,  # D of activations
+    "embed": "fsdp",  # D of parameters
+    "heads": "tensor",
+    "head": None,
+    "feed_forward": "tensor",
+    "vocab": "tensor",
+    "layers": None,
+}
+
+
+def partition_spec(axes: LogicalAxes) -> PartitionSpec:
+    """Mesh axes of an array with the given logical axes.
+
+    Raises:
+        UserError: an axis is not in `MESH_AXES`, or two axes lie on one mesh axis.
+    """
+    entries = []
+    used: dict[str, str] = {}
+    for axis in axes:
+        if axis is not None and axis not in MESH_AXES:
+            raise UserError(f"axis {axis!r} is not in the sharding table; add it to MESH_AXES")
+        entry = None if axis is None else MESH_AXES[axis]
+        for mesh_axis in (entry,) if isinstance(entry, str) else entry or ():
+            if mesh_axis in used:
+                raise UserError(
+                    f"axes {used[mesh_axis]!r} and {axis!r} both lie on mesh axis {mesh_axis!r}; "
+                    "change one of them in MESH_AXES"
+                )
+            used[mesh_axis] = str(axis)
+        entries.append(entry)
+    return PartitionSpec(*entries)
+
+
+def state_shardings(mesh: Mesh, state: Any) -> Any:
+    """A sharding for each leaf of a training state; optimizer moments follow their parameters.
+
+    Args:
+        mesh: the mesh.
+        state: a tree of arrays or shapes; scalars are replicated.
+
+    Raises:
+        UserError: a parameter has no rule, or an axis does not divide over the mesh.
+    """
+
+    def sharding(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        if leaf.ndim == 0:
+            return NamedSharding(mesh, PartitionSpec())
+        name = name_of(path)
+        spec = partition_spec(match(PARAMETER_AXES, name))
+        _check_divisible(mesh, name, leaf.shape, spec)
+        return NamedSharding(mesh, spec)
+
+    return jax.tree_util.tree_map_with_path(sharding, state)
+
+
+def _check_divisible(
+    mesh: Mesh, name: str, shape: tuple[int, ...], spec: PartitionSpec
+) -> None:
+    for size, entry in zip(shape, spec, strict=False):
+        for axis in (entry,) if isinstance(entry, str) else entry or ():
+            if size % mesh.shape[axis]:
+                raise UserError(
+                    f"{name} has an axis of {size}, which mesh.{axis}={mesh.shape[axis]} does not "
+                    f"divide; choose another mesh.{axis} or another model size"
+                )
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """The sharding of every array of a batch: its first axis is the batch."""
+    return NamedSharding(mesh, partition_spec(("batch",)))
+
+
+def activation_rules() -> tuple[tuple[str, str | tuple[str, ...] | None], ...]:
+    """`MESH_AXES` in the form that `flax.linen.logical_axis_rules` takes."""
+    return tuple(MESH_AXES.items())

@@ -1,0 +1,183 @@
+"""From the pieces of single texts to `[CLS] text [SEP] (pair [SEP])`, cut to a length.
+
+Both kinds of tokenizer share this: they turn text into pieces, and the rest happens here, so that
+a limit given in one call can never linger in a library object and show in the next call.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization.interface import Encoding, SpecialIds, Tokenizer
+
+TRUNCATIONS = ("longest_first", "only_first", "only_second")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pieces:
+    """The pieces of one text, without special tokens; the fields are those of `Encoding`."""
+
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    word_ids: list[int | None]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def first(self, length: int) -> "Pieces":
+        """The first `length` pieces."""
+        if length >= len(self):
+            return self
+        return Pieces(
+            self.ids[:length], self.tokens[:length], self.offsets[:length], self.word_ids[:length]
+        )
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Refuses what is not a list of Unicode texts, as the libraries do without saying which.
+
+    Raises:
+        UserError: one string instead of a list, an item that is no string, or half of a surrogate
+            pair (JSON can spell one).
+    """
+    if isinstance(texts, str):
+        raise UserError("tokenizer: the texts are one string; give a list of strings")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UserError(f"tokenizer: text {index} is {text!r}; give a string")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"tokenizer: text {index}, character {error.start}: "
+                    f"U+{ord(text[error.start]):04X} is half of a surrogate pair, not a character; "
+                    "remove it"
+                ) from None
+
+
+def check_request(
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int | None,
+    truncation: str,
+    add_special_tokens: bool,
+) -> None:
+    """Refuses what no text could satisfy, before any text is encoded.
+
+    Raises:
+        UserError: see `Tokenizer.encode_batch`.
+    """
+    check_texts(texts)
+    if pairs is not None:
+        check_texts(pairs)
+    if pairs is not None and len(texts) != len(pairs):
+        raise UserError(
+            f"encode_batch: {len(texts)} texts but {len(pairs)} pairs; give one pair for each text"
+        )
+    if truncation not in TRUNCATIONS:
+        raise UserError(
+            f"encode_batch: truncation is {truncation!r}; give one of {', '.join(TRUNCATIONS)}"
+        )
+    if max_length is None:
+        return
+    if truncation == "only_second" and pairs is None:
+        raise UserError("encode_batch: truncation is 'only_second' but there are no pairs")
+    least = 1 + _special_count(1 if pairs is None else 2, add_special_tokens)
+    if max_length < least:
+        raise UserError(
+            f"encode_batch: max_length is {max_length}, which leaves no room for text beside the "
+            f"special tokens; give at least {least}"
+        )
+
+
+def assemble_batch(
+    tokenizer: Tokenizer,
+    firsts: Sequence[Pieces],
+    seconds: Sequence[Pieces] | None,
+    max_length: int | None,
+    truncation: str,
+    add_special_tokens: bool,
+) -> list[Encoding]:
+    """Cuts each text (and pair) and joins it with its special tokens.
+
+    Raises:
+        UserError: cutting only the first or only the second text cannot reach `max_length`.
+    """
+    segments = 1 if seconds is None else 2
+    special_count = _special_count(segments, add_special_tokens)
+    encodings = []
+    for index, first in enumerate(firsts):
+        parts = [first] if seconds is None else [first, seconds[index]]
+        if max_length is not None:
+            room = max_length - special_count
+            lengths = truncated_lengths([len(part) for part in parts], room, truncation)
+            if lengths is None:
+                raise UserError(
+                    f"encode_batch: item {index} has {' + '.join(str(len(p)) for p in parts)} "
+                    f"tokens; {truncation!r} cannot bring them to max_length {max_length}; "
+                    "use truncation 'longest_first' or a larger max_length"
+                )
+            parts = [part.first(length) for part, length in zip(parts, lengths, strict=True)]
+        encodings.append(_join(parts, tokenizer, add_special_tokens))
+    return encodings
+
+
+def truncated_lengths(lengths: Sequence[int], room: int, truncation: str) -> list[int] | None:
+    """How many tokens of each text are kept so that the sum is at most `room`.
+
+    "longest_first" takes from the longer text until both are equally long, then from both; where
+    the room is odd the longer text (the second, of two equal ones) keeps one more, as in Hugging
+    Face's tokenizers. (Pre-training cuts differently: see FIDELITY 19 and `bert_jax.data`.)
+
+    Args:
+        lengths: tokens of the text, or of the text and its pair.
+        room: the most tokens of both together, special tokens not counted.
+        truncation: one of `TRUNCATIONS`.
+
+    Returns:
+        As many lengths, or None where cutting only one text would leave nothing of it.
+    """
+    if sum(lengths) <= room:
+        return list(lengths)
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    if truncation == "only_first":
+        return [room - second, second] if room > second else None
+    if truncation == "only_second":
+        return [first, room - first] if room > first else None
+    shorter = min(first, second, room // 2)
+    longer = room - shorter
+    return [longer, shorter] if first > second else [shorter, longer]
+
+
+def _special_count(segments: int, add_special_tokens: bool) -> int:
+    return 1 + segments if add_special_tokens else 0
+
+
+def _join(parts: Sequence[Pieces], tokenizer: Tokenizer, add_special_tokens: bool) -> Encoding:
+    joined = Encoding([], [], [], [], [], [])
+    special: SpecialIds = tokenizer.special_ids
+    if add_special_tokens:
+        _append_special(joined, special.cls, tokenizer, type_id=0)
+    for type_id, part in enumerate(parts):
+        joined.ids.extend(part.ids)
+        joined.type_ids.extend([type_id] * len(part))
+        joined.tokens.extend(part.tokens)
+        joined.offsets.extend(part.offsets)
+        joined.word_ids.extend(part.word_ids)
+        joined.special_tokens_mask.extend([0] * len(part))
+        if add_special_tokens:
+            _append_special(joined, special.sep, tokenizer, type_id)
+    return joined
+
+
+def _append_special(joined: Encoding, token_id: int, tokenizer: Tokenizer, type_id: int) -> None:
+    joined.ids.append(token_id)
+    joined.type_ids.append(type_id)
+    joined.tokens.append(tokenizer.id_to_token(token_id))
+    joined.offsets.append((0, 0))
+    joined.word_ids.append(None)
+    joined.special_tokens_mask.append(1)

@@ -1,0 +1,63 @@
+"""What ALBERT does to text before SentencePiece sees it, with a way back to the original text."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+
+class TextCleaner:
+    """Turns the quotes `` and '' into ", and on request removes accents and lower-cases.
+
+    Source: `preprocess_text` in google-research/albert, tokenization.py, and Hugging Face's
+    AlbertTokenizer where they differ: every Unicode mark is an accent, and letters are lower-cased
+    one by one (a final Σ becomes σ).
+
+    Attributes:
+        lowercase: whether text is lower-cased.
+        keep_accents: whether accents are kept.
+    """
+
+    def __init__(self, *, lowercase: bool, keep_accents: bool) -> None:
+        self.lowercase = lowercase
+        self.keep_accents = keep_accents
+        self._table = _CharacterTable(lowercase=lowercase, keep_accents=keep_accents)
+
+    def clean(self, text: str) -> str:
+        """The cleaned text."""
+        text = text.replace("``", '"').replace("''", '"')
+        return text.translate(self._table) if self.lowercase or not self.keep_accents else text
+
+    def clean_with_origins(self, text: str) -> tuple[str, list[int]]:
+        """The cleaned text, and for each of its characters the index in `text` it comes from."""
+        cleaned: list[str] = []
+        origins: list[int] = []
+        for match in re.finditer(r"``|''|.", text, re.DOTALL):
+            replacement = self.clean(match[0])
+            cleaned.append(replacement)
+            origins.extend([match.start()] * len(replacement))
+        return "".join(cleaned), origins
+
+
+def has_accents(pieces: Iterable[str]) -> bool:
+    """Whether removing accents would change any piece; then text never lost its accents."""
+    cleaner = TextCleaner(lowercase=False, keep_accents=False)
+    return any(cleaner.clean(piece) != piece for piece in pieces)
+
+
+class _CharacterTable(dict[int, str]):
+    """For `str.translate`: what each character becomes; entries are made when first asked for."""
+
+    def __init__(self, *, lowercase: bool, keep_accents: bool) -> None:
+        super().__init__()
+        self._lowercase = lowercase
+        self._keep_accents = keep_accents
+
+    def __missing__(self, code_point: int) -> str:
+        cleaned = chr(code_point)
+        if not self._keep_accents:
+            decomposed = unicodedata.normalize("NFKD", cleaned)
+            cleaned = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))
+        if self._lowercase:
+            cleaned = "".join(character.lower() for character in cleaned)
+        self[code_point] = cleaned
+        return cleaned

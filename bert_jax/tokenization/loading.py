@@ -1,0 +1,188 @@
+"""Finds out what kind of tokenizer a path holds, and loads it."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization.interface import Tokenizer
+from bert_jax.tokenization.sentencepiece import MODEL_FILE, SentencePieceTokenizer
+from bert_jax.tokenization.vocabulary import looks_lowercased, read_vocabulary
+from bert_jax.tokenization.wordpiece import (
+    CONFIG_FILE,
+    CONTINUATION_PREFIX,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    BertSwitches,
+    WordPieceTokenizer,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wishes:
+    """The arguments of `load_tokenizer`; None where nothing is asked for."""
+
+    lowercase: bool | None
+    strip_accents: bool | None
+    tokenize_chinese_chars: bool | None
+
+
+def load_tokenizer(
+    path: str | Path,
+    *,
+    lowercase: bool | None = None,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool | None = None,
+) -> Tokenizer:
+    """Loads a tokenizer from a model directory or a single file.
+
+    Of a directory, the first of these is read: `tokenizer.json`; `vocab.txt`; `spiece.model` or
+    the only `*.model` file. For the last two, `tokenizer_config.json` says how text is treated.
+    A single file (`*.json`, `*.model`, anything else is a vocabulary) is read by itself.
+
+    What neither an argument nor a file says is settled by the vocabulary. Text is lower-cased if
+    no piece has an upper-case letter outside brackets (so bert-base-uncased and bert-base-chinese
+    are, bert-base-cased is not). Accents are removed, with WordPiece, if and only if text is
+    lower-cased; with SentencePiece, if no piece has any. Each Chinese character is a word.
+
+    Args:
+        path: directory or file.
+        lowercase: overrules the files.
+        strip_accents: overrules the files.
+        tokenize_chinese_chars: overrules the files; WordPiece only.
+
+    Raises:
+        UserError: nothing there, a file that cannot be read, a `tokenizer.json` with another model
+            than WordPiece, or a vocabulary that is empty, lists a piece twice or lacks a special
+            token.
+    """
+    path = Path(path)
+    wishes = Wishes(lowercase, strip_accents, tokenize_chinese_chars)
+    if path.is_dir():
+        return _load_directory(path, wishes)
+    if not path.is_file():
+        raise UserError(f"tokenizer.path: {path} does not exist; give a directory or a file")
+    if path.suffix == ".json":
+        return _load_tokenizer_json(path, wishes)
+    if path.suffix == ".model":
+        return _load_sentencepiece(path, {}, wishes)
+    return _load_vocabulary(path, {}, wishes)
+
+
+def _load_directory(directory: Path, wishes: Wishes) -> Tokenizer:
+    tokenizer_path, vocabulary_path = directory / TOKENIZER_FILE, directory / VOCABULARY_FILE
+    model_path = _sentencepiece_file(directory)
+    if tokenizer_path.is_file():
+        definition = _read_json(tokenizer_path)
+        # ALBERT's directories hold a translation of their .model file, which is no WordPiece.
+        if model_path is None or _model_type(definition) == "WordPiece":
+            return _load_tokenizer_json(tokenizer_path, wishes)
+    config_path = directory / CONFIG_FILE
+    config = _read_json(config_path) if config_path.is_file() else {}
+    for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "keep_accents"):
+        if not isinstance(config.get(key), bool | None):
+            raise UserError(f"{config_path}: {key} is {config[key]!r}; give true or false")
+    if vocabulary_path.is_file():
+        return _load_vocabulary(vocabulary_path, config, wishes)
+    if model_path is not None:
+        return _load_sentencepiece(model_path, config, wishes)
+    raise UserError(
+        f"tokenizer.path: {directory} has no {TOKENIZER_FILE}, {VOCABULARY_FILE} or *.model file"
+    )
+
+
+def _sentencepiece_file(directory: Path) -> Path | None:
+    if (directory / MODEL_FILE).is_file():
+        return directory / MODEL_FILE
+    candidates = list(directory.glob("*.model"))
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _load_vocabulary(path: Path, config: dict[str, Any], wishes: Wishes) -> WordPieceTokenizer:
+    pieces = read_vocabulary(path)
+    lowercase = _first(wishes.lowercase, config.get("do_lower_case"))
+    chinese = _first(wishes.tokenize_chinese_chars, config.get("tokenize_chinese_chars"))
+    switches = BertSwitches(
+        do_lower_case=looks_lowercased(pieces) if lowercase is None else lowercase,
+        strip_accents=_first(wishes.strip_accents, config.get("strip_accents")),
+        tokenize_chinese_chars=True if chinese is None else chinese,
+    )
+    return WordPieceTokenizer.from_vocabulary(pieces, switches, origin=str(path))
+
+
+def _load_tokenizer_json(path: Path, wishes: Wishes) -> WordPieceTokenizer:
+    import tokenizers
+    from tokenizers import normalizers
+
+    definition = _read_json(path)
+    model_type = _model_type(definition)
+    if model_type != "WordPiece":
+        raise UserError(
+            f"{path}: the model is {model_type}; only WordPiece is read from a {TOKENIZER_FILE} "
+            "(SentencePiece: give the .model file)"
+        )
+    try:
+        library = tokenizers.Tokenizer.from_str(json.dumps(definition))
+    except Exception as error:  # the library raises nothing more precise
+        raise UserError(f"{path}: the tokenizers library cannot read it: {error}") from None
+    if library.model.continuing_subword_prefix != CONTINUATION_PREFIX:
+        raise UserError(
+            f"{path}: pieces inside a word begin with {library.model.continuing_subword_prefix!r}; "
+            f"only {CONTINUATION_PREFIX!r} is supported"
+        )
+    if wishes != Wishes(None, None, None):
+        normalizer = library.normalizer
+        if not isinstance(normalizer, normalizers.BertNormalizer):
+            raise UserError(
+                f"{path}: lowercase, strip_accents and tokenize_chinese_chars can be changed only "
+                "for a BertNormalizer, which this file has not; leave them out"
+            )
+        if wishes.lowercase is not None:
+            normalizer.lowercase = wishes.lowercase
+        if wishes.strip_accents is not None:
+            normalizer.strip_accents = wishes.strip_accents
+        if wishes.tokenize_chinese_chars is not None:
+            normalizer.handle_chinese_chars = wishes.tokenize_chinese_chars
+        library.normalizer = normalizer
+    return WordPieceTokenizer(library, origin=str(path))
+
+
+def _load_sentencepiece(
+    path: Path, config: dict[str, Any], wishes: Wishes
+) -> SentencePieceTokenizer:
+    if wishes.tokenize_chinese_chars is not None:
+        raise UserError(f"{path}: tokenize_chinese_chars is for WordPiece only; leave it out")
+    wished_accents = None if wishes.strip_accents is None else not wishes.strip_accents
+    return SentencePieceTokenizer(
+        path.read_bytes(),
+        lowercase=_first(wishes.lowercase, config.get("do_lower_case")),
+        keep_accents=_first(wished_accents, config.get("keep_accents")),
+        origin=str(path),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8; save it as UTF-8") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: holds no JSON object; give a file that a tokenizer saved")
+    return content
+
+
+def _model_type(definition: dict[str, Any]) -> str:
+    """The kind of model; old files do not say it, but only WordPiece has this limit."""
+    model = definition.get("model")
+    if not isinstance(model, dict):
+        return "missing"
+    unnamed = "WordPiece" if "max_input_chars_per_word" in model else "of no known type"
+    return str(model.get("type", unnamed))
+
+
+def _first(*values: bool | None) -> bool | None:
+    """The first value that says something."""
+    return next((value for value in values if value is not None), None)

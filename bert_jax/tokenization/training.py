@@ -1,0 +1,203 @@
+"""Trains a vocabulary from text. The same text gives the same bytes on every machine."""
+
+import collections
+import io
+import re
+from collections.abc import Iterable, Iterator
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization.assembly import check_texts
+from bert_jax.tokenization.cleaning import TextCleaner
+from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
+from bert_jax.tokenization.special_tokens import BRACKETED
+from bert_jax.tokenization.wordpiece import (
+    CONTINUATION_PREFIX,
+    MAX_CHARACTERS_PER_WORD,
+    BertSwitches,
+    WordPieceTokenizer,
+)
+
+# SentencePiece adds floating-point sums thread by thread, so the number of threads shows in the
+# result: it must not depend on the machine.
+SENTENCEPIECE_THREADS = 16
+
+# Bytes; SentencePiece would silently skip longer texts (its own default: 4192).
+LONGEST_TEXT = 1 << 24
+
+NO_TEXT = "training a vocabulary: the texts hold no word; give some text"
+
+
+def train_wordpiece(
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
+    min_frequency: int = 2,
+    alphabet_size: int = 1000,
+) -> WordPieceTokenizer:
+    """Trains a WordPiece vocabulary.
+
+    Ids 0 to 4 are [PAD] [UNK] [CLS] [SEP] [MASK]; then follow the letters, the letters with "##",
+    and the longer pieces in the order in which they were learnt. Memory grows with the number of
+    different words, not with the length of the text.
+
+    The library by itself is not deterministic: it numbers the letters with "##" in the order of a
+    randomly seeded hash table, and breaks ties between equally frequent pairs by these numbers
+    (huggingface/tokenizers#1794). So the words are counted here and the library is given every
+    letter, with and without "##", in a fixed order.
+
+    Args:
+        texts: read once, in any portions.
+        vocab_size: the most pieces V; fewer are made if the text has no more frequent pairs.
+        lowercase: whether text is lower-cased.
+        strip_accents: whether accents are removed; None: if and only if lower-cased.
+        tokenize_chinese_chars: whether each Chinese character is a word.
+        min_frequency: how often two pieces must stand together to be joined.
+        alphabet_size: how many different characters are kept, the most frequent first; words
+            with others become [UNK].
+
+    Raises:
+        UserError: the texts hold no word, or `vocab_size` is too small for the alphabet.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    switches = BertSwitches(lowercase, strip_accents, tokenize_chinese_chars)
+    words = _count_words(texts, switches)
+    letters = _most_frequent_letters(words, alphabet_size)
+    words = {
+        word: count
+        for word, count in words.items()
+        if len(word) <= MAX_CHARACTERS_PER_WORD and letters.issuperset(word)
+    }
+    if not words:
+        raise UserError(NO_TEXT)
+    continuing = {CONTINUATION_PREFIX + letter for word in words for letter in word[1:]}
+    alphabet = [*BRACKETED, *sorted(letters), *sorted(continuing)]
+    if vocab_size < len(alphabet):
+        raise UserError(
+            f"tokenizer.vocab_size is {vocab_size}, but the special tokens and the alphabet of the "
+            f"text alone are {len(alphabet)} pieces; give at least that"
+        )
+    library = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        # Fixes the ids of the whole alphabet: the library numbers "special" tokens first.
+        special_tokens=alphabet,
+        show_progress=False,
+    )
+    library.train_from_iterator(_written_out(words), trainer)
+    ids = library.get_vocab()
+    return WordPieceTokenizer.from_vocabulary(sorted(ids, key=lambda piece: ids[piece]), switches)
+
+
+def train_sentencepiece(
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    lowercase: bool = True,
+    keep_accents: bool = True,
+    model_type: str = "unigram",
+) -> SentencePieceTokenizer:
+    """Trains a SentencePiece model with the ids of ALBERT.
+
+    Ids 0 to 4 are <pad> <unk> [CLS] [SEP] [MASK]. The library holds all texts in memory.
+
+    Args:
+        texts: read once; each line of a text is a sentence of its own to the library.
+        vocab_size: number of pieces V, exactly.
+        lowercase: whether text is lower-cased.
+        keep_accents: whether accents are kept.
+        model_type: "unigram" (as ALBERT) or "bpe".
+
+    Raises:
+        UserError: no text, or `vocab_size` too large or too small for it.
+    """
+    import sentencepiece
+
+    if model_type not in ("unigram", "bpe"):
+        raise UserError(f"tokenizer.model_type is {model_type!r}; give 'unigram' or 'bpe'")
+    cleaner = TextCleaner(lowercase=lowercase, keep_accents=keep_accents)
+    # A list, because the library would hide an error that the source raises behind one of its own.
+    lines = [line for text in texts for line in cleaner.clean(text).splitlines() if line.strip()]
+    check_texts(lines)
+    if not lines:
+        raise UserError(NO_TEXT)
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            pad_piece="<pad>",
+            unk_piece="<unk>",
+            control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+            max_sentence_length=LONGEST_TEXT,
+            num_threads=SENTENCEPIECE_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(error, vocab_size) from None
+    return SentencePieceTokenizer(model.getvalue(), lowercase=lowercase, keep_accents=keep_accents)
+
+
+def _count_words(texts: Iterable[str], switches: BertSwitches) -> dict[str, int]:
+    from tokenizers import normalizers, pre_tokenizers
+
+    normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=switches.tokenize_chinese_chars,
+        strip_accents=switches.strip_accents,
+        lowercase=switches.do_lower_case,
+    )
+    # Splitting at punctuation is slow, so it is done once for each different string.
+    chunks: collections.Counter[str] = collections.Counter()
+    for text in texts:
+        check_texts([text])
+        chunks.update(normalizer.normalize_str(text).split(" "))
+    splitter = pre_tokenizers.BertPreTokenizer()
+    words: collections.Counter[str] = collections.Counter()
+    for chunk, count in chunks.items():
+        for word, _ in splitter.pre_tokenize_str(chunk):
+            words[word] += count
+    return words
+
+
+def _most_frequent_letters(words: dict[str, int], alphabet_size: int) -> set[str]:
+    counts: collections.Counter[str] = collections.Counter()
+    for word, count in words.items():
+        for letter in word:
+            counts[letter] += count
+    # Of equally frequent letters the one with the lower code point wins, whatever came first.
+    return set(sorted(counts, key=lambda letter: (-counts[letter], letter))[:alphabet_size])
+
+
+def _written_out(words: dict[str, int], repeats_at_once: int = 1000) -> Iterator[str]:
+    """Every word as often as it was counted: the library's trainer takes text, not counts."""
+    for word, count in words.items():
+        for done in range(0, count, repeats_at_once):
+            yield " ".join([word] * min(repeats_at_once, count - done))
+
+
+def _explained(error: RuntimeError, vocab_size: int) -> UserError:
+    """The library's message, which names a line of its source, in terms of our keys."""
+    message = str(error)
+    if limit := re.search(r"too high .* value <= (\d+)", message):
+        return UserError(
+            f"tokenizer.vocab_size is {vocab_size}, but the text is enough for {limit[1]} pieces; "
+            f"give at most {limit[1]}, or more text"
+        )
+    if limit := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return UserError(
+            f"tokenizer.vocab_size is {vocab_size}, but the special tokens and the alphabet of the "
+            f"text alone are {limit[1]} pieces; give at least that"
+        )
+    return UserError(f"tokenizer.vocab_size {vocab_size}: SentencePiece cannot train: {message}")

@@ -1,0 +1,232 @@
+"""The training loop. The order in which things happen, and it is not to be changed:
+
+1. mesh, task, optimizer: from the config; nothing is computed yet
+2. state: from the newest checkpoint of this run, else from `init_from`, else from the seed
+3. for each step: take the batch → step → (log) → (evaluate) → (save) → (stop if asked to)
+4. wait for the last checkpoint
+
+A checkpoint holds the state after a step and the position of the next batch, so a resumed run sees
+what an uninterrupted one would have seen.
+"""
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.errors import UserError
+from bert_jax.sharding.hosts import is_main_host, to_global
+from bert_jax.training.evaluation import evaluate
+from bert_jax.training.logs import RunLog
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.progress import Progress, Speedometer
+from bert_jax.training.signals import Interrupted, StopSignals
+from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
+from bert_jax.training.step import EvaluationStep, TrainStep, make_evaluation_step, make_train_step
+from bert_jax.training.task import Batch, Task
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """The section `train` of a config.
+
+    Attributes:
+        steps: steps of the whole training.
+        global_batch_size: examples of one step, over all devices and micro-batches.
+        microbatches: parts of a step that pass through the model one after the other.
+        log_every, eval_every, checkpoint_every: in steps; 0 for only at the end. The best
+            checkpoint is chosen among those whose step was also evaluated.
+        keep_checkpoints: how many of the newest stay, besides the best.
+    """
+
+    steps: int = 1000
+    global_batch_size: int = 32
+    microbatches: int = 1
+    log_every: int = 50
+    eval_every: int = 500
+    checkpoint_every: int = 500
+    keep_checkpoints: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "global_batch_size", "microbatches", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise UserError(f"train.{name} is {getattr(self, name)}; it must be at least 1")
+
+
+def train(
+    task: Task,
+    *,
+    optimizer_options: OptimizerOptions,
+    options: TrainOptions,
+    mesh: Mesh,
+    workdir: Path,
+    seed: int,
+    initial_params: Any = None,
+) -> dict[str, float]:
+    """Trains to `options.steps`, from wherever `workdir` stands.
+
+    Args:
+        task: model, batches, losses.
+        optimizer_options, options: see there.
+        mesh: the devices.
+        workdir: of the run; checkpoints, metrics and events are written there.
+        seed: of parameters and dropout.
+        initial_params: parameters of a new run in place of random ones.
+
+    Returns:
+        The metrics of the last evaluation.
+
+    Raises:
+        Interrupted: a signal stopped the run, which is saved.
+        UserError: among others a loss that is not finite; checkpoints are not overwritten then.
+    """
+    optimizer = make_optimizer(optimizer_options, options.steps)
+    abstract = abstract_state(task, optimizer, mesh)
+    checkpoints = RunCheckpoints(
+        workdir, keep=options.keep_checkpoints, best_metric=task.best_metric
+    )
+    resume_step = checkpoints.latest_step
+    if resume_step is not None:
+        state, position = checkpoints.restore(resume_step, abstract)
+        first_batch = position["next_example"] // options.global_batch_size
+    else:
+        state, first_batch = new_state(task, optimizer, abstract, seed=seed), 0
+        if initial_params is not None:
+            state = with_params(state, initial_params)
+
+    train_step = make_train_step(
+        task,
+        optimizer,
+        optimizer_options.schedule(options.steps),
+        mesh=mesh,
+        abstract=abstract,
+        microbatches=options.microbatches,
+        seed=seed,
+    )
+    log = RunLog(workdir, resume_step=resume_step or 0, enabled=is_main_host())
+    progress = Progress(start=first_batch, stop=options.steps, enabled=is_main_host())
+    run = _Run(
+        task, options, mesh, checkpoints, log, progress, make_evaluation_step(task, mesh=mesh)
+    )
+    if resume_step is not None:
+        progress.note(f"resuming {workdir} at step {resume_step}")
+    batches = task.train_batches(
+        first_batch, options.steps, host=jax.process_index(), hosts=jax.process_count()
+    )
+    with contextlib.closing(batches), StopSignals() as stop:
+        try:
+            return run.steps(state, first_batch, train_step, batches, stop)
+        finally:
+            progress.close()
+            log.close()
+            checkpoints.close()
+
+
+@dataclasses.dataclass
+class _Run:
+    """What every step of a run works with."""
+
+    task: Task
+    options: TrainOptions
+    mesh: Mesh
+    checkpoints: RunCheckpoints
+    log: RunLog
+    progress: Progress
+    evaluation_step: EvaluationStep
+    pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
+    speed: Speedometer = dataclasses.field(default_factory=Speedometer)
+
+    def steps(
+        self,
+        state: TrainState,
+        first: int,
+        train_step: TrainStep,
+        batches: Iterator[Batch],
+        stop: StopSignals,
+    ) -> dict[str, float]:
+        """Steps `first` … `options.steps`; returns the last evaluation."""
+        options, held_out = self.options, {}
+        for step, rows in enumerate(_one_ahead(batches, self.mesh), start=first + 1):
+            state, metrics = train_step(state, rows)
+            self.pending.append((step, metrics))
+            self.speed.step(tokens=rows["input_ids"].size)
+            self.progress.advance()
+
+            last = step == options.steps
+            if last or _due(step, options.log_every) or step == first + 1:
+                self.write_log()
+            held_out = {}
+            if last or _due(step, options.eval_every):
+                held_out = self.evaluate(step, state)
+            if last or _due(step, options.checkpoint_every) or stop.requested:
+                self.save(step, state, held_out)
+            if stop.requested and not last:
+                self.checkpoints.wait()
+                raise Interrupted(step)
+        return held_out or self.evaluate(options.steps, state)
+
+    def write_log(self) -> None:
+        """Reads the metrics of the steps since the last time, all finite, and logs the newest.
+
+        Only here does the host wait for the devices.
+        """
+        values = [(step, jax.device_get(metrics)) for step, metrics in self.pending]
+        self.pending = []
+        for step, metrics in values:
+            if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["gradient_norm"])):
+                raise UserError(
+                    f"the loss of step {step} is not finite ({float(metrics['loss'])}); the last "
+                    f"good checkpoint is step {self.checkpoints.latest_step}; lower "
+                    "optimizer.learning_rate or lengthen optimizer.warmup_steps"
+                )
+        if values:
+            step, metrics = values[-1]
+            record = self.task.summary({name: float(value) for name, value in metrics.items()})
+            record["tokens_per_second"] = self.speed.read()
+            self.log.write(step, "train", record)
+            self.progress.show(record)
+
+    def evaluate(self, step: int, state: TrainState) -> dict[str, float]:
+        """Metrics of the held-out documents, logged."""
+        began = time.perf_counter()
+        batches = self.task.evaluation_batches(
+            host=jax.process_index(), hosts=jax.process_count()
+        )
+        metrics = evaluate(self.task, self.evaluation_step, state.params, batches, self.mesh)
+        self.log.write(step, "held_out", metrics)
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        self.progress.note(f"step {step} held out: {shown}")
+        self.speed.exclude(time.perf_counter() - began)
+        return metrics
+
+    def save(self, step: int, state: TrainState, held_out: dict[str, float]) -> None:
+        """Begins to write a checkpoint, unless a loss since the last one was not finite."""
+        began = time.perf_counter()
+        if self.pending:
+            self.write_log()
+        position = {"next_example": step * self.options.global_batch_size}
+        self.checkpoints.save(step, state, position, held_out)
+        self.speed.exclude(time.perf_counter() - began)
+
+
+def _due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _one_ahead(batches: Iterator[Batch], mesh: Mesh) -> Iterator[dict[str, jax.Array]]:
+    """Batches on the devices; while one is computed, the next is already on its way."""
+    ahead = None
+    for rows in batches:
+        placed = to_global(mesh, rows)
+        if ahead is not None:
+            yield ahead
+        ahead = placed
+    if ahead is not None:
+        yield ahead

@@ -1,0 +1,109 @@
+"""AdamW and LAMB as BERT has them, with the switches in which its descendants differ."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax.errors import UserError
+from bert_jax.parameter_names import match_tree
+from bert_jax.training.schedule import learning_rate
+
+# Which parameters the weight decay acts on: not on biases, not on LayerNorm
+# (google-research/bert, optimization.py, exclude_from_weight_decay).
+DECAY_RULES: tuple[tuple[str, bool], ...] = (
+    (r"(layer_norm|attention_norm|output_norm)/", False),
+    (r"bias$", False),
+    (r"(kernel|embedding)$", True),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerOptions:
+    """The section `optimizer` of a config.
+
+    Attributes:
+        name: "adamw" or "lamb" (You et al., 2020; as albert/lamb_optimizer.py has it).
+        learning_rate: the peak.
+        warmup_steps, decay, decay_from: see `schedule.learning_rate`.
+        weight_decay: decoupled; scaled by the learning rate.
+        beta1, beta2, epsilon: of Adam.
+        bias_correction: whether the moments are corrected for their start at 0. The original of
+            BERT does not correct ("mostly an oversight", google-research/bert#153); with few steps,
+            as in fine-tuning, the correction helps (Mosbach et al., 2021).
+        max_grad_norm: gradients are scaled down to this global norm; 0 for no clipping.
+    """
+
+    name: str = "adamw"
+    learning_rate: float = 1e-4
+    warmup_steps: int = 0
+    decay: str = "linear"
+    decay_from: str = "start"
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    bias_correction: bool = False
+    max_grad_norm: float = 1.0
+
+    def schedule(self, steps: int) -> optax.Schedule:
+        """The learning rate over `steps` steps."""
+        return learning_rate(
+            self.learning_rate,
+            steps=steps,
+            warmup_steps=self.warmup_steps,
+            decay=self.decay,
+            decay_from=self.decay_from,
+        )
+
+
+def make_optimizer(options: OptimizerOptions, steps: int) -> optax.GradientTransformation:
+    """The chain: clip → Adam's direction → weight decay → (LAMB's trust ratio) → learning rate.
+
+    Raises:
+        UserError: an option is unknown.
+    """
+    if options.name not in ("adamw", "lamb"):
+        raise UserError(f"optimizer.name {options.name!r} is unknown; known are adamw, lamb")
+    parts = []
+    if options.max_grad_norm > 0:
+        parts.append(optax.clip_by_global_norm(options.max_grad_norm))
+    parts.append(adam_direction(options))
+    parts.append(optax.add_decayed_weights(options.weight_decay, mask=decay_mask))
+    if options.name == "lamb":
+        # The reference leaves out of the trust ratio what it leaves out of the decay.
+        parts.append(optax.masked(optax.scale_by_trust_ratio(), decay_mask))
+    parts.append(optax.scale_by_learning_rate(options.schedule(steps)))
+    return optax.chain(*parts)
+
+
+def decay_mask(params: Any) -> Any:
+    """A tree of bool: which parameters decay."""
+    return match_tree(DECAY_RULES, params)
+
+
+class Moments(NamedTuple):
+    """State of Adam without bias correction; both are trees like the parameters."""
+
+    mu: Any
+    nu: Any
+
+
+def adam_direction(options: OptimizerOptions) -> optax.GradientTransformation:
+    """m / (sqrt(v) + epsilon), with or without the correction of m and v for their start at 0."""
+    if options.bias_correction:
+        return optax.scale_by_adam(options.beta1, options.beta2, options.epsilon)
+
+    def init(params: Any) -> Moments:
+        return Moments(optax.tree.zeros_like(params), optax.tree.zeros_like(params))
+
+    def update(updates: Any, state: Moments, params: Any = None) -> tuple[Any, Moments]:
+        del params
+        mu = optax.tree.update_moment(updates, state.mu, options.beta1, 1)
+        nu = optax.tree.update_moment_per_elem_norm(updates, state.nu, options.beta2, 2)
+        direction = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + options.epsilon), mu, nu)
+        return direction, Moments(mu, nu)
+
+    return optax.GradientTransformation(init, update)

@@ -1,0 +1,75 @@
+"""What a person sees while a run goes on: one bar, or a line now and then in a log file."""
+
+import sys
+import time
+
+from tqdm import tqdm
+
+
+class Progress:
+    """A bar with step, tokens/s, losses and time left.
+
+    On a terminal it moves; in a log file it is a line every half minute.
+    """
+
+    def __init__(self, *, start: int, stop: int, enabled: bool) -> None:
+        """Shows steps `start` … `stop`."""
+        terminal = sys.stderr.isatty()
+        self._bar = tqdm(
+            total=stop,
+            initial=start,
+            desc="training",
+            unit="step",
+            disable=not enabled,
+            dynamic_ncols=True,
+            mininterval=0.2 if terminal else 30.0,
+            maxinterval=10.0 if terminal else 60.0,
+        )
+
+    def advance(self) -> None:
+        """One more step."""
+        self._bar.update()
+
+    def show(self, metrics: dict[str, float]) -> None:
+        """Puts metrics behind the bar: the speed and every loss with its name."""
+        shown = {"tok/s": f"{metrics['tokens_per_second']:,.0f}"}
+        shown |= {
+            name.removesuffix("_loss"): f"{value:.3f}"
+            for name, value in metrics.items()
+            if name.endswith("_loss")
+        }
+        self._bar.set_postfix(shown, refresh=False)
+
+    def note(self, text: str) -> None:
+        """A line of its own above the bar."""
+        if not self._bar.disable:
+            self._bar.write(text, file=sys.stderr)
+
+    def close(self) -> None:
+        """Leaves the bar as it is."""
+        self._bar.close()
+
+
+class Speedometer:
+    """Tokens per second since the last reading, without time spent in between on other things."""
+
+    def __init__(self) -> None:
+        """Starts the clock."""
+        self._since = time.perf_counter()
+        self._paused = 0.0
+        self._tokens = 0
+
+    def step(self, tokens: int) -> None:
+        """One more step, padding counted, is under way."""
+        self._tokens += tokens
+
+    def exclude(self, seconds: float) -> None:
+        """Leaves out time that was not training, such as an evaluation."""
+        self._paused += seconds
+
+    def read(self) -> float:
+        """Tokens/s of the steps since the last reading; starts anew."""
+        now = time.perf_counter()
+        rate = self._tokens / max(now - self._since - self._paused, 1e-9)
+        self._since, self._paused, self._tokens = now, 0.0, 0
+        return rate

@@ -1,0 +1,74 @@
+"""The learning rate over the steps: a linear warm-up, then a decay."""
+
+import jax.numpy as jnp
+import optax
+
+from bert_jax.errors import UserError
+
+DECAYS = ("linear", "cosine", "inverse_sqrt", "constant")
+
+
+def learning_rate(
+    peak: float,
+    *,
+    steps: int,
+    warmup_steps: int,
+    decay: str = "linear",
+    decay_from: str = "start",
+) -> optax.Schedule:
+    """Warm-up from 0 to the peak, then a decay that ends at 0 after `steps`.
+
+    With t the step and w the warm-up, the decays are
+
+        linear        peak · (1 - x)
+        cosine        peak · (1 + cos(π x)) / 2
+        inverse_sqrt  peak · sqrt(w / t), with w at least 1
+        constant      peak
+
+    where x = t / steps for `decay_from="start"`: google-research/bert lets the decay run from step
+    0, so the rate falls at the end of the warm-up to what it would have been without one
+    (optimization.py, create_optimizer). `decay_from="warmup"` is Hugging Face's:
+    x = (t - w) / (steps - w), no fall.
+
+    Args:
+        peak: the highest rate.
+        steps: steps of the whole training.
+        warmup_steps: w; the rate is peak · t / w before.
+        decay: one of `DECAYS`.
+        decay_from: "start" or "warmup", for linear and cosine.
+
+    Raises:
+        UserError: an unknown name, or a warm-up longer than the training.
+    """
+    if decay not in DECAYS:
+        raise UserError(f"optimizer.decay {decay!r} is unknown; known are {', '.join(DECAYS)}")
+    if decay_from not in ("start", "warmup"):
+        raise UserError(f"optimizer.decay_from {decay_from!r} is neither 'start' nor 'warmup'")
+    if not 0 <= warmup_steps <= steps:
+        raise UserError(
+            f"optimizer.warmup_steps is {warmup_steps}; it must lie between 0 and "
+            f"train.steps, {steps}"
+        )
+    begin = 0 if decay_from == "start" else warmup_steps
+    length = max(1, steps - begin)
+    if decay == "linear":
+        after = optax.linear_schedule(peak, 0.0, length, transition_begin=begin)
+    elif decay == "cosine":
+        after = _delayed(optax.cosine_decay_schedule(peak, length), begin)
+    elif decay == "inverse_sqrt":
+        after = _inverse_sqrt(peak, max(1, warmup_steps))
+    else:
+        after = optax.constant_schedule(peak)
+    if warmup_steps == 0:
+        return after
+    warmup = optax.linear_schedule(0.0, peak, warmup_steps)
+    # join_schedules counts each part from its own beginning; `after` counts from step 0.
+    return optax.join_schedules([warmup, _delayed(after, -warmup_steps)], [warmup_steps])
+
+
+def _delayed(schedule: optax.Schedule, steps: int) -> optax.Schedule:
+    return lambda count: schedule(count - steps)
+
+
+def _inverse_sqrt(peak: float, warmup_steps: int) -> optax.Schedule:
+    return lambda count: peak * jnp.sqrt(warmup_steps / jnp.maximum(count, warmup_steps))

@@ -1,0 +1,59 @@
+"""The training state: all that a step reads and writes."""
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from bert_jax.sharding.rules import state_shardings
+from bert_jax.training.task import Task
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """State after `step` steps.
+
+    Attributes:
+        step: int32 scalar, steps done; it is also the data position and seeds the dropout.
+        params: float32 parameters.
+        opt_state: the optimizer's moments.
+    """
+
+    step: jax.Array
+    params: Any
+    opt_state: Any
+
+
+def abstract_state(task: Task, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
+    """Shapes, dtypes and shardings of the state, without computing it."""
+    shapes = jax.eval_shape(lambda: _initial_state(task, optimizer, seed=0))
+    shardings = state_shardings(mesh, shapes)
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        shapes,
+        shardings,
+    )
+
+
+def new_state(
+    task: Task, optimizer: optax.GradientTransformation, abstract: TrainState, *, seed: int
+) -> TrainState:
+    """A fresh state, each part computed on the devices that hold it."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    make = jax.jit(lambda: _initial_state(task, optimizer, seed=seed), out_shardings=shardings)
+    return make()
+
+
+def with_params(state: TrainState, params: Any) -> TrainState:
+    """The state with other parameters, laid out as its own."""
+    placed = jax.tree.map(lambda old, new: jax.device_put(new, old.sharding), state.params, params)
+    return state.replace(params=placed)
+
+
+def _initial_state(
+    task: Task, optimizer: optax.GradientTransformation, *, seed: int
+) -> TrainState:
+    params = task.init_params(jax.random.key(seed))
+    return TrainState(jnp.int32(0), params, optimizer.init(params))

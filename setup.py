@@ -1,0 +1,64 @@
+"""Packaging of bert_jax: `pip install -e .` (extras: tpu, cuda, test)."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+setup(
+    name="bert_jax",
+    version="0.1.0",
+    description="BERT in JAX/Flax: raw text to pre-trained, fine-tuned and exported model",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["bert_jax", "bert_jax.*"]),
+    package_data={"bert_jax": ["py.typed"]},
+    python_requires=">=3.11",
+    install_requires=[
+        # The stack: Python 3.11 gets JAX 0.10, Python 3.12 and later 0.11.
+        "jax>=0.10,<0.12",
+        "flax>=0.12,<0.14",
+        "optax>=0.2.5,<0.3",
+        "orbax-checkpoint>=0.11.20,<0.13",
+        "ml-collections>=1.1,<2",
+        "numpy>=2.0,<3",
+        "scipy>=1.13,<2",
+        # Text and corpora.
+        "tokenizers>=0.22,<0.24",
+        "sentencepiece>=0.2.1,<0.3",
+        "sentencex>=1.0.20,<2",
+        "zstandard>=0.23,<1",
+        # tf.data. The CPU build suffices: TensorFlow never sees an accelerator.
+        'tensorflow-cpu>=2.20,<3; sys_platform == "linux" and platform_machine == "x86_64"',
+        'tensorflow>=2.20,<3; sys_platform != "linux" or platform_machine != "x86_64"',
+        "tensorflow-datasets>=4.9.9,<5",
+        "importlib-resources>=6",  # tensorflow-datasets imports it without requiring it
+        # Files, logs and pictures.
+        "safetensors>=0.5,<0.9",
+        "tensorboardX>=2.6.2,<3",
+        "tqdm>=4.66,<5",
+        "matplotlib>=3.9,<4",
+    ],
+    extras_require={
+        "tpu": ["jax[tpu]>=0.10,<0.12"],
+        "cuda": ["jax[cuda13]>=0.10,<0.12"],
+        "test": [
+            "pytest>=8,<10",
+            "pytest-xdist>=3.6,<4",
+            "hypothesis>=6.100,<7",
+            "ruff>=0.15,<0.18",
+            "mypy>=1.15,<3",
+            "tensorboard>=2.19,<3",
+        ],
+    },
+    entry_points={"console_scripts": ["bert-jax = bert_jax.cli:main"]},
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)

@@ -1,0 +1,206 @@
+"""`prepare`: which documents go where, the same bytes whatever the workers, and its errors."""
+
+import fcntl
+import json
+import os
+
+import pytest
+
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.prepare import PrepareOptions, prepare
+from bert_jax.data.sources import source_specs
+from bert_jax.data.vocabulary import VocabularyOptions
+from bert_jax.errors import UserError
+
+
+def directory_bytes(path):
+    return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+
+
+@pytest.fixture
+def make(tmp_path, tiny_vocabulary):
+    """Prepares literal text, a document per line and a sentence per line."""
+
+    def make_corpus(text, output="corpus", *, layout="lines", workers=1, call=None, **options):
+        (tmp_path / "text.txt").write_text(text, errors="surrogateescape")
+        os.utime(tmp_path / "text.txt", (1, 1))
+        settings = {"tokenizer": str(tiny_vocabulary), "held_out": 0.0, "sentences": "lines"}
+        specs = source_specs(f"text:{tmp_path}/text.txt", {"format": layout})
+        prepare(
+            PrepareOptions(specs, **settings | options),
+            tmp_path / output,
+            **{"workers": workers, "progress": False} | (call or {}),
+        )
+        return Corpus.open(tmp_path / output)
+
+    return make_corpus
+
+
+def documents(corpus, split):
+    """Token ids of each document."""
+    part = corpus.splits[split]
+    bounds = part.sentence_offsets[part.document_offsets].tolist()
+    return [part.tokens[a:b].tolist() for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+LINES = "\n".join(f"cat {'dog ' * (number % 7)}ran" for number in range(700))
+
+
+def test_the_corpus_does_not_depend_on_workers_or_chunks(make, tmp_path):
+    # Long documents, so that several blocks and chunks share one.
+    text = "\n\n".join([LINES, "the cat sat.\n" * 40_000, LINES, "\x07\n" * 140_000 + "cat\ndog"])
+    one = make(text, "one", layout="bert", held_out=0.5)
+    make(text, "two", layout="bert", held_out=0.5, workers=2, call={"chunk_characters": 1 << 16})
+    make(text, "tiny", layout="bert", held_out=0.5, call={"chunk_characters": 1})
+    expected = directory_bytes(tmp_path / "one")
+    assert directory_bytes(tmp_path / "two") == expected
+    assert directory_bytes(tmp_path / "tiny") == expected
+    assert one.manifest.splits["train"].documents + one.manifest.splits["held_out"].documents == 4
+    assert [6, 7] in documents(one, "train") + documents(one, "held_out")
+
+
+def test_held_out_documents_are_chosen_by_their_text(make):
+    forth = make(LINES, "forth", held_out=0.3)
+    back = make("\n".join(reversed(LINES.split("\n"))), "back", held_out=0.3)
+    for split in ("train", "held_out"):
+        assert documents(forth, split) == documents(back, split)[::-1]
+        assert documents(forth, split)
+    # Of the seven different documents all hundred copies are on one side.
+    train = {tuple(ids) for ids in documents(forth, "train")}
+    held_out = {tuple(ids) for ids in documents(forth, "held_out")}
+    assert not train & held_out
+    assert len(train | held_out) == 7
+    other_seed = [documents(make(LINES, f"{s}", held_out=0.3, seed=s), "train") for s in range(4)]
+    assert len({json.dumps(found) for found in other_seed}) > 1
+
+
+def test_the_held_out_share_is_that_which_was_asked_for(make):
+    text = "\n".join(f"cat {number}" for number in range(4000))
+    counts = make(text, held_out=0.1).manifest.splits["held_out"]
+    assert counts.documents == pytest.approx(400, abs=60)  # three standard deviations
+
+
+def test_one_document_is_moved_where_chance_left_a_split_empty(make):
+    text = "the cat sat.\ncat\nzebra " + "dog " * 600
+    corpus = make(text, "a", held_out=1e-9)
+    last = [1] + [7] * 600
+    assert documents(corpus, "train") == [[5, 6, 8, 11], [6]]
+    assert documents(corpus, "held_out") == [last]
+    assert corpus.splits["held_out"].sentence_offsets.tolist() == [0, 512, 601]
+    counts = corpus.manifest.splits["held_out"]
+    assert (counts.unknown_tokens, counts.cut_sentences) == (1, 1)
+    assert corpus.manifest.splits["train"].tokens == 5
+    corpus = make(text, "b", held_out=0.999999999)
+    assert documents(corpus, "train") == [last]
+    assert documents(corpus, "held_out") == [[5, 6, 8, 11], [6]]
+    assert documents(make("cat", "c", held_out=0.999999999), "train") == [[6]]
+    assert documents(make("cat\ndog", "d", held_out=0.0), "held_out") == []
+
+
+def test_a_line_of_10_mb_is_cut_and_kept_whole(make):
+    corpus = make("cat " * 2_500_000, sentences="split")
+    train = corpus.splits["train"]
+    assert len(train.tokens) == 2_500_000
+    assert (train.tokens == 6).all()
+    lengths = train.sentence_offsets[1:] - train.sentence_offsets[:-1]
+    assert (lengths.min() > 0, lengths.max()) == (True, 512)
+    assert corpus.manifest.splits["train"].cut_sentences > 1000
+
+
+def test_only_so_many_documents_of_each_source(tmp_path, tiny_vocabulary):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"cat {name}\n\ndog\n\nran\n")
+    specs = source_specs([f"text:{tmp_path}/{name}.txt" for name in "ab"])
+    options = PrepareOptions(specs, tokenizer=str(tiny_vocabulary), held_out=0.0)
+    prepare(options, tmp_path / "corpus", limit=2, workers=1, progress=False)
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert documents(corpus, "train") == [[6, 1], [7], [6, 1], [7]]
+    assert corpus.splits["train"].source_documents.tolist() == [0, 2, 4]
+
+
+def test_a_vocabulary_is_trained_from_the_train_side_if_none_is_given(make, capfd):
+    text = "\n".join(f"alpha beta {'gamma' if n % 2 else 'delta'} {n}" for n in range(400))
+    vocabulary = VocabularyOptions(vocab_size=80)
+    corpus = make(text, "a", tokenizer=None, vocabulary=vocabulary)
+    tokenizer = corpus.tokenizer()
+    assert tokenizer.encode_sentences(["alpha beta gamma delta"]) == [
+        [tokenizer.token_to_id(word) for word in "alpha beta gamma delta".split()]
+    ]
+    assert corpus.manifest.tokenizer_fingerprint == tokenizer.fingerprint()
+    # The first 100 characters hold no "gamma", the share of a text without weights is all of it.
+    few = VocabularyOptions(vocab_size=80, train_bytes=18)
+    tokenizer = make(text, "b", tokenizer=None, vocabulary=few).tokenizer()
+    assert (tokenizer.token_to_id("g"), tokenizer.token_to_id("d") is None) == (None, False)
+    assert capfd.readouterr().err == ""  # progress=False
+
+
+def test_a_finished_corpus_is_not_made_again(make, tmp_path, capfd):
+    make("cat\ndog")
+    before = (tmp_path / "corpus" / "manifest.json").stat()
+    make("cat\ndog", call={"progress": True})
+    assert "is finished already: nothing to do" in capfd.readouterr().err
+    assert (tmp_path / "corpus" / "manifest.json").stat() == before
+    with pytest.raises(UserError, match="holds a corpus of other text, options or tokenizer"):
+        make("cat\ndogs")
+    with pytest.raises(UserError, match="give another --output or remove it"):
+        make("cat\ndog", seed=1)
+    assert not (tmp_path / "corpus.partial").exists()
+
+
+def test_something_else_in_the_output_is_left_alone(make, tmp_path):
+    (tmp_path / "corpus").mkdir()
+    make("cat")  # an empty directory is no obstacle
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1").write_text("precious")
+    with pytest.raises(UserError, match="thesis: exists and is not a corpus"):
+        make("cat", "thesis")
+    assert (tmp_path / "thesis" / "chapter1").read_text() == "precious"
+
+
+def test_work_begun_for_another_text_is_begun_anew(make, tmp_path, capfd):
+    text = "cat\n" * 50
+    with pytest.raises(UserError, match=r"text.txt:51: byte 1 of the line"):
+        make(text + "\udcff\n", call={"chunk_characters": 30, "journal_seconds": 0.0})
+    assert json.loads((tmp_path / "corpus.partial" / "journal.json").read_text())["chunks"] > 0
+    assert not (tmp_path / "corpus").exists()
+    assert documents(make(text, call={"progress": True}), "train") == [[6]] * 50
+    assert "was begun with other text or options: starting afresh" in capfd.readouterr().err
+    assert not (tmp_path / "corpus.partial").exists()
+
+
+def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
+    (tmp_path / "corpus.partial").mkdir()
+    with open(tmp_path / "corpus.partial" / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another bert-jax prepare is writing there"):
+            make("cat")
+    assert documents(make("cat"), "train") == [[6]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "text.txt' has no text in it"),
+        (" \n\n", {}, "text.txt' has no text in it"),
+        ("\x07\n", {}, "no token in the text of 'text:"),
+        ("cat", {"held_out": 1.0}, "data.held_out: 1.0 is not a share of documents"),
+        ("cat", {"sentences": "word"}, "data.sentences: 'word' is unknown"),
+        ("cat", {"call": {"limit": 0}}, "--limit: 0 is less than 1"),
+        ("cat", {"workers": 0}, "--workers: 0 is less than 1"),
+        ("cat", {"tokenizer": "/no/such/vocab.txt"}, "/no/such/vocab.txt"),
+    ],
+)
+def test_one_clear_error(make, text, options, message):
+    with pytest.raises(UserError) as error:
+        make(text, **options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_sources_and_vocabulary_options_are_checked():
+    with pytest.raises(UserError, match="data.source is not set"):
+        PrepareOptions(())
+    with pytest.raises(UserError, match="tokenizer.kind: 'bpe' is unknown"):
+        VocabularyOptions(kind="bpe")
+    with pytest.raises(UserError, match="tokenizer.train_bytes: 0 is less than 1"):
+        VocabularyOptions(train_bytes=0)

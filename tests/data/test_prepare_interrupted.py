@@ -1,0 +1,147 @@
+"""Real processes that are killed or run out of space, then run again."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bert_jax.errors import UserError
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from bert_jax.data.prepare import PrepareOptions, prepare
+from bert_jax.data.sources import source_specs
+from bert_jax.data.vocabulary import VocabularyOptions
+from bert_jax.errors import UserError
+
+if __name__ == "__main__":
+    text, output, workers = sys.argv[1:]
+    options = PrepareOptions(
+        source_specs(["text:" + text, "text:" + text], {"format": "lines"}),
+        vocabulary=VocabularyOptions(vocab_size=300),
+        held_out=0.05,
+    )
+    settings = {"chunk_characters": 2000, "journal_seconds": 0.0}
+    try:
+        prepare(options, output, workers=int(workers), progress=False, **settings)
+    except UserError as error:
+        print(error)
+        sys.exit(2)
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A script that prepares, a text of 1 MB, and the corpus of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    (folder / "script.py").write_text(SCRIPT)
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(1, 9))) for _ in range(2000)]
+    sentences = (" ".join(draw.choices(words, k=12)).capitalize() + "." for _ in range(14_000))
+    lines = [" ".join(sentence) for sentence in zip(*[sentences] * 7, strict=True)]
+    (folder / "text.txt").write_text("\n".join(lines))
+    assert run(folder, folder / "undisturbed", workers=1).wait() == 0
+    return folder
+
+
+def run(work: Path, output: Path, workers: int = 2, **options) -> subprocess.Popen[str]:
+    command = [sys.executable, work / "script.py", work / "text.txt", output, str(workers)]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, **options)
+
+
+def directory_bytes(path: Path) -> dict[str, bytes]:
+    return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+
+
+def written_chunks(output: Path) -> int:
+    journal = output.with_name(output.name + ".partial") / "journal.json"
+    return json.loads(journal.read_text())["chunks"] if journal.exists() else 0
+
+
+def is_running(process_id: int) -> bool:
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"  # a zombie has ended, but nobody has asked how
+
+
+def wait_until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_run_goes_on_to_the_same_bytes(work, tmp_path, signal_number):
+    output = tmp_path / "corpus"
+    for least in (20, 300):  # killed, gone on with, killed again
+        process = run(work, output, stderr=subprocess.DEVNULL)
+        wait_until(lambda least=least: written_chunks(output) >= least)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.send_signal(signal_number)
+        assert process.wait() != 0
+        assert not output.exists()
+        assert len(children) >= 2
+        wait_until(lambda children=children: not any(is_running(int(pid)) for pid in children))
+    done = written_chunks(output)
+    # What stands behind the journal may be half written; here is more of that.
+    for path in output.with_name("corpus.partial").glob("*.bin"):
+        path.write_bytes(path.read_bytes() + b"torn")
+    assert run(work, output, workers=1).wait() == 0
+    assert done >= 300
+    assert directory_bytes(output) == directory_bytes(work / "undisturbed")
+    assert not output.with_name("corpus.partial").exists()
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_and_the_work_kept(work, tmp_path):
+    output = tmp_path / "corpus"
+
+    def limit_file_size():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150_001, 150_001))
+
+    process = run(work, output, preexec_fn=limit_file_size, stderr=subprocess.PIPE)
+    message, errors = process.communicate()
+    assert process.returncode == 2
+    assert errors == ""
+    assert message.startswith(f"{output}.partial: no space left (File too large); make room")
+    assert message.count("\n") == 1
+    assert not output.exists()
+    assert written_chunks(output) > 10
+    assert run(work, output).wait() == 0
+    assert directory_bytes(output) == directory_bytes(work / "undisturbed")
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_does_not_hang_the_run(work, tmp_path):
+    output = tmp_path / "corpus"
+    process = run(work, output, stderr=subprocess.PIPE)
+    wait_until(lambda: written_chunks(output) >= 20)
+    workers = [
+        int(pid)
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(workers[0], signal.SIGKILL)
+    message, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors == ""
+    assert message.startswith("a worker process was killed (out of memory?)")
+    assert run(work, output).wait() == 0
+    assert directory_bytes(output) == directory_bytes(work / "undisturbed")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written(tmp_path):
+    pass

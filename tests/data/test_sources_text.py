@@ -1,0 +1,76 @@
+"""The three layouts of `text:` files."""
+
+import pytest
+
+from bert_jax.data.sources import Block, SourceSpec, open_source
+from bert_jax.data.sources.source import BLOCK_CHARACTERS
+from bert_jax.errors import UserError
+
+
+def blocks(path, layout="auto"):
+    return list(open_source(SourceSpec(f"text:{path}", format=layout)).blocks())
+
+
+WIKI = """\
+<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Cats &amp; dogs">
+Cats & dogs
+
+Cats sit. Dogs run.
+
+Cats & dogs
+
+</doc>
+<doc id="13" url="https://en.wikipedia.org/wiki?curid=13" title="A redirect">
+A redirect
+
+</doc>
+<doc id="14" url="https://en.wikipedia.org/wiki?curid=14" title="Birds">
+Birds fly.
+</doc>
+"""
+
+
+def test_blank_lines_part_documents(tmp_path):
+    (tmp_path / "a.txt").write_text("\nOne.\nTwo.\n\n \nThree.\n")
+    (tmp_path / "b.txt").write_text("Four.\n")
+    expected = [Block(True, "One.\nTwo."), Block(True, "Three."), Block(True, "Four.")]
+    assert blocks(tmp_path) == blocks(tmp_path, "bert") == expected
+
+
+def test_each_line_is_a_document(tmp_path):
+    (tmp_path / "a.txt").write_text("One. Two.\n\nThree.\n")
+    assert blocks(tmp_path, "lines") == [Block(True, "One. Two."), Block(True, "Three.")]
+
+
+def test_wikiextractor_is_detected_titles_and_stubs_left_out(tmp_path):
+    (tmp_path / "wiki_00").write_text("\n" + WIKI)
+    expected = [Block(True, "Cats sit. Dogs run.\nCats & dogs"), Block(True, "Birds fly.")]
+    assert blocks(tmp_path) == blocks(tmp_path, "wikiextractor") == expected
+
+
+def test_a_document_that_is_not_closed_ends_at_the_next_one(tmp_path):
+    (tmp_path / "wiki_00").write_text("<doc id='1'>\nOne.\n<doc id='2'>\nTwo.\n")
+    assert blocks(tmp_path) == [Block(True, "One."), Block(True, "Two.")]
+
+
+def test_text_outside_of_documents_is_refused(tmp_path):
+    path = tmp_path / "wiki_00"
+    path.write_text(WIKI + "left over\n")
+    with pytest.raises(UserError, match=f"^{path}:17: text outside of <doc"):
+        blocks(path)
+    assert len(blocks(path, "bert")) == 9
+
+
+def test_a_file_without_blank_lines_comes_in_bounded_blocks(tmp_path):
+    line = "A sentence of some words that stands on a line.\n"
+    (tmp_path / "a.txt").write_text(line * 20_000)
+    found = blocks(tmp_path)
+    assert [block.starts_document for block in found] == [True, False, False, False]
+    assert max(len(block.text) for block in found) <= BLOCK_CHARACTERS
+    assert "\n".join(block.text for block in found) + "\n" == line * 20_000
+
+
+def test_an_empty_file_among_others_is_no_document(tmp_path):
+    (tmp_path / "a.txt").write_text("")
+    (tmp_path / "b.txt").write_text("One.")
+    assert blocks(tmp_path) == [Block(True, "One.")]
