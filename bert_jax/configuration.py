@@ -38,7 +38,9 @@ def defaults(task: str) -> ConfigDict:
     from bert_jax.training.loop import TrainOptions
     from bert_jax.training.optimizer import OptimizerOptions
 
-    prepare = _fields(PrepareOptions, omit=("sources", "tokenizer", "lowercase", "vocabulary", "seed"))
+    prepare = _fields(
+        PrepareOptions, omit=("sources", "tokenizer", "lowercase", "vocabulary", "seed")
+    )
     source = _fields(SourceSpec, omit=("source", "weight"))
     return ConfigDict(
         {

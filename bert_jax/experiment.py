@@ -18,6 +18,7 @@ from bert_jax.data.sources import SourceSpec, source_specs
 from bert_jax.data.vocabulary import VocabularyOptions
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
+from bert_jax.tokenization import Tokenizer
 
 # What may change between two calls of one run: it does not change the numbers.
 FREE_KEYS = frozenset(
@@ -59,13 +60,14 @@ def make_task(config: ConfigDict) -> Any:
     """The task that a config names."""
     from bert_jax.models.config import BertConfig, Execution
 
-    def model_config(vocab_size: int) -> BertConfig:
+    def model_config(tokenizer: Tokenizer) -> BertConfig:
         fields = {
             field.name: config.model[field.name]
             for field in dataclasses.fields(BertConfig)
             if config.model[field.name] is not None
         }
-        return BertConfig.from_size(config.model.size, **{"vocab_size": vocab_size, **fields})
+        given = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
+        return BertConfig.from_size(config.model.size, **{**given, **fields})
 
     execution = Execution(
         dtype=config.precision, scan_layers=config.model.scan_layers, remat=config.model.remat
@@ -74,10 +76,10 @@ def make_task(config: ConfigDict) -> Any:
 
 
 def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
-    """Trains a run to its end, exports its model to `WORKDIR/model` and draws its curves.
+    """Trains a run to its end; writes `model/`, `curves.png` and `result.json` beside its logs.
 
     Returns:
-        The held-out metrics and their baselines.
+        The held-out metrics and their baselines, as in `result.json`.
     """
     from bert_jax.sharding.hosts import is_main_host, rows_per_host
     from bert_jax.sharding.mesh import MeshShape, make_mesh
@@ -102,10 +104,12 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         initial_params=initial_params,
     )
     baselines = task.baselines()
+    result = metrics | baselines
     if is_main_host():
         export(config, workdir, workdir / "model", task=task)
         draw_curves(workdir, baselines)
-    return metrics | baselines
+        write_atomically(workdir / "result.json", (json.dumps(result, indent=2) + "\n").encode())
+    return result
 
 
 def evaluate(config: ConfigDict, workdir: Path | None, model: Path | None) -> dict[str, float]:
@@ -224,5 +228,7 @@ def _claim(workdir: Path, config: ConfigDict) -> None:
     try:
         workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make {workdir}: {error.strerror}; choose another --workdir") from error
+        raise UserError(
+            f"cannot make {workdir}: {error.strerror}; choose another --workdir"
+        ) from error
     write_atomically(path, (json.dumps(new, indent=2) + "\n").encode())

@@ -21,4 +21,6 @@ def write_atomically(path: Path, content: bytes) -> None:
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror}; free space or choose another") from error
+        raise UserError(
+            f"cannot write {path}: {error.strerror}; free space or choose another"
+        ) from error

@@ -1,0 +1,1 @@
+"""Checkpoints: of runs (orbax), and model directories in Hugging Face's layout."""

@@ -88,5 +88,7 @@ def tensor_shape(rule: Rule, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _to_tensor(rule: Rule, parameter: np.ndarray) -> np.ndarray:
-    tensor = parameter.reshape(tensor_shape(rule, parameter.shape)[::-1])
-    return np.ascontiguousarray(tensor.T) if rule.input_axes else tensor
+    shape = tensor_shape(rule, parameter.shape)
+    if not rule.input_axes:
+        return parameter.reshape(shape)
+    return np.ascontiguousarray(parameter.reshape(shape[::-1]).T)

@@ -1,4 +1,4 @@
-"""A model directory: `config.json`, `model.safetensors` and tokenizer files, as Hugging Face has it."""
+"""A model directory: `config.json`, `model.safetensors`, tokenizer files; Hugging Face's layout."""
 
 import dataclasses
 import json

@@ -1,10 +1,8 @@
 """Checkpoints of a run: training state and data position together, by orbax."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import (
     AnyPreservationPolicy,
@@ -84,7 +82,9 @@ class RunCheckpoints:
             )
         return int(which)
 
-    def save(self, step: int, state: Any, position: dict[str, Any], metrics: dict[str, float]) -> None:
+    def save(
+        self, step: int, state: Any, position: dict[str, Any], metrics: dict[str, float]
+    ) -> None:
         """Begins to write a checkpoint; `metrics` is empty if this step was not evaluated.
 
         Raises:

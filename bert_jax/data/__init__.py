@@ -1,0 +1,1 @@
+"""Text to corpus, corpus to batches. TensorFlow is imported nowhere else."""

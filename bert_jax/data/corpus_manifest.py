@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from bert_jax.errors import UserError
+from bert_jax.files import write_atomically
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
@@ -88,7 +89,8 @@ class Manifest:
     def write(self, directory: Path) -> None:
         """Writes the manifest; when it stands, all of it stands."""
         text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
-        write_atomically(directory / MANIFEST_NAME, text)
+        write_atomically(directory / MANIFEST_NAME, text.encode())
+        sync_directory(directory)
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
@@ -135,17 +137,6 @@ def file_entry(path: Path) -> FileEntry:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return FileEntry(os.fstat(file.fileno()).st_size, digest)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file on disk by one with this text, or leaves the old one as it is."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 
 from bert_jax.data.chunk_encoding import EncodedSplit
 from bert_jax.data.corpus import FILE_KINDS, split_file
-from bert_jax.data.corpus_manifest import SPLITS, Counts, sync_directory, write_atomically
+from bert_jax.data.corpus_manifest import SPLITS, Counts, sync_directory
 from bert_jax.errors import UserError
+from bert_jax.files import write_atomically
 
 JOURNAL_NAME = "journal.json"
 
@@ -72,7 +73,9 @@ class Progress:
 
     def write(self, directory: Path) -> None:
         """Replaces the journal in a directory."""
-        write_atomically(directory / JOURNAL_NAME, json.dumps(dataclasses.asdict(self)))
+        text = json.dumps(dataclasses.asdict(self))
+        write_atomically(directory / JOURNAL_NAME, text.encode())
+        sync_directory(directory)
 
     @classmethod
     def read(cls, directory: Path) -> "Progress | None":
@@ -147,7 +150,6 @@ class CorpusWriter:
         """Puts on disk what is written so far, then says so in the journal."""
         for file in self._files.values():
             os.fsync(file.fileno())
-        sync_directory(self._directory)
         self.progress.write(self._directory)
 
     def move_last_document(self, origin: str, target: str) -> None:

@@ -140,7 +140,7 @@ class ExamplePlan:
     def _chunks(
         self, indices: np.ndarray, phase_keys: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sentences [first, last) of each example: as many as reach the target, within a document."""
+        """Sentences [first, last) of each example: enough for its target, within a document."""
         document = self._document_of(indices)
         number = indices - self._first_example[document]
         count = self._first_example[document + 1] - self._first_example[document]
@@ -159,9 +159,7 @@ class ExamplePlan:
         reached = np.searchsorted(self._sentences, self._sentences[first] + targets, side="left")
         return np.minimum(np.maximum(reached, first + 1), self._documents[document + 1])
 
-    def _full_sentences(
-        self, first: np.ndarray, last: np.ndarray, targets: np.ndarray
-    ) -> Segments:
+    def _full_sentences(self, first: np.ndarray, last: np.ndarray, targets: np.ndarray) -> Segments:
         """As many whole sentences of one document as fit; one that alone is too long is cut."""
         start = self._sentences[first]
         fitting = np.searchsorted(self._sentences, start + targets, side="right") - 1

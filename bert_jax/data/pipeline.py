@@ -1,7 +1,8 @@
 """Batches ahead of time: a function of the batch number, run in parallel by tf.data."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ def batches_in_order(
     stop: int,
     *,
     parallel_calls: int | None = None,
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Yields `make_batch(start)`, …, `make_batch(stop - 1)`, each made before it is asked for.
 
     Args:
@@ -51,7 +52,7 @@ def batches_in_order(
         del iterator
 
 
-def _tensorflow():  # noqa: ANN202 - the module type of TensorFlow
+def _tensorflow() -> Any:
     """TensorFlow, blind to every accelerator (those belong to JAX) and quiet about it."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it only shuffles batches here

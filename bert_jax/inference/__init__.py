@@ -1,0 +1,1 @@
+"""A loaded model and what can be asked of it."""

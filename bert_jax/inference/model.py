@@ -77,7 +77,7 @@ class LoadedModel:
         return [self._filling(encoding.ids, position, int(word), probabilities) for word in best]
 
     def _word_logits(self, ids: Sequence[int], position: int) -> jax.Array:
-        output = self.module.apply(
+        output: Any = self.module.apply(
             {"params": self.params},
             jnp.asarray([ids]),
             masked_lm_positions=jnp.asarray([[position]]),

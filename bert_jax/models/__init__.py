@@ -1,0 +1,1 @@
+"""BERT as pure Linen modules: no input, no output, no state."""

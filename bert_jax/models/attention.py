@@ -1,4 +1,4 @@
-"""Multi-head self-attention (Vaswani et al., 2017, section 3.2; google-research/bert, modeling.py)."""
+"""Multi-head self-attention (Vaswani et al., 2017, section 3.2)."""
 
 import flax.linen as nn
 import jax
@@ -34,9 +34,7 @@ class SelfAttention(nn.Module):
     execution: Execution
 
     @nn.compact
-    def __call__(
-        self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool
-    ) -> jax.Array:
+    def __call__(self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool) -> jax.Array:
         """[B, T, D], bool [B, T] → [B, T, D]."""
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)

@@ -11,7 +11,7 @@ HIDDEN_AXES = ("batch", "length", "hidden")
 
 
 class EncoderLayer(nn.Module):
-    """Attention and feed-forward, each: sub-layer → dropout → residual sum → LayerNorm (post-LN)."""
+    """Attention, then feed-forward; each: sub-layer → dropout → residual sum → LayerNorm."""
 
     config: BertConfig
     execution: Execution
@@ -43,9 +43,7 @@ class Encoder(nn.Module):
     execution: Execution
 
     @nn.compact
-    def __call__(
-        self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool
-    ) -> jax.Array:
+    def __call__(self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool) -> jax.Array:
         """[B, T, D], bool [B, T] → [B, T, D]."""
         layers = self.config.num_hidden_layers
         layer = EncoderLayer

@@ -45,7 +45,7 @@ def dense(
     name: str,
     axis: int | tuple[int, ...] = -1,
 ) -> nn.DenseGeneral:
-    """An affine map of the axes `axis` to `features`; kernel [*axes, *features], bias [*features]."""
+    """An affine map of the axes `axis` to `features`: kernel [axes, features], bias [features]."""
     return nn.DenseGeneral(
         features,
         axis=axis,

@@ -90,9 +90,7 @@ def state_shardings(mesh: Mesh, state: Any) -> Any:
     return jax.tree_util.tree_map_with_path(sharding, state)
 
 
-def _check_divisible(
-    mesh: Mesh, name: str, shape: tuple[int, ...], spec: PartitionSpec
-) -> None:
+def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: PartitionSpec) -> None:
     for size, entry in zip(shape, spec, strict=False):
         for axis in (entry,) if isinstance(entry, str) else entry or ():
             if size % mesh.shape[axis]:

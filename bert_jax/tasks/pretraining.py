@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from ml_collections import ConfigDict
 
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.pipeline import batches_in_order
@@ -18,7 +19,9 @@ from bert_jax.data.show import as_text
 from bert_jax.errors import UserError
 from bert_jax.models.bert import BertForPreTraining
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.task import Batch, Sums, Task
+
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationOptions:
@@ -42,6 +45,7 @@ class PretrainingTask(Task):
     def __init__(
         self,
         corpus: Corpus,
+        tokenizer: Tokenizer,
         options: PretrainingOptions,
         model_config: BertConfig,
         execution: Execution,
@@ -54,7 +58,7 @@ class PretrainingTask(Task):
         Raises:
             UserError: corpus, options and model do not fit.
         """
-        self.tokenizer = corpus.tokenizer()
+        self.tokenizer = tokenizer
         self.model_config = model_config
         self.module = BertForPreTraining(model_config, execution)
         self._length, self._objective = options.length, options.objective
@@ -91,14 +95,16 @@ class PretrainingTask(Task):
         ids = jnp.zeros((1, self._length), jnp.int32)
         return self.module.init(key, ids, masked_lm_positions=ids[:, :1])["params"]
 
-    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Iterator[Batch]:
+    def train_batches(
+        self, start: int, stop: int, *, host: int, hosts: int
+    ) -> Generator[Batch, None, None]:
         """See `Task` and `PretrainingBatches`."""
         rows = self._global_batch_size // hosts
         return batches_in_order(
             lambda number: self._train.batch(number, rows, host=host, hosts=hosts), start, stop
         )
 
-    def evaluation_batches(self, *, host: int, hosts: int) -> Iterator[Batch]:
+    def evaluation_batches(self, *, host: int, hosts: int) -> Generator[Batch, None, None]:
         """See `Task`; the same examples and masks at every evaluation."""
         held_out = self._held_out
         if held_out is None:
@@ -124,7 +130,7 @@ class PretrainingTask(Task):
 
     def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """Cross-entropies and correct answers of both heads."""
-        output = self.module.apply(
+        output: Any = self.module.apply(
             {"params": params},
             batch["input_ids"],
             batch["token_type_ids"],
@@ -151,9 +157,7 @@ class PretrainingTask(Task):
 
     def examples_as_text(self, count: int) -> str:
         """The first training examples of the run, readable."""
-        return as_text(
-            self._train.examples(np.arange(count)), self.tokenizer, self._objective
-        )
+        return as_text(self._train.examples(np.arange(count)), self.tokenizer, self._objective)
 
     def baselines(self) -> dict[str, float]:
         """Held-out accuracy of two answers that need no model.
@@ -198,12 +202,14 @@ def defaults() -> dict[str, Any]:
     }
 
 
-def create(config: Any, model_config: Any, execution: Execution) -> PretrainingTask:
-    """The task of a config (`ml_collections.ConfigDict`, see `bert_jax.configuration`).
+def create(
+    config: ConfigDict, model_config: Callable[[Tokenizer], BertConfig], execution: Execution
+) -> PretrainingTask:
+    """The task of a config, see `bert_jax.configuration`.
 
     Args:
         config: the whole config.
-        model_config: a function from V to the `BertConfig` that the config describes.
+        model_config: a function from the tokenizer to the `BertConfig` that the config describes.
         execution: how the model is computed.
     """
     data = config.data
@@ -212,6 +218,9 @@ def create(config: Any, model_config: Any, execution: Execution) -> PretrainingT
             "data.corpus is not set; make one with `bert-jax prepare` and give its directory"
         )
     corpus = Corpus.open(Path(data.corpus))
+    tokenizer = corpus.tokenizer()
+    if config.tokenizer.path:
+        corpus.check_tokenizer(load_tokenizer(config.tokenizer.path))
     options = PretrainingOptions(
         seed=config.seed,
         **{
@@ -222,8 +231,9 @@ def create(config: Any, model_config: Any, execution: Execution) -> PretrainingT
     )
     return PretrainingTask(
         corpus,
+        tokenizer,
         options,
-        model_config(corpus.tokenizer().vocab_size),
+        model_config(tokenizer),
         execution,
         global_batch_size=config.train.global_batch_size,
         evaluation=EvaluationOptions(config.train.global_batch_size, data.evaluation_batches),

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class TextCleaner:
@@ -27,8 +27,10 @@ class TextCleaner:
         text = text.replace("``", '"').replace("''", '"')
         return text.translate(self._table) if self.lowercase or not self.keep_accents else text
 
-    def clean_with_origins(self, text: str) -> tuple[str, list[int]]:
+    def clean_with_origins(self, text: str) -> tuple[str, Sequence[int]]:
         """The cleaned text, and for each of its characters the index in `text` it comes from."""
+        if text.isascii() and "``" not in text and "''" not in text:
+            return self.clean(text), range(len(text))
         cleaned: list[str] = []
         origins: list[int] = []
         for match in re.finditer(r"``|''|.", text, re.DOTALL):

@@ -67,6 +67,13 @@ class SentencePieceTokenizer(Tokenizer):
             keep_accents=has_accents(self._pieces) if keep_accents is None else keep_accents,
         )
         self._specials = {self._pieces[i]: i for i in dataclasses.astuple(self.special_ids)}
+        # Control symbols are never found in text. A model that holds special tokens as ordinary
+        # pieces finds them, so `encode_sentences` breaks the literals up with a space.
+        self._specials_found_in_text = [
+            token
+            for token, token_id in self._specials.items()
+            if not self._library.is_control(token_id) and not self._library.is_unknown(token_id)
+        ]
         self._special_pattern = re.compile(f"({'|'.join(map(re.escape, self._specials))})")
 
     def encode_batch(
@@ -129,12 +136,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _clean_sentence(self, sentence: str) -> str:
         cleaned = self.cleaner.clean(sentence)
-        for token, token_id in self._specials.items():
-            # Control symbols are never found in text. Models that hold special tokens as ordinary
-            # pieces would find them, so a space breaks the literal up.
-            is_control = self._library.is_control(token_id) or self._library.is_unknown(token_id)
-            if not is_control and token in cleaned:
-                cleaned = cleaned.replace(token, f"{token[0]} {token[1:]}")
+        for token in self._specials_found_in_text:
+            cleaned = cleaned.replace(token, f"{token[0]} {token[1:]}")
         return cleaned
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -178,7 +181,8 @@ class SentencePieceTokenizer(Tokenizer):
         """Writes `spiece.model` and `tokenizer_config.json`.
 
         Hugging Face's `AutoTokenizer` reads them as an `AlbertTokenizer`, if `sentencepiece` and
-        `protobuf` are installed beside it.
+        `protobuf` are installed beside it; a unigram model gives the same ids there, a BPE model
+        does not.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)

@@ -21,8 +21,8 @@ from bert_jax.tokenization.wordpiece import (
 # result: it must not depend on the machine.
 SENTENCEPIECE_THREADS = 16
 
-# Bytes; SentencePiece would silently skip longer texts (its own default: 4192).
-LONGEST_TEXT = 1 << 24
+# SentencePiece silently skips sentences of more than 4192 bytes; 1000 characters are never more.
+SENTENCE_CHARACTERS = 1000
 
 NO_TEXT = "training a vocabulary: the texts hold no word; give some text"
 
@@ -66,11 +66,7 @@ def train_wordpiece(
     switches = BertSwitches(lowercase, strip_accents, tokenize_chinese_chars)
     words = _count_words(texts, switches)
     letters = _most_frequent_letters(words, alphabet_size)
-    words = {
-        word: count
-        for word, count in words.items()
-        if len(word) <= MAX_CHARACTERS_PER_WORD and letters.issuperset(word)
-    }
+    words = {word: count for word, count in words.items() if letters.issuperset(word)}
     if not words:
         raise UserError(NO_TEXT)
     continuing = {CONTINUATION_PREFIX + letter for word in words for letter in word[1:]}
@@ -107,7 +103,7 @@ def train_sentencepiece(
     Ids 0 to 4 are <pad> <unk> [CLS] [SEP] [MASK]. The library holds all texts in memory.
 
     Args:
-        texts: read once; each line of a text is a sentence of its own to the library.
+        texts: read once; the library learns from their lines, long ones cut at a space.
         vocab_size: number of pieces V, exactly.
         lowercase: whether text is lower-cased.
         keep_accents: whether accents are kept.
@@ -122,14 +118,13 @@ def train_sentencepiece(
         raise UserError(f"tokenizer.model_type is {model_type!r}; give 'unigram' or 'bpe'")
     cleaner = TextCleaner(lowercase=lowercase, keep_accents=keep_accents)
     # A list, because the library would hide an error that the source raises behind one of its own.
-    lines = [line for text in texts for line in cleaner.clean(text).splitlines() if line.strip()]
-    check_texts(lines)
-    if not lines:
+    sentences = [sentence for text in texts for sentence in _sentences(text, cleaner)]
+    if not sentences:
         raise UserError(NO_TEXT)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=iter(sentences),
             model_writer=model,
             vocab_size=vocab_size,
             model_type=model_type,
@@ -140,7 +135,6 @@ def train_sentencepiece(
             pad_piece="<pad>",
             unk_piece="<unk>",
             control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-            max_sentence_length=LONGEST_TEXT,
             num_threads=SENTENCEPIECE_THREADS,
             minloglevel=2,
         )
@@ -167,7 +161,8 @@ def _count_words(texts: Iterable[str], switches: BertSwitches) -> dict[str, int]
     words: collections.Counter[str] = collections.Counter()
     for chunk, count in chunks.items():
         for word, _ in splitter.pre_tokenize_str(chunk):
-            words[word] += count
+            if len(word) <= MAX_CHARACTERS_PER_WORD:
+                words[word] += count
     return words
 
 
@@ -185,6 +180,20 @@ def _written_out(words: dict[str, int], repeats_at_once: int = 1000) -> Iterator
     for word, count in words.items():
         for done in range(0, count, repeats_at_once):
             yield " ".join([word] * min(repeats_at_once, count - done))
+
+
+def _sentences(text: str, cleaner: TextCleaner) -> Iterator[str]:
+    check_texts([text])
+    for line in cleaner.clean(text).splitlines():
+        start = 0
+        while start < len(line):
+            end = start + SENTENCE_CHARACTERS
+            if end < len(line):
+                space = line.rfind(" ", start, end)
+                end = space + 1 if space > start else end
+            if not line[start:end].isspace():
+                yield line[start:end]
+            start = end
 
 
 def _explained(error: RuntimeError, vocab_size: int) -> UserError:

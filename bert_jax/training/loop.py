@@ -1,4 +1,6 @@
-"""The training loop. The order in which things happen, and it is not to be changed:
+"""The training loop.
+
+The order in which things happen, and it is not to be changed:
 
 1. mesh, task, optimizer: from the config; nothing is computed yet
 2. state: from the newest checkpoint of this run, else from `init_from`, else from the seed
@@ -74,7 +76,8 @@ def train(
 
     Args:
         task: model, batches, losses.
-        optimizer_options, options: see there.
+        optimizer_options: the section `optimizer` of a config.
+        options: the section `train`.
         mesh: the devices.
         workdir: of the run; checkpoints, metrics and events are written there.
         seed: of parameters and dropout.
@@ -152,7 +155,8 @@ class _Run:
         stop: StopSignals,
     ) -> dict[str, float]:
         """Steps `first` … `options.steps`; returns the last evaluation."""
-        options, held_out = self.options, {}
+        options = self.options
+        held_out: dict[str, float] = {}
         for step, rows in enumerate(_one_ahead(batches, self.mesh), start=first + 1):
             state, metrics = train_step(state, rows)
             self.pending.append((step, metrics))
@@ -196,9 +200,7 @@ class _Run:
     def evaluate(self, step: int, state: TrainState) -> dict[str, float]:
         """Metrics of the held-out documents, logged."""
         began = time.perf_counter()
-        batches = self.task.evaluation_batches(
-            host=jax.process_index(), hosts=jax.process_count()
-        )
+        batches = self.task.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
         metrics = evaluate(self.task, self.evaluation_step, state.params, batches, self.mesh)
         self.log.write(step, "held_out", metrics)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -92,7 +92,7 @@ class Moments(NamedTuple):
 
 
 def adam_direction(options: OptimizerOptions) -> optax.GradientTransformation:
-    """m / (sqrt(v) + epsilon), with or without the correction of m and v for their start at 0."""
+    """Updates m / (sqrt(v) + epsilon), with or without the correction for a start at 0."""
     if options.bias_correction:
         return optax.scale_by_adam(options.beta1, options.beta2, options.epsilon)
 

@@ -52,8 +52,6 @@ def with_params(state: TrainState, params: Any) -> TrainState:
     return state.replace(params=placed)
 
 
-def _initial_state(
-    task: Task, optimizer: optax.GradientTransformation, *, seed: int
-) -> TrainState:
+def _initial_state(task: Task, optimizer: optax.GradientTransformation, *, seed: int) -> TrainState:
     params = task.init_params(jax.random.key(seed))
     return TrainState(jnp.int32(0), params, optimizer.init(params))

@@ -1,7 +1,7 @@
 """What the training loop needs to know of a task, whatever the task is."""
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -31,11 +31,13 @@ class Task(abc.ABC):
         """New parameters, float32; called under jit."""
 
     @abc.abstractmethod
-    def train_batches(self, start: int, stop: int, *, host: int, hosts: int) -> Iterator[Batch]:
+    def train_batches(
+        self, start: int, stop: int, *, host: int, hosts: int
+    ) -> Generator[Batch, None, None]:
         """This host's rows of the global batches `start` … `stop - 1`."""
 
     @abc.abstractmethod
-    def evaluation_batches(self, *, host: int, hosts: int) -> Iterator[Batch]:
+    def evaluation_batches(self, *, host: int, hosts: int) -> Generator[Batch, None, None]:
         """This host's rows of held-out batches; rows that only fill up a batch weigh nothing."""
 
     @abc.abstractmethod

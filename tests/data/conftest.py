@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-# Ids:    0       1        2        3        4         5      6      7     8      9       10   11
-PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat dog sat ran ##s . !".split()
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = [*SPECIAL, "the", "cat", "dog", "sat", "ran", "##s", ".", "!"]
 
 
 @pytest.fixture

@@ -33,7 +33,8 @@ def test_documents_of_both_splits(tiny_vocabulary):
 
 
 def test_paragraphs_are_split_into_sentences(tiny_vocabulary):
-    train = encode(tiny_vocabulary, [(0, "train", "The cat sat. The dog ran!\nCats")], "split")["train"]
+    blocks = [(0, "train", "The cat sat. The dog ran!\nCats")]
+    train = encode(tiny_vocabulary, blocks, "split")["train"]
     assert train.sentence_lengths.tolist() == [4, 4, 2]
 
 

@@ -107,10 +107,10 @@ def test_a_manifest_of_another_version_or_damaged(path):
     with pytest.raises(UserError, match="format version 2, but this bert_jax reads version 1"):
         Corpus.open(path)
     rewrite_manifest(path, format_version=1, splits={})
-    with pytest.raises(UserError, match="manifest.json: damaged"):
+    with pytest.raises(UserError, match=r"manifest.json: damaged"):
         Corpus.open(path)
     (path / "manifest.json").write_text('{"format_ver')
-    with pytest.raises(UserError, match="manifest.json: damaged"):
+    with pytest.raises(UserError, match=r"manifest.json: damaged"):
         Corpus.open(path)
 
 

@@ -1,6 +1,7 @@
 """`prepare`: which documents go where, the same bytes whatever the workers, and its errors."""
 
 import fcntl
+import itertools
 import json
 import os
 
@@ -40,7 +41,7 @@ def documents(corpus, split):
     """Token ids of each document."""
     part = corpus.splits[split]
     bounds = part.sentence_offsets[part.document_offsets].tolist()
-    return [part.tokens[a:b].tolist() for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [part.tokens[a:b].tolist() for a, b in itertools.pairwise(bounds)]
 
 
 LINES = "\n".join(f"cat {'dog ' * (number % 7)}ran" for number in range(700))
@@ -124,7 +125,7 @@ def test_a_vocabulary_is_trained_from_the_train_side_if_none_is_given(make, capf
     corpus = make(text, "a", tokenizer=None, vocabulary=vocabulary)
     tokenizer = corpus.tokenizer()
     assert tokenizer.encode_sentences(["alpha beta gamma delta"]) == [
-        [tokenizer.token_to_id(word) for word in "alpha beta gamma delta".split()]
+        [tokenizer.token_to_id(word) for word in ("alpha", "beta", "gamma", "delta")]
     ]
     assert corpus.manifest.tokenizer_fingerprint == tokenizer.fingerprint()
     # The first 100 characters hold no "gamma", the share of a text without weights is all of it.
@@ -155,6 +156,12 @@ def test_something_else_in_the_output_is_left_alone(make, tmp_path):
     with pytest.raises(UserError, match="thesis: exists and is not a corpus"):
         make("cat", "thesis")
     assert (tmp_path / "thesis" / "chapter1").read_text() == "precious"
+
+
+def test_an_output_that_cannot_be_is_said(make, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file/corpus.partial: Not a directory \(.*\); mend that"):
+        make("cat", "file/corpus")
 
 
 def test_work_begun_for_another_text_is_begun_anew(make, tmp_path, capfd):
@@ -198,9 +205,9 @@ def test_one_clear_error(make, text, options, message):
 
 
 def test_sources_and_vocabulary_options_are_checked():
-    with pytest.raises(UserError, match="data.source is not set"):
+    with pytest.raises(UserError, match=r"data.source is not set"):
         PrepareOptions(())
-    with pytest.raises(UserError, match="tokenizer.kind: 'bpe' is unknown"):
+    with pytest.raises(UserError, match=r"tokenizer.kind: 'bpe' is unknown"):
         VocabularyOptions(kind="bpe")
-    with pytest.raises(UserError, match="tokenizer.train_bytes: 0 is less than 1"):
+    with pytest.raises(UserError, match=r"tokenizer.train_bytes: 0 is less than 1"):
         VocabularyOptions(train_bytes=0)

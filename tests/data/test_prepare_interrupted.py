@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.errors import UserError
-
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -40,12 +38,12 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A script that prepares, a text of 1 MB, and the corpus of an undisturbed run."""
+    """A script that prepares, a text of 0.4 MB, and the corpus of an undisturbed run."""
     folder = tmp_path_factory.mktemp("interrupted")
     (folder / "script.py").write_text(SCRIPT)
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefgh", k=draw.randint(1, 9))) for _ in range(2000)]
-    sentences = (" ".join(draw.choices(words, k=12)).capitalize() + "." for _ in range(14_000))
+    sentences = (" ".join(draw.choices(words, k=12)).capitalize() + "." for _ in range(5_600))
     lines = [" ".join(sentence) for sentence in zip(*[sentences] * 7, strict=True)]
     (folder / "text.txt").write_text("\n".join(lines))
     assert run(folder, folder / "undisturbed", workers=1).wait() == 0
@@ -74,7 +72,7 @@ def is_running(process_id: int) -> bool:
     return state != "Z"  # a zombie has ended, but nobody has asked how
 
 
-def wait_until(condition, seconds=60.0):
+def wait_until(condition, seconds=180.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
@@ -85,7 +83,7 @@ def wait_until(condition, seconds=60.0):
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_run_goes_on_to_the_same_bytes(work, tmp_path, signal_number):
     output = tmp_path / "corpus"
-    for least in (20, 300):  # killed, gone on with, killed again
+    for least in (20, 120):  # killed, gone on with, killed again
         process = run(work, output, stderr=subprocess.DEVNULL)
         wait_until(lambda least=least: written_chunks(output) >= least)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -99,7 +97,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(work, tmp_path, signal_number):
     for path in output.with_name("corpus.partial").glob("*.bin"):
         path.write_bytes(path.read_bytes() + b"torn")
     assert run(work, output, workers=1).wait() == 0
-    assert done >= 300
+    assert done >= 120
     assert directory_bytes(output) == directory_bytes(work / "undisturbed")
     assert not output.with_name("corpus.partial").exists()
 
@@ -109,7 +107,7 @@ def test_a_full_disk_is_said_and_the_work_kept(work, tmp_path):
     output = tmp_path / "corpus"
 
     def limit_file_size():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (150_001, 150_001))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_001, 60_001))
 
     process = run(work, output, preexec_fn=limit_file_size, stderr=subprocess.PIPE)
     message, errors = process.communicate()
@@ -134,14 +132,9 @@ def test_a_worker_that_is_killed_does_not_hang_the_run(work, tmp_path):
         if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(workers[0], signal.SIGKILL)
-    message, errors = process.communicate(timeout=60)
+    message, errors = process.communicate(timeout=180)
     assert process.returncode == 2
     assert errors == ""
     assert message.startswith("a worker process was killed (out of memory?)")
     assert run(work, output).wait() == 0
     assert directory_bytes(output) == directory_bytes(work / "undisturbed")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_may_not_be_written(tmp_path):
-    pass

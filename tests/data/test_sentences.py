@@ -18,7 +18,10 @@ def test_english_sentences():
 
 
 def test_other_languages():
-    assert split_sentences("今天天气很好。我们去公园吧！", "split", "zh") == ["今天天气很好。", "我们去公园吧！"]
+    assert split_sentences("今天天气很好。我们去公园吧！", "split", "zh") == [
+        "今天天气很好。",
+        "我们去公园吧！",
+    ]
     assert split_sentences("Das sind z. B. drei Hunde. Sie bellen.", "split", "de") == [
         "Das sind z. B. drei Hunde.",
         "Sie bellen.",
@@ -57,7 +60,9 @@ def test_nothing_but_white_space_is_lost(text, times):
 
 def test_wrong_choices_are_named():
     check_mode("split", "zh-hant")
-    with pytest.raises(UserError, match="data.sentences: 'words' is unknown; known are split, lines"):
+    with pytest.raises(
+        UserError, match=r"data.sentences: 'words' is unknown; known are split, lines"
+    ):
         check_mode("words", "en")
-    with pytest.raises(UserError, match="data.language: 'English' is not a language code"):
+    with pytest.raises(UserError, match=r"data.language: 'English' is not a language code"):
         check_mode("split", "English")

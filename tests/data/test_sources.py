@@ -15,10 +15,12 @@ def test_one_string_is_one_source_with_the_defaults():
 
 
 def test_a_mixture_of_mappings_strings_and_config_dicts():
-    specs = source_specs(
-        ["text:a", {"source": "jsonl:b", "field": "body"}, ConfigDict({"source": "text:c", "weight": 3})],
-        {"field": "content"},
-    )  # fmt: skip
+    entries = [
+        "text:a",
+        {"source": "jsonl:b", "field": "body"},
+        ConfigDict({"source": "text:c", "weight": 3}),
+    ]
+    specs = source_specs(entries, {"field": "content"})
     assert specs == (
         SourceSpec("text:a", field="content"),
         SourceSpec("jsonl:b", field="body"),
@@ -33,11 +35,11 @@ def test_a_mixture_of_mappings_strings_and_config_dicts():
         ([], "data.source is not set"),
         (None, "data.source is not set"),
         ([{"weight": 2.0}], "names no source"),
-        ([{"source": "text:a", "wieght": 2.0}], "unknown key 'wieght'; the nearest known is 'weight'"),
+        ([{"source": "text:a", "wieght": 2.0}], "'wieght'; the nearest known is 'weight'"),
         ([{"source": "text:a", "weight": 0}], "weight 0 of 'text:a' is not a number above 0"),
         ([{"source": "text:a", "weight": "2"}], "weight '2' of 'text:a' is not a number above 0"),
         ([{"source": "text:a", "weight": float("nan")}], "weight nan"),
-        ([{"source": "text:a", "format": "word"}], "data.format: 'word' of source 'text:a' is unknown"),
+        ([{"source": "text:a", "format": "word"}], "data.format: 'word' of source 'text:a'"),
         ([{"source": "text:a", "errors": "ignore"}], "known are strict, replace"),
         ([{"source": "jsonl:a", "field": ""}], "data.field: '' of 'jsonl:a' names no field"),
     ],

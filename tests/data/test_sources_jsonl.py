@@ -12,7 +12,9 @@ def blocks(path, **options):
 
 def test_a_document_per_record_in_the_named_field(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "One.\\nTwo.", "body": "x"}\n\n{"text": " "}\n{"text": "Thr\\u00e9e"}')
+    path.write_text(
+        '{"text": "One.\\nTwo.", "body": "x"}\n\n{"text": " "}\n{"text": "Thr\\u00e9e"}'
+    )
     assert blocks(path) == [Block(True, "One.\nTwo."), Block(True, "Thrée")]
     path.write_text('{"body": "Roses are red,\\nviolets are blue.\\n\\nThe end."}\n')
     assert blocks(path, field="body", paragraphs="blank") == [

@@ -33,7 +33,8 @@ def after():
 
 
 def test_prose_is_joined_and_code_dropped():
-    text = 'Heading\n*******\n\nThe first words\nof a text:\n\n   x = f(y)[0]\n\n1. "One" of two points.\n'
+    text = "Heading\n*******\n\nThe first words\nof a text:\n\n   x = f(y)[0]\n\n"
+    text += '1. "One" of two points.\n'
     assert prose(text) == 'The first words of a text:\n"One" of two points.'
 
 

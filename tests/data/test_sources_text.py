@@ -56,9 +56,9 @@ def test_a_document_that_is_not_closed_ends_at_the_next_one(tmp_path):
 def test_text_outside_of_documents_is_refused(tmp_path):
     path = tmp_path / "wiki_00"
     path.write_text(WIKI + "left over\n")
-    with pytest.raises(UserError, match=f"^{path}:17: text outside of <doc"):
+    with pytest.raises(UserError, match=f"^{path}:16: text outside of <doc"):
         blocks(path)
-    assert len(blocks(path, "bert")) == 9
+    assert len(blocks(path, "bert")) == 5
 
 
 def test_a_file_without_blank_lines_comes_in_bounded_blocks(tmp_path):

@@ -1,0 +1,30 @@
+r"""Pre-training at length 512, from a model trained at 128: the paper's second phase (appendix A.2).
+
+    bert-jax train --config configs/pretrain_512.py:corpus=CORPUS,init_from=RUN/model \
+        --workdir RUN512
+
+The parameters come from the first phase; the optimizer starts anew, as google-research/bert does
+with `--init_checkpoint`. The architecture must be that of the first phase: give the same `size`.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(size: str = "base", corpus: str = "", init_from: str = "") -> ConfigDict:
+    """The paper's last tenth: 100,000 steps of 256 sequences of 512."""
+    return ConfigDict(
+        {
+            "task": "pretraining",
+            "model": {"size": size},
+            "init_from": init_from,
+            "data": {"corpus": corpus, "length": 512, "max_predictions": 77},
+            "optimizer": {"learning_rate": 1e-4, "warmup_steps": 10_000},
+            "train": {
+                "steps": 100_000,
+                "global_batch_size": 256,
+                "log_every": 100,
+                "eval_every": 5_000,
+                "checkpoint_every": 5_000,
+            },
+        }
+    )

@@ -1,0 +1,20 @@
+# Sourced by launch/local.sh and tests/run.sh: makes .venv and installs the package into it.
+# The second time nothing is installed: a stamp holds what was installed from which setup.py.
+
+make_environment() { # EXTRAS, as "" or "[test]"
+    local extras=$1 python=${PYTHON:-python3} stamp wanted
+    if [ ! -x .venv/bin/python ]; then
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+            echo "bert_jax needs Python 3.11 or later; $python is $("$python" -V). Set PYTHON." >&2
+            return 2
+        }
+        "$python" -m venv .venv
+    fi
+    stamp=".venv/installed$extras"
+    wanted=$(cksum < setup.py)
+    if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
+        echo "installing bert_jax$extras into .venv (about a minute)" >&2
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extras"
+        echo "$wanted" > "$stamp"
+    fi
+}

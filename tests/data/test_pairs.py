@@ -1,0 +1,306 @@
+"""Which tokens an example is made of: literal ranges, and rules that hold for any corpus."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data import pairs, randomness
+from bert_jax.data.pairs import ExamplePlan, PairOptions, Segments
+from bert_jax.errors import UserError
+
+# Lengths of the sentences of each document. Tokens 0-16, 17-24 and 25-30:
+#   document 0:  0-2 | 3-6 | 7-8 | 9-13 | 14-16
+#   document 1:  17-20 | 21-24
+#   document 2:  25-30
+THREE_DOCUMENTS = [[3, 4, 2, 5, 3], [4, 4], [6]]
+
+
+def plan_epoch(split, *, seed=1, epoch=2, repeat=1, **options) -> tuple[ExamplePlan, Segments]:
+    """All examples of an epoch, `repeat` times with other keys."""
+    plan = ExamplePlan(split, PairOptions(**options))
+    indices = np.tile(np.arange(plan.examples_per_epoch), repeat)
+    keys = randomness.random_bits(randomness.derive_key(seed), np.arange(len(indices)))
+    phases = np.broadcast_to(randomness.derive_key(epoch), keys.shape)
+    return plan, plan.segments(indices, phases, keys)
+
+
+def document_of(split, tokens: np.ndarray) -> np.ndarray:
+    starts = split.sentence_offsets[split.document_offsets]
+    return np.searchsorted(starts, tokens, side="right") - 1
+
+
+def lengths_of(segments: Segments) -> np.ndarray:
+    """Tokens of both segments, [B, 2]."""
+    first = segments.first_end - segments.first_start
+    return np.stack([first, segments.second_end - segments.second_start], axis=1)
+
+
+def test_next_sentences_by_eye(make_numbered_split):
+    split = make_numbered_split(THREE_DOCUMENTS)
+    _, segments = plan_epoch(split, objective="nsp", max_tokens=8, short_probability=0.0)
+    assert np.stack(segments, axis=1).tolist() == [
+        [0, 3, 4, 9, 0],  # 0-2, then 3-8 without its first token, since 3 + 6 > 8
+        [9, 14, 14, 17, 0],  # two whole sentences
+        [9, 13, 21, 25, 1],  # 9-13 cut at its end, then the last sentence of document 1
+        [17, 21, 21, 25, 0],  # all of document 1
+        [27, 31, 9, 13, 1],  # one sentence alone: what follows is always random
+    ]
+
+
+def test_ordered_sentences_by_eye(make_numbered_split):
+    split = make_numbered_split(THREE_DOCUMENTS)
+    _, segments = plan_epoch(split, objective="sop", max_tokens=8, short_probability=0.0)
+    assert np.stack(segments, axis=1).tolist() == [
+        [0, 3, 4, 9, 0],
+        [14, 17, 7, 12, 1],  # 14-16 before 7-13, which is cut at its end
+        [14, 17, 9, 14, 1],
+        [21, 25, 17, 21, 1],
+        [28, 31, 25, 28, 1],  # one sentence alone is cut in its middle
+    ]
+
+
+def test_full_sentences_by_eye(make_numbered_split):
+    split = make_numbered_split(THREE_DOCUMENTS)
+    _, segments = plan_epoch(split, objective="none", max_tokens=8, short_probability=0.0)
+    assert np.stack(segments, axis=1).tolist() == [
+        [0, 7, 7, 7, 0],  # a third sentence would make nine tokens
+        [7, 14, 14, 14, 0],
+        [9, 17, 17, 17, 0],
+        [17, 25, 25, 25, 0],
+        [25, 31, 31, 31, 0],
+    ]
+
+
+def test_an_epoch_has_as_many_examples_as_the_tokens_fill(make_numbered_split):
+    split = make_numbered_split([[16], [17], [1], [8, 8, 8]])
+    plan, _ = plan_epoch(split, max_tokens=8)
+    assert plan.examples_per_epoch == 2 + 3 + 1 + 3
+
+
+def test_weights_repeat_the_source_that_is_scarce_for_its_weight(make_numbered_split):
+    lengths = [[80], [80], [40], [40]]  # 160 tokens of the first source, 80 of the second
+
+    def examples(weights, **arguments):
+        split = make_numbered_split(lengths, [0, 2, 4], weights)
+        options = PairOptions(objective="none", max_tokens=8)
+        return ExamplePlan(split, options, **arguments).examples_per_epoch
+
+    assert examples([2.0, 1.0]) == 20 + 10  # as the text is
+    assert examples([1.0, 1.0]) == 20 + 20  # the second twice
+    assert examples([1.0, 2.0]) == 20 + 40  # four times
+    assert examples([6.0, 1.0]) == 60 + 10  # the first three times
+    assert examples([100.0, 200.0]) == 20 + 40  # only their ratio counts
+    assert examples([1.0, 2.0], weighted=False) == 20 + 10
+
+
+def test_a_source_without_a_document_in_the_split_changes_nothing(make_numbered_split):
+    options = PairOptions(objective="none", max_tokens=8)
+    split = make_numbered_split([[80], [40]], [0, 1, 1, 2], [1.0, 5.0, 1.0])
+    assert ExamplePlan(split, options).examples_per_epoch == 10 + 10
+
+
+def test_half_of_the_second_sentences_are_random(make_numbered_split):
+    split = make_numbered_split([[10] * 50] * 20)
+    _, segments = plan_epoch(split, objective="nsp", max_tokens=60, repeat=150)
+    assert len(segments.labels) > 20_000
+    assert segments.labels.mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_half_of_the_ordered_sentences_are_swapped(make_numbered_split):
+    split = make_numbered_split([[10] * 50] * 20)
+    _, segments = plan_epoch(split, objective="sop", max_tokens=60, repeat=150)
+    assert segments.labels.mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_random_second_sentences_come_from_each_other_document_equally(make_numbered_split):
+    split = make_numbered_split([[5] * 20] * 5)
+    _, segments = plan_epoch(split, objective="nsp", max_tokens=20, repeat=1000)
+    own = document_of(split, segments.first_start)
+    other = document_of(split, segments.second_start)
+    random = segments.labels == 1
+    assert (own == other).tolist() == (~random).tolist()
+    for document in range(5):
+        shares = np.bincount(other[random & (own == document)], minlength=5) / (
+            random & (own == document)
+        ).sum()
+        expected = np.where(np.arange(5) == document, 0, 0.25)
+        np.testing.assert_allclose(shares, expected, atol=0.04)
+
+
+def test_one_example_in_ten_is_short(make_numbered_split):
+    # Sentences of one token fill any target length exactly.
+    split = make_numbered_split([[1] * 900] * 3)
+    _, segments = plan_epoch(split, objective="nsp", max_tokens=30, repeat=300)
+    lengths = lengths_of(segments).sum(axis=1)
+    assert len(lengths) > 20_000
+    # A short length is uniform in [2, 30], so one in 29 of the short ones is full.
+    assert (lengths < 30).mean() == pytest.approx(0.1 * 28 / 29, abs=0.01)
+    counts = np.bincount(lengths, minlength=31)
+    assert counts[:2].tolist() == [0, 0]
+    expected = len(lengths) * 0.1 / 29
+    np.testing.assert_allclose(counts[2:30], expected, rtol=0.4)
+
+
+@pytest.mark.parametrize(("share", "short"), [(0.0, 0.0), (1.0, 1.0)])
+def test_the_share_of_short_examples_is_an_option(make_numbered_split, share, short):
+    split = make_numbered_split([[1] * 5000] * 2)
+    _, segments = plan_epoch(split, max_tokens=100, short_probability=share)
+    lengths = lengths_of(segments).sum(axis=1)
+    assert (lengths < 100).mean() == pytest.approx(short, abs=0.05)
+
+
+def test_the_first_segment_ends_at_any_sentence_of_the_chunk(make_numbered_split):
+    split = make_numbered_split([[5] * 40] * 2)
+    _, segments = plan_epoch(
+        split, objective="nsp", max_tokens=20, short_probability=0.0, repeat=500
+    )
+    ends = (segments.first_end - segments.first_start)[segments.labels == 0]
+    # Four sentences of five tokens: the split is after the first, second or third.
+    assert set(ends.tolist()) == {5, 10, 15}
+    np.testing.assert_allclose(np.bincount(ends)[[5, 10, 15]] / len(ends), 1 / 3, atol=0.03)
+
+
+def test_a_document_of_one_sentence(make_numbered_split):
+    split = make_numbered_split([[6], [7]])
+    for objective, label in (("nsp", {1}), ("sop", {0, 1}), ("none", {0})):
+        _, segments = plan_epoch(split, objective=objective, max_tokens=20, repeat=50)
+        assert set(segments.labels.tolist()) == label
+    _, segments = plan_epoch(split, objective="sop", max_tokens=20, repeat=50)
+    assert {tuple(row) for row in lengths_of(segments).tolist()} == {(3, 3), (3, 4), (4, 3)}
+
+
+def test_a_sentence_of_one_token_alone_still_gives_two_segments(make_numbered_split):
+    split = make_numbered_split([[1], [1]])
+    _, segments = plan_epoch(split, objective="nsp", max_tokens=8, repeat=20)
+    assert (lengths_of(segments) == 1).all()
+
+
+def test_a_sentence_far_beyond_the_length_is_cut(make_numbered_split):
+    split = make_numbered_split([[5000], [5000, 3]])
+    for objective in ("nsp", "sop", "none"):
+        _, segments = plan_epoch(split, objective=objective, max_tokens=40, repeat=3)
+        assert (lengths_of(segments).sum(axis=1) == 40).all()
+
+
+def test_the_only_document_is_its_own_random_partner(make_numbered_split):
+    split = make_numbered_split([[5] * 30])
+    _, segments = plan_epoch(split, objective="nsp", max_tokens=20, repeat=50)
+    assert segments.labels.mean() == pytest.approx(0.5, abs=0.1)
+    assert segments.second_end.max() <= 150
+
+
+@pytest.mark.parametrize("objective", pairs.OBJECTIVES)
+def test_every_token_is_seen_within_a_few_epochs(make_numbered_split, objective):
+    split = make_numbered_split([[10] * 10, [7, 9, 4] * 5, [3], [30, 30]])
+    seen = np.zeros(len(split.tokens), bool)
+    for epoch in range(100):
+        _, segments = plan_epoch(
+            split, seed=epoch, epoch=epoch, objective=objective, max_tokens=25, short_probability=0.0
+        )
+        for start, end in zip(segments.first_start, segments.first_end, strict=True):
+            seen[start:end] = True
+        for start, end in zip(segments.second_start, segments.second_end, strict=True):
+            seen[start:end] = True
+    # The two sentences of 30 exceed the 25; as full sentences they lose what is beyond.
+    seen[len(seen) - 60 :] |= objective == "none"
+    assert np.flatnonzero(~seen).tolist() == []
+
+
+def truncate_seq_pair(first: int, second: int, limit: int) -> tuple[int, int]:
+    """Final lengths by the loop of create_pretraining_data.py."""
+    while first + second > limit:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return first, second
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), min_size=1, max_size=30),
+    limit=st.integers(2, 509),
+    key=st.integers(0, 2**64 - 1),
+)
+def test_truncation_is_that_of_the_original(sizes, limit, key):
+    first, second = np.array(sizes, np.int64).T
+    keys = randomness.random_bits(np.array([key], np.uint64), np.arange(len(sizes)))
+    before = Segments(first * 0 + 1000, 1000 + first, first * 0, second, first * 0)
+    after = pairs._truncate(before, limit, keys)
+    expected = [truncate_seq_pair(*pair, limit) for pair in sizes]
+    assert [tuple(pair) for pair in lengths_of(after).tolist()] == expected
+    # What is left lies within what was there.
+    assert (after.first_start >= before.first_start).all()
+    assert (after.first_end <= before.first_end).all()
+    assert (after.second_start >= before.second_start).all()
+    assert (after.second_end <= before.second_end).all()
+
+
+@pytest.mark.parametrize("removed", [1, 2, 63, 64, 65, 200])
+def test_each_removed_token_is_at_the_front_or_the_back_by_a_fair_coin(removed):
+    count = 20_000
+    keys = randomness.random_bits(randomness.derive_key(removed), np.arange(count))
+    zeros, size = np.zeros(count, np.int64), np.full(count, 500)
+    # Twice as much is removed in turns, so each segment loses `removed`.
+    after = pairs._truncate(Segments(zeros, size, zeros, size, zeros), 1000 - 2 * removed, keys)
+    for front in (after.first_start, after.second_start):
+        assert front.mean() == pytest.approx(removed / 2, abs=4 * (removed / 4 / count) ** 0.5)
+        assert front.var() == pytest.approx(removed / 4, rel=0.05)
+    assert abs(np.corrcoef(after.first_start, after.second_start)[0, 1]) < 0.03
+
+
+LENGTHS = st.lists(
+    st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=2, max_size=6
+).filter(lambda lengths: sum(map(sum, lengths)) > 2)
+
+
+@given(
+    lengths=LENGTHS,
+    objective=st.sampled_from(pairs.OBJECTIVES),
+    max_tokens=st.integers(5, 60),
+    seed=st.integers(0, 1000),
+)
+def test_rules_that_hold_for_any_corpus(make_numbered_split, lengths, objective, max_tokens, seed):
+    split = make_numbered_split(lengths)
+    plan, found = plan_epoch(
+        split, seed=seed, epoch=seed, repeat=3, objective=objective, max_tokens=max_tokens
+    )
+    sizes = lengths_of(found)
+    assert plan.examples_per_epoch == sum(-(-sum(sizes) // max_tokens) for sizes in lengths)
+    assert (sizes[:, 0] >= (0 if objective == "sop" else 1)).all()
+    assert (sizes >= 0).all()
+    assert (sizes.sum(axis=1) <= max_tokens).all()
+    first_document = document_of(split, found.first_start)
+    assert (document_of(split, found.first_end - 1) >= 0).all()
+    nonempty = sizes[:, 0] > 0
+    assert (document_of(split, found.first_end - 1) == first_document)[nonempty].all()
+    if objective == "none":
+        assert (sizes[:, 1] == 0).all()
+        assert (found.labels == 0).all()
+        at_sentence = np.isin(found.first_start, split.sentence_offsets)
+        whole = np.isin(found.first_end, split.sentence_offsets) | (sizes[:, 0] == max_tokens)
+        assert (at_sentence & whole).all()
+        return
+    nonempty = sizes.min(axis=1) > 0
+    same = (document_of(split, found.second_start) == first_document)[nonempty]
+    second_last = document_of(split, found.second_end - 1)[nonempty]
+    assert (document_of(split, found.second_start)[nonempty] == second_last).all()
+    in_order = (found.first_end <= found.second_start)[nonempty]
+    reverse = (found.second_end <= found.first_start)[nonempty]
+    label = found.labels[nonempty]
+    if objective == "nsp":
+        assert (same == (label == 0)).all()
+        assert in_order[label == 0].all()
+    else:
+        assert same.all()
+        assert (in_order == (label == 0)).all()
+        assert (reverse == (label == 1)).all()
+
+
+def test_bad_options_and_an_empty_split(make_split):
+    with pytest.raises(UserError, match=r"data.objective 'mlm' is unknown; known are nsp, sop"):
+        PairOptions(objective="mlm")
+    with pytest.raises(UserError, match=r"leaves less than 2 tokens for text; use at least 8"):
+        PairOptions(max_tokens=1)
+    with pytest.raises(UserError, match="the corpus has no document; prepare it from more text"):
+        ExamplePlan(make_split([]), PairOptions())

@@ -1,0 +1,161 @@
+"""Random numbers against an independent scalar implementation; shuffles as permutations."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data import randomness
+
+UINT64 = (1 << 64) - 1
+ANY_UINT64 = st.integers(0, UINT64)
+
+
+def scalar_mix(value: int) -> int:
+    """SplitMix64's output function with Python's integers."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & UINT64
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & UINT64
+    return value ^ (value >> 31)
+
+
+def scalar_bits(key: int, position: int) -> int:
+    """Output number `position` of a SplitMix64 generator whose state begins at `key`."""
+    return scalar_mix((key + (position + 1) * 0x9E3779B97F4A7C15) & UINT64)
+
+
+def keys_of(*values: int) -> np.ndarray:
+    return np.array(values, np.uint64)
+
+
+def test_the_published_outputs_of_splitmix64():
+    # The first five outputs for the seed 1234567 as its reference implementation prints them.
+    published = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+    assert randomness.random_bits(keys_of(1234567), np.arange(5)).tolist() == published
+    assert [scalar_bits(1234567, position) for position in range(5)] == published
+
+
+@given(st.lists(ANY_UINT64, min_size=1, max_size=20))
+def test_mix_is_that_of_scalars(values):
+    assert randomness.mix(keys_of(*values)).tolist() == [scalar_mix(value) for value in values]
+
+
+@given(key=ANY_UINT64, position=st.integers(0, 1 << 40))
+def test_random_bits_are_those_of_scalars(key, position):
+    expected = scalar_bits(key, position)
+    assert randomness.random_bits(keys_of(key), position).tolist() == [expected]
+    assert randomness.random_bits(keys_of(key), np.array([position])).tolist() == [expected]
+
+
+def test_random_bits_broadcast_keys_and_positions():
+    bits = randomness.random_bits(keys_of(7, 8, 9)[:, None], np.arange(4))
+    assert (bits.shape, bits.dtype) == ((3, 4), np.uint64)
+    assert bits.tolist() == [[scalar_bits(key, n) for n in range(4)] for key in (7, 8, 9)]
+
+
+def test_no_argument_is_changed():
+    keys = keys_of(1, 2, 3)
+    randomness.mix(keys)
+    randomness.random_bits(keys, 5)
+    indices = np.arange(3)
+    randomness.permute(indices, 3, keys)
+    assert keys.tolist() == [1, 2, 3]
+    assert indices.tolist() == [0, 1, 2]
+
+
+def test_a_derived_key_chains_the_parts_and_knows_their_order():
+    expected = scalar_bits(scalar_bits(0, 3), 5)
+    assert randomness.derive_key(3, 5).tolist() == [expected]
+    keys = [randomness.derive_key(*parts).item() for parts in ((3, 5), (5, 3), (3,), (3, 5, 0))]
+    assert len(set(keys)) == len(keys)
+
+
+def test_uniform_by_hand():
+    bits = keys_of(0, 1 << 62, 1 << 63, UINT64)
+    assert randomness.uniform(bits).tolist() == [0.0, 0.25, 0.5, 1 - 2.0**-53]
+
+
+def test_integers_below_by_hand():
+    bits = keys_of(0, 1 << 62, 1 << 63, 3 << 62, UINT64)
+    assert randomness.integers_below(bits, 4).tolist() == [0, 1, 2, 3, 3]
+    assert randomness.integers_below(bits, 1).tolist() == [0, 0, 0, 0, 0]
+    assert randomness.integers_below(bits, np.array([1, 2, 3, 4, 10])).tolist() == [0, 0, 1, 3, 9]
+
+
+@given(bits=ANY_UINT64, limit=st.integers(1, 1 << 48))
+def test_integers_stay_below_their_limit(bits, limit):
+    assert 0 <= randomness.integers_below(keys_of(bits), limit).item() < limit
+
+
+def test_integers_are_equally_frequent():
+    found = randomness.integers_below(randomness.random_bits(keys_of(1), np.arange(100_000)), 10)
+    shares = np.bincount(found, minlength=10) / len(found)
+    np.testing.assert_allclose(shares, 0.1, atol=0.004)  # four standard deviations
+
+
+PRIMES = (2, 3, 5, 7, 31, 97, 499, 1009)
+AROUND_SQUARES = (1, 4, 8, 9, 10, 15, 16, 17, 99, 100, 101, 4095, 4096, 4097)
+
+
+@pytest.mark.parametrize("size", sorted({*PRIMES, *AROUND_SQUARES, 6, 1000, 12_345}))
+def test_permute_is_a_bijection(size):
+    for key in (0, 1, UINT64):
+        found = randomness.permute(np.arange(size), size, keys_of(key))
+        assert found.dtype == np.int64
+        assert sorted(found.tolist()) == list(range(size))
+
+
+@given(size=st.integers(1, 400), key=ANY_UINT64)
+def test_permute_is_a_bijection_for_any_size_and_key(size, key):
+    found = randomness.permute(np.arange(size), size, keys_of(key))
+    assert sorted(found.tolist()) == list(range(size))
+
+
+def test_a_huge_permutation_is_evaluated_at_a_few_points():
+    size = 10**15 + 37
+    indices = np.array([0, 1, 2, size // 2, size - 2, size - 1])
+    found = randomness.permute(indices, size, keys_of(4))
+    assert len(set(found.tolist())) == len(indices)
+    assert found.min() >= 0
+    assert found.max() < size
+
+
+def test_each_key_is_another_permutation():
+    orders = [randomness.permute(np.arange(50), 50, keys_of(key)).tolist() for key in range(100)]
+    assert len({tuple(order) for order in orders}) == 100
+    assert list(range(50)) not in orders
+
+
+@given(
+    size=st.integers(1, 200),
+    picks=st.lists(st.tuples(st.integers(0, 10**6), ANY_UINT64), min_size=1, max_size=20),
+)
+def test_each_point_depends_on_its_index_and_key_only(size, picks):
+    indices = np.array([pick % size for pick, _ in picks])
+    keys = keys_of(*(key for _, key in picks))
+    together = randomness.permute(indices, size, keys)
+    for index, key, found in zip(indices, keys, together, strict=True):
+        assert randomness.permute(np.arange(size), size, key[None])[index] == found
+
+
+def test_every_order_of_four_is_about_equally_likely():
+    keys = randomness.random_bits(keys_of(3), np.arange(24_000))
+    columns = [randomness.permute(np.full(len(keys), index), 4, keys) for index in range(4)]
+    orders, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+    assert [tuple(order) for order in orders.tolist()] == list(itertools.permutations(range(4)))
+    # A thousand of each are expected; five standard deviations are 155.
+    assert 845 < counts.min()
+    assert counts.max() < 1155
+
+
+def test_an_index_goes_everywhere_equally_often():
+    keys = randomness.random_bits(keys_of(9), np.arange(100_000))
+    found = randomness.permute(np.full(len(keys), 6), 10, keys)
+    np.testing.assert_allclose(np.bincount(found) / len(keys), 0.1, atol=0.004)

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Lint, types and the fast tests, in the same environment as launch/local.sh.
+#
+#   bash tests/run.sh [PYTEST ARGUMENTS]      as `bash tests/run.sh -m slow` for the slower tier
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=launch/environment.sh
+source launch/environment.sh
+make_environment "[test]"
+
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+.venv/bin/python -m pytest --numprocesses 2 "$@"

@@ -1,0 +1,76 @@
+"""Small tokenizers whose every id can be checked by eye."""
+
+import pytest
+
+from bert_jax.tokenization import (
+    BertSwitches,
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+    train_sentencepiece,
+)
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]  # ids 0 to 4
+
+UNCASED_PIECES = [
+    *SPECIALS,
+    "the",  # 5
+    "play",  # 6
+    "##ing",  # 7
+    "##s",  # 8
+    "cafe",  # 9
+    "dog",  # 10
+    ",",  # 11
+    ".",  # 12
+    "[",  # 13
+    "]",  # 14
+    "mask",  # 15
+    "sep",  # 16
+    "中",  # 17
+    "国",  # 18
+    "##国",  # 19
+]
+
+CASED_PIECES = [
+    *SPECIALS,
+    "The",  # 5
+    "the",  # 6
+    "café",  # 7
+    "cafe",  # 8
+    "中国",  # 9
+    "中",  # 10
+    "国",  # 11
+]
+
+
+@pytest.fixture
+def uncased_pieces() -> list[str]:
+    return list(UNCASED_PIECES)
+
+
+@pytest.fixture
+def cased_pieces() -> list[str]:
+    return list(CASED_PIECES)
+
+
+@pytest.fixture
+def uncased(uncased_pieces) -> WordPieceTokenizer:
+    switches = BertSwitches(do_lower_case=True, strip_accents=None, tokenize_chinese_chars=True)
+    return WordPieceTokenizer.from_vocabulary(uncased_pieces, switches)
+
+
+@pytest.fixture
+def cased(cased_pieces) -> WordPieceTokenizer:
+    switches = BertSwitches(do_lower_case=False, strip_accents=None, tokenize_chinese_chars=True)
+    return WordPieceTokenizer.from_vocabulary(cased_pieces, switches)
+
+
+@pytest.fixture(scope="session")
+def cat_tokenizer() -> SentencePieceTokenizer:
+    """Knows a few whole words: "▁the" "▁cat" "▁sat" "▁dog" "▁on" "▁mat" "▁and" "▁café"."""
+    texts = [
+        "the cat sat on the mat",
+        "the dog sat on the cat",
+        "a café in the street",
+        "cat and dog and mat and café",
+    ]
+    return train_sentencepiece(texts * 5, vocab_size=42, lowercase=True, model_type="bpe")

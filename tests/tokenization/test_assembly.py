@@ -1,0 +1,95 @@
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization.assembly import truncated_lengths
+
+
+@pytest.mark.parametrize(
+    ("lengths", "room", "truncation", "expected"),
+    [
+        ([3, 4], 7, "longest_first", [3, 4]),
+        ([3, 9], 7, "longest_first", [3, 4]),  # only the longer is cut
+        ([9, 3], 7, "longest_first", [4, 3]),
+        ([9, 9], 7, "longest_first", [3, 4]),  # the odd token goes to the second of equals
+        ([9, 8], 7, "longest_first", [4, 3]),  # else to the longer
+        ([9, 0], 7, "longest_first", [7, 0]),
+        ([9], 7, "longest_first", [7]),
+        ([9], 7, "only_first", [7]),
+        ([9, 3], 7, "only_first", [4, 3]),
+        ([3, 9], 7, "only_second", [3, 4]),
+        ([9, 7], 7, "only_first", None),  # nothing would be left of the first
+        ([7, 9], 7, "only_second", None),
+        ([0, 7], 7, "only_first", [0, 7]),  # nothing to cut
+    ],
+)
+def test_truncated_lengths(lengths, room, truncation, expected):
+    assert truncated_lengths(lengths, room, truncation) == expected
+
+
+@pytest.mark.parametrize(
+    ("truncation", "expected"),
+    [
+        ("longest_first", ["[CLS]", "the", "dog", "[SEP]", "the", "play", "##s", "[SEP]"]),
+        ("only_first", ["[CLS]", "the", "[SEP]", "the", "play", "##s", ".", "[SEP]"]),
+        ("only_second", ["[CLS]", "the", "dog", ",", "dog", "[SEP]", "the", "[SEP]"]),
+    ],
+)
+def test_pairs_are_cut_where_asked(uncased, truncation, expected):
+    (encoding,) = uncased.encode_batch(
+        ["the dog, dog"], ["the plays."], max_length=8, truncation=truncation
+    )
+
+    assert encoding.tokens == expected
+    lists = (encoding.type_ids, encoding.offsets, encoding.word_ids, encoding.special_tokens_mask)
+    assert [len(values) for values in lists] == [8, 8, 8, 8]
+    assert encoding.type_ids == [0] * (expected.index("[SEP]") + 1) + [1] * (
+        7 - expected.index("[SEP]")
+    )
+
+
+def test_a_limit_does_not_linger(uncased):
+    before = uncased.encode_batch(["the dog plays"])
+    cut = uncased.encode_batch(["the dog plays"], max_length=4)
+    after = uncased.encode_batch(["the dog plays"])
+
+    assert cut[0].tokens == ["[CLS]", "the", "dog", "[SEP]"]
+    assert after == before
+
+
+def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
+    for tokenizer in (uncased, cat_tokenizer):
+        assert tokenizer.encode_batch([""], max_length=3)[0].tokens == ["[CLS]", "[SEP]"]
+        assert tokenizer.encode_batch(["the"], [""])[0].type_ids == [0, 0, 0, 1]
+        assert tokenizer.encode_batch([]) == []
+        assert tokenizer.encode_sentences([]) == []
+        assert tokenizer.encode_sentences([""]) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((["the"],), {"max_length": 2}, "max_length is 2, .* give at least 3"),
+        ((["the"], ["dog"]), {"max_length": 3}, "max_length is 3, .* give at least 4"),
+        ((["the"],), {"max_length": 0, "add_special_tokens": False}, "give at least 1"),
+        ((["the"], ["dog", "dog"]), {}, "1 texts but 2 pairs"),
+        ((["the"],), {"truncation": "longest"}, "truncation is 'longest'; give one of longest_"),
+        ((["the"],), {"max_length": 9, "truncation": "only_second"}, "there are no pairs"),
+        (
+            (["the", "the dog"], ["dog", "the dogs."]),
+            {"max_length": 7, "truncation": "only_first"},
+            r"item 1 has 2 \+ 4 tokens; 'only_first' cannot bring them to max_length 7",
+        ),
+        (("the dog",), {}, "one string; give a list"),
+        ((["the", None],), {}, "text 1 is None"),
+        ((["the \ud83d"],), {}, r"text 0, character 4: U\+D83D is half of a surrogate pair"),
+    ],
+)
+def test_impossible_requests_are_explained(uncased, arguments, options, message):
+    with pytest.raises(UserError, match=message):
+        uncased.encode_batch(*arguments, **options)
+
+
+def test_sentences_are_checked_too(uncased, cat_tokenizer):
+    for tokenizer in (uncased, cat_tokenizer):
+        with pytest.raises(UserError, match="text 1, character 0"):
+            tokenizer.encode_sentences(["the", "\udc00"])

@@ -1,0 +1,181 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization import BertSwitches, load_tokenizer
+from bert_jax.tokenization.vocabulary import write_vocabulary
+
+TEXT = "The café 中国"
+
+
+def tokens(tokenizer):
+    return tokenizer.encode_batch([TEXT], add_special_tokens=False)[0].tokens
+
+
+def write_config(directory, **config):
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+@pytest.fixture
+def vocabulary(tmp_path, cased_pieces):
+    """A vocab.txt alone in its directory."""
+    write_vocabulary(tmp_path / "vocab.txt", cased_pieces)
+    return tmp_path / "vocab.txt"
+
+
+def test_a_bare_vocabulary_tells_its_case(vocabulary, tmp_path, uncased_pieces):
+    write_vocabulary(tmp_path / "lower.txt", uncased_pieces)
+
+    assert tokens(load_tokenizer(vocabulary)) == ["The", "café", "中", "国"]
+    assert tokens(load_tokenizer(vocabulary.parent)) == ["The", "café", "中", "国"]
+    assert tokens(load_tokenizer(str(tmp_path / "lower.txt"))) == ["the", "cafe", "中", "国"]
+
+
+def test_the_directory_overrules_the_vocabulary_and_arguments_overrule_both(vocabulary):
+    directory = vocabulary.parent
+    write_config(directory, do_lower_case=True, strip_accents=False, tokenize_chinese_chars=False)
+
+    assert tokens(load_tokenizer(directory)) == ["the", "café", "中国"]
+    assert tokens(load_tokenizer(directory, lowercase=False)) == ["The", "café", "中国"]
+    assert tokens(load_tokenizer(directory, strip_accents=True)) == ["the", "cafe", "中国"]
+    assert tokens(load_tokenizer(directory, tokenize_chinese_chars=True))[2:] == ["中", "国"]
+
+
+def test_tokenizer_json_comes_before_vocab_txt(uncased, vocabulary):
+    uncased.save(vocabulary.parent)
+    write_vocabulary(vocabulary, ["nothing", "of", "use"])
+
+    assert load_tokenizer(vocabulary.parent).fingerprint() == uncased.fingerprint()
+
+
+def test_arguments_overrule_tokenizer_json(cased, tmp_path):
+    cased.save(tmp_path)
+
+    loaded = load_tokenizer(
+        tmp_path, lowercase=True, strip_accents=True, tokenize_chinese_chars=False
+    )
+
+    assert loaded.switches == BertSwitches(True, True, False)
+    assert tokens(loaded) == ["the", "cafe", "中国"]
+
+
+def test_a_tokenizer_json_with_its_own_rules(tmp_path, uncased_pieces):
+    library = Tokenizer(
+        models.WordPiece(
+            {piece: token_id for token_id, piece in enumerate(uncased_pieces)}, unk_token="[UNK]"
+        )
+    )
+    library.normalizer = normalizers.Lowercase()
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    library.add_tokens(["ice cream"])
+    library.enable_truncation(3)
+    library.enable_padding(length=9)
+    library.save(str(tmp_path / "tokenizer.json"))
+
+    tokenizer = load_tokenizer(tmp_path)
+    tokenizer.save(tmp_path / "again")
+
+    assert tokenizer.vocab_size == 21
+    for each in (tokenizer, load_tokenizer(tmp_path / "again")):
+        (encoding,) = each.encode_batch(["The ice cream [MASK] plays the dog"])
+        assert encoding.ids == [2, 5, 20, 4, 6, 8, 5, 10, 3]
+        assert each.encode_sentences(["The ice cream [MASK]"]) == [[5, 20, 13, 15, 14]]
+        assert each.fingerprint() == tokenizer.fingerprint()
+    with pytest.raises(UserError, match="only for a BertNormalizer"):
+        load_tokenizer(tmp_path, lowercase=False)
+
+
+def test_a_model_file_tells_how_it_was_cleaned(cat_tokenizer, tmp_path):
+    cat_tokenizer.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+
+    for path in (tmp_path, tmp_path / "spiece.model"):
+        cleaner = load_tokenizer(path).cleaner
+        assert (cleaner.lowercase, cleaner.keep_accents) == (True, True)
+    cleaner = load_tokenizer(tmp_path, lowercase=False, strip_accents=True).cleaner
+    assert (cleaner.lowercase, cleaner.keep_accents) == (False, False)
+    with pytest.raises(UserError, match="tokenize_chinese_chars is for WordPiece only"):
+        load_tokenizer(tmp_path, tokenize_chinese_chars=True)
+
+
+def test_a_model_file_comes_before_a_tokenizer_json_that_is_no_wordpiece(cat_tokenizer, tmp_path):
+    cat_tokenizer.save(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+
+    assert load_tokenizer(tmp_path).fingerprint() == cat_tokenizer.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer.json", '{"model": {"type": "BPE"}}', ": the model is BPE; only WordPiece"),
+        ("tokenizer.json", '{"model": {"vocab": {}}}', ": the model is of no known type;"),
+        ("tokenizer.json", "{}", ": the model is missing;"),
+        ("tokenizer.json", "{\n", ":2: not JSON: "),
+        ("tokenizer.json", "[]", ": holds no JSON object"),
+        ("tokenizer.json", '{"model": {"type": "WordPiece"}}', ": the tokenizers library cannot"),
+        ("vocab.txt", "", ": the vocabulary is empty"),
+        ("vocab.txt", "the\n", ": the vocabulary has no [PAD];"),
+        ("spiece.model", "x", ": not a SentencePiece model"),
+    ],
+)
+def test_bad_files_are_explained(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(UserError) as error:
+            load_tokenizer(path)
+        assert str(error.value).startswith(f"{tmp_path / name}{message}")
+        assert "\n" not in str(error.value)
+
+
+def test_ids_with_gaps_are_refused(uncased, tmp_path):
+    uncased.save(tmp_path)
+    definition = json.loads((tmp_path / "tokenizer.json").read_text())
+    definition["model"]["vocab"]["cafe"] = 30
+    (tmp_path / "tokenizer.json").write_text(json.dumps(definition))
+
+    with pytest.raises(UserError, match=r"tokenizer.json: 20 pieces need the ids 0 to 19"):
+        load_tokenizer(tmp_path)
+
+
+def test_another_prefix_is_refused(uncased, tmp_path):
+    uncased.save(tmp_path)
+    text = (tmp_path / "tokenizer.json").read_text()
+    (tmp_path / "tokenizer.json").write_text(
+        text.replace('"continuing_subword_prefix":"##"', '"continuing_subword_prefix":"_"')
+    )
+
+    with pytest.raises(UserError, match=r"pieces inside a word begin with '_'; only '##'"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_switch_that_is_no_truth_value_is_refused(vocabulary):
+    write_config(vocabulary.parent, do_lower_case="no")
+
+    with pytest.raises(UserError, match="do_lower_case is 'no'; give true or false"):
+        load_tokenizer(vocabulary.parent)
+
+
+def test_missing_paths_are_explained(tmp_path):
+    with pytest.raises(UserError, match="absent does not exist"):
+        load_tokenizer(tmp_path / "absent")
+    with pytest.raises(UserError, match=r"has no tokenizer.json, vocab.txt or \*.model file"):
+        load_tokenizer(tmp_path)
+
+
+def test_importing_the_package_loads_no_library():
+    code = (
+        "import sys, bert_jax.tokenization\n"
+        "print([name for name in ('tokenizers', 'sentencepiece', 'jax') if name in sys.modules])"
+    )
+
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert output.stdout == "[]\n"

@@ -1,0 +1,216 @@
+import io
+import json
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+import sentencepiece
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization import (
+    SentencePieceTokenizer,
+    SpecialIds,
+    load_tokenizer,
+    train_sentencepiece,
+)
+
+
+@pytest.fixture
+def cat_model(cat_tokenizer, tmp_path) -> bytes:
+    cat_tokenizer.save(tmp_path)
+    return (tmp_path / "spiece.model").read_bytes()
+
+
+def pieces(encoding):
+    """(token, offsets, word id) of the text, without [CLS] and [SEP]."""
+    return list(zip(encoding.tokens, encoding.offsets, encoding.word_ids, strict=True))[1:-1]
+
+
+def test_encodes_one_text(cat_tokenizer):
+    (encoding,) = cat_tokenizer.encode_batch(["The cats"])
+
+    assert encoding.tokens == ["[CLS]", "▁the", "▁cat", "s", "[SEP]"]
+    assert encoding.ids == [cat_tokenizer.token_to_id(token) for token in encoding.tokens]
+    assert encoding.type_ids == [0, 0, 0, 0, 0]
+    assert encoding.offsets == [(0, 0), (0, 3), (4, 7), (7, 8), (0, 0)]
+    assert encoding.word_ids == [None, 0, 1, 1, None]
+    assert encoding.special_tokens_mask == [1, 0, 0, 0, 1]
+
+
+def test_encodes_and_cuts_a_pair(cat_tokenizer):
+    (encoding,) = cat_tokenizer.encode_batch(["the cat sat"], ["the dog"], max_length=7)
+
+    assert encoding.tokens == ["[CLS]", "▁the", "▁cat", "[SEP]", "▁the", "▁dog", "[SEP]"]
+    assert encoding.type_ids == [0, 0, 0, 0, 1, 1, 1]
+    assert encoding.word_ids == [None, 0, 1, None, 0, 1, None]
+
+
+def test_offsets_are_those_of_the_original_text(cat_tokenizer):
+    texts = [
+        "  the   cat",  # spaces are squeezed
+        "caf\u00e9 cafe\u0301",  # two characters become one
+        "\ufb01ne",  # one character (the ligature fi) becomes two
+        "``cat''",  # two characters become one: a quote, unknown here
+        "🙂 \u3000cat",
+    ]
+
+    found = [pieces(encoding) for encoding in cat_tokenizer.encode_batch(texts)]
+
+    assert found[0] == [("▁the", (2, 5), 0), ("▁cat", (8, 11), 1)]
+    assert found[1] == [("▁café", (0, 4), 0), ("▁café", (5, 10), 1)]
+    assert found[2] == [
+        ("▁", (0, 1), 0),  # a marker alone stands for the first character of its word
+        ("f", (0, 1), 0),
+        ("i", (0, 1), 0),
+        ("n", (1, 2), 0),
+        ("e", (2, 3), 0),
+    ]
+    assert found[3] == [
+        ("▁", (0, 1), 0),
+        ("<unk>", (0, 1), 0),
+        ("c", (2, 3), 0),
+        ("at", (3, 5), 0),
+        ("<unk>", (5, 6), 0),
+    ]
+    assert found[4] == [("▁", (0, 1), 0), ("<unk>", (0, 1), 0), ("▁cat", (3, 6), 1)]
+
+
+def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(cat_tokenizer):
+    text = "the [MASK] sat [SEP]"
+
+    (encoding,) = cat_tokenizer.encode_batch([text])
+    (ids,) = cat_tokenizer.encode_sentences([text])
+
+    assert pieces(encoding) == [
+        ("▁the", (0, 3), 0),
+        ("[MASK]", (4, 10), 1),
+        ("▁sat", (11, 14), 2),
+        ("[SEP]", (15, 20), 3),
+    ]
+    assert encoding.special_tokens_mask == [1, 0, 0, 0, 0, 1]
+    assert not {0, 2, 3, 4} & set(ids)
+    assert cat_tokenizer.decode(ids).startswith("the")
+
+
+def test_a_literal_mask_is_text_even_where_the_model_would_find_it():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the mask sat", "a dog"] * 5),
+        model_writer=model,
+        vocab_size=26,
+        model_type="bpe",
+        user_defined_symbols=["[PAD]", "[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    tokenizer = SentencePieceTokenizer(model.getvalue(), lowercase=False)
+    mask = tokenizer.special_ids.mask
+
+    assert mask in tokenizer.encode_batch(["the [MASK]"])[0].ids
+    assert mask not in tokenizer.encode_sentences(["the [MASK]"])[0]
+
+
+@hypothesis.given(
+    text=st.text(
+        st.one_of(
+            st.sampled_from("the cat sat on café ``''[MASK]<unk>\u3000\u200b\u0301\ufb01ⅧİΣが가"),
+            st.characters(exclude_categories=["Cs"]),
+        )
+    ),
+    lowercase=st.booleans(),
+    keep_accents=st.booleans(),
+)
+@hypothesis.settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+def test_offsets_lie_in_the_text_and_ids_agree(cat_model, text, lowercase, keep_accents):
+    tokenizer = SentencePieceTokenizer(cat_model, lowercase=lowercase, keep_accents=keep_accents)
+    encoding = tokenizer.encode_batch([text], add_special_tokens=False)[0]
+
+    starts = [start for start, _ in encoding.offsets]
+    assert starts == sorted(starts)
+    assert all(0 <= start < end <= len(text) for start, end in encoding.offsets)
+    if not any(token in text for token in ("[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>")):
+        assert tokenizer.encode_sentences([text]) == [encoding.ids]
+
+
+def test_decodes_with_and_without_special_tokens(cat_tokenizer):
+    (encoding,) = cat_tokenizer.encode_batch(["The cat [MASK] on the mat"])
+
+    assert cat_tokenizer.decode(encoding.ids) == "the cat on the mat"
+    assert cat_tokenizer.decode(encoding.ids, skip_special_tokens=False) == (
+        "[CLS] the cat [MASK] on the mat [SEP]"
+    )
+
+
+def test_ids_and_pieces(cat_tokenizer):
+    assert cat_tokenizer.vocab_size == 42
+    assert cat_tokenizer.special_ids == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    assert cat_tokenizer.id_to_token(4) == "[MASK]"
+    assert cat_tokenizer.token_to_id("[MASK]") == 4
+    assert cat_tokenizer.token_to_id("absent") is None
+
+
+def test_pieces_without_marker_continue_a_word(cat_tokenizer):
+    continuations = cat_tokenizer.continuations()
+
+    assert continuations.dtype == bool
+    assert continuations.shape == (42,)
+    assert not continuations[:5].any()
+    assert not continuations[cat_tokenizer.token_to_id("▁the")]
+    assert continuations[cat_tokenizer.token_to_id("s")]
+
+
+def test_saved_files_load_to_the_same_tokenizer(cat_model, tmp_path):
+    tokenizer = SentencePieceTokenizer(cat_model, lowercase=False, keep_accents=False)
+    tokenizer.save(tmp_path / "model")
+
+    loaded = load_tokenizer(tmp_path / "model")
+
+    text = "The CAFÉ cat [MASK]"
+    assert loaded.encode_batch([text]) == tokenizer.encode_batch([text])
+    assert loaded.fingerprint() == tokenizer.fingerprint()
+    config = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())
+    assert config == {
+        "tokenizer_class": "AlbertTokenizer",
+        "do_lower_case": False,
+        "keep_accents": False,
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
+
+
+def test_the_fingerprint_shows_model_and_cleaning(cat_model, cat_tokenizer):
+    others = [
+        SentencePieceTokenizer(cat_model, lowercase=False, keep_accents=True),
+        SentencePieceTokenizer(cat_model, lowercase=True, keep_accents=False),
+        train_sentencepiece(["the cat sat"] * 5, vocab_size=14, lowercase=True),
+    ]
+
+    fingerprints = {tokenizer.fingerprint() for tokenizer in [cat_tokenizer, *others]}
+    assert len(fingerprints) == 4
+    assert {len(fingerprint) for fingerprint in fingerprints} == {16}
+
+
+def test_a_model_without_special_tokens_is_refused(tmp_path):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat"] * 5),
+        model_writer=model,
+        vocab_size=13,
+        pad_id=3,
+        minloglevel=2,
+    )
+
+    with pytest.raises(UserError, match=r"^x\.model: the vocabulary has no \[CLS\] or <cls>;"):
+        SentencePieceTokenizer(model.getvalue(), origin="x.model")
+
+
+@pytest.mark.parametrize("content", [b"", b"no model at all"])
+def test_what_is_no_model_is_refused(content):
+    with pytest.raises(UserError, match=r"^x\.model: not a SentencePiece model"):
+        SentencePieceTokenizer(content, origin="x.model")

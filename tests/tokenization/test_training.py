@@ -1,0 +1,155 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization import SpecialIds, train_sentencepiece, train_wordpiece
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+# Prints what training makes of 3,000 words in which many pairs are equally frequent.
+TRAIN_AND_PRINT = """
+import random
+from bert_jax.tokenization import train_sentencepiece, train_wordpiece
+
+random.seed(1)
+words = ["".join(random.choices("abcdefghij", k=random.randint(2, 9))) for _ in range(1000)]
+texts = [" ".join(random.choices(words, k=30)) for _ in range(100)]
+wordpiece = train_wordpiece(texts, vocab_size=400)
+sentencepiece = train_sentencepiece(texts, vocab_size=300, lowercase=True)
+for tokenizer in (wordpiece, sentencepiece):
+    print(*map(tokenizer.id_to_token, range(tokenizer.vocab_size)), tokenizer.fingerprint())
+"""
+
+
+def vocabulary(tokenizer):
+    return [tokenizer.id_to_token(token_id) for token_id in range(tokenizer.vocab_size)]
+
+
+def test_wordpiece_of_a_text_that_one_can_do_by_hand():
+    # "ab" 5 times, "abc" 3 times: a + ##b (8 times) is joined first, then ab + ##c (3 times).
+    tokenizer = train_wordpiece(iter(["ab ab abc", "ab, AB ab abc abc"]), vocab_size=100)
+
+    assert vocabulary(tokenizer) == [
+        *SPECIALS,
+        *[",", "a", "b", "c", "##b", "##c"],
+        *["ab", "abc"],
+    ]
+    assert tokenizer.special_ids == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    assert tokenizer.encode_sentences(["Ab abcc"]) == [[11, 12, 10]]
+
+
+def test_vocab_size_and_min_frequency_limit_the_pieces():
+    texts = ["ab ab ab cd cd"]
+
+    def learnt(**options):
+        return vocabulary(train_wordpiece(texts, **options))[len(SPECIALS) + 6 :]
+
+    assert learnt(vocab_size=100) == ["ab", "cd"]
+    assert learnt(vocab_size=12) == ["ab"]
+    assert learnt(vocab_size=100, min_frequency=3) == ["ab"]
+    assert learnt(vocab_size=11) == []
+
+
+def test_case_accents_and_chinese_are_treated_as_asked():
+    texts = ["Été 中国"] * 3
+
+    assert "ete" in vocabulary(train_wordpiece(texts, vocab_size=50))
+    assert "été" in vocabulary(train_wordpiece(texts, vocab_size=50, strip_accents=False))
+    assert "Été" in vocabulary(train_wordpiece(texts, vocab_size=50, lowercase=False))
+    assert "中国" not in vocabulary(train_wordpiece(texts, vocab_size=50))
+    assert "中国" in vocabulary(train_wordpiece(texts, vocab_size=50, tokenize_chinese_chars=False))
+
+
+def test_a_limited_alphabet_keeps_the_most_frequent_letters():
+    tokenizer = train_wordpiece(["aaa bb ac d"], vocab_size=50, alphabet_size=2)
+
+    assert vocabulary(tokenizer)[5:9] == ["a", "b", "##a", "##b"]
+    assert tokenizer.encode_batch(["ac"])[0].tokens == ["[CLS]", "[UNK]", "[SEP]"]
+
+
+def test_literal_special_tokens_and_very_long_words_in_the_text_do_no_harm():
+    tokenizer = train_wordpiece(["[MASK] [MASK] ##ab " + "x" * 5000], vocab_size=60)
+
+    pieces = vocabulary(tokenizer)
+    assert pieces[:5] == SPECIALS
+    assert "mask" in pieces
+    assert "x" not in pieces
+    assert len(set(pieces)) == len(pieces)
+
+
+def test_sentencepiece_has_the_ids_of_albert(capfd):
+    texts = ["The cat sat.\nThe dog sat.", "A café"] * 4
+    tokenizer = train_sentencepiece(iter(texts), vocab_size=21, lowercase=True)
+
+    assert vocabulary(tokenizer)[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert tokenizer.vocab_size == 21
+    assert tokenizer.cleaner.lowercase
+    assert tokenizer.decode(tokenizer.encode_sentences(["the café sat."])[0]) == "the café sat."
+    assert capfd.readouterr() == ("", "")
+
+
+def test_sentencepiece_learns_from_all_of_a_long_line():
+    halves = ["ab " * 10_000, "cd " * 10_000, "x" * 20_000]
+
+    tokenizer = train_sentencepiece(["".join(halves)], vocab_size=11, lowercase=True)
+
+    assert {"a", "b", "c", "d", "x"} <= set(vocabulary(tokenizer))
+
+
+def test_training_leaves_no_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train_wordpiece(["the cat"], vocab_size=50)
+    train_sentencepiece(["the cat"] * 3, vocab_size=12, lowercase=True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_gives_the_same_bytes_in_every_process():
+    outputs = set()
+    for seed, threads in (("1", "1"), ("2", "2"), ("3", "4"), ("4", "3")):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
+        command = [sys.executable, "-c", TRAIN_AND_PRINT]
+        outputs.add(
+            subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+        )
+
+    assert len(outputs) == 1
+    wordpiece, sentencepiece = outputs.pop().decode().splitlines()
+    assert len(wordpiece.split()) == 400 + 1
+    assert len(sentencepiece.split()) == 300 + 1
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \n "]])
+def test_training_without_words_is_refused(texts):
+    with pytest.raises(UserError, match="the texts hold no word"):
+        train_wordpiece(texts, vocab_size=50)
+    with pytest.raises(UserError, match="the texts hold no word"):
+        train_sentencepiece(texts, vocab_size=50, lowercase=True)
+
+
+def test_vocabulary_sizes_that_the_text_cannot_give_are_explained():
+    texts = ["hello world foo bar"] * 3
+
+    with pytest.raises(UserError, match=r"tokenizer.vocab_size is 10, .* alone are 21 pieces"):
+        train_wordpiece(texts, vocab_size=10)
+    with pytest.raises(UserError, match=r"tokenizer.vocab_size is 10, .* alone are 16 pieces"):
+        train_sentencepiece(texts, vocab_size=10, lowercase=True)
+    with pytest.raises(UserError, match=r"tokenizer.vocab_size is 1000, .* give at most 17, or"):
+        train_sentencepiece(texts, vocab_size=1000, lowercase=True)
+    with pytest.raises(UserError, match=r"tokenizer.vocab_size 0"):
+        train_sentencepiece(texts, vocab_size=0, lowercase=True)
+    with pytest.raises(UserError, match=r"tokenizer.model_type is 'word'"):
+        train_sentencepiece(texts, vocab_size=17, lowercase=True, model_type="word")
+
+
+def test_what_the_source_raises_comes_through():
+    def broken():
+        yield "the cat"
+        raise UserError("corpus.txt:2: byte 0xff is not UTF-8")
+
+    for train in (train_wordpiece, train_sentencepiece):
+        with pytest.raises(UserError, match=r"corpus.txt:2"):
+            train(broken(), vocab_size=50, lowercase=True)

@@ -1,0 +1,215 @@
+import json
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
+from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
+
+LOWER_CASED = BertSwitches(do_lower_case=True, strip_accents=None, tokenize_chinese_chars=True)
+
+
+def test_encodes_one_text(uncased):
+    (encoding,) = uncased.encode_batch(["The dog, playing."])
+
+    assert encoding.tokens == ["[CLS]", "the", "dog", ",", "play", "##ing", ".", "[SEP]"]
+    assert encoding.ids == [2, 5, 10, 11, 6, 7, 12, 3]
+    assert encoding.type_ids == [0, 0, 0, 0, 0, 0, 0, 0]
+    assert encoding.offsets == [
+        (0, 0),
+        (0, 3),
+        (4, 7),
+        (7, 8),
+        (9, 13),
+        (13, 16),
+        (16, 17),
+        (0, 0),
+    ]
+    assert encoding.word_ids == [None, 0, 1, 2, 3, 3, 4, None]
+    assert encoding.special_tokens_mask == [1, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_encodes_a_pair(uncased):
+    (encoding,) = uncased.encode_batch(["the dogs"], ["plays"])
+
+    assert encoding.tokens == ["[CLS]", "the", "dog", "##s", "[SEP]", "play", "##s", "[SEP]"]
+    assert encoding.type_ids == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert encoding.offsets == [
+        (0, 0),
+        (0, 3),
+        (4, 7),
+        (7, 8),
+        (0, 0),
+        (0, 4),
+        (4, 5),
+        (0, 0),
+    ]
+    assert encoding.word_ids == [None, 0, 1, 1, None, 0, 0, None]
+    assert encoding.special_tokens_mask == [1, 0, 0, 0, 1, 0, 0, 1]
+
+
+def test_encodes_without_special_tokens(uncased):
+    (encoding,) = uncased.encode_batch(["the dog"], ["plays"], add_special_tokens=False)
+
+    assert encoding.ids == [5, 10, 6, 8]
+    assert encoding.type_ids == [0, 0, 1, 1]
+    assert encoding.special_tokens_mask == [0, 0, 0, 0]
+
+
+def test_an_accent_goes_with_the_case(uncased, cased):
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+
+    lowered = uncased.encode_batch([composed.upper(), decomposed])
+    kept = cased.encode_batch([composed, decomposed])
+
+    assert [encoding.tokens[1:-1] for encoding in lowered] == [["cafe"], ["cafe"]]
+    assert [encoding.offsets[1] for encoding in lowered] == [(0, 4), (0, 4)]
+    assert [encoding.tokens[1:-1] for encoding in kept] == [["café"], ["[UNK]"]]
+
+
+def test_accents_can_be_stripped_without_lower_casing(cased_pieces):
+    switches = BertSwitches(do_lower_case=False, strip_accents=True, tokenize_chinese_chars=True)
+    tokenizer = WordPieceTokenizer.from_vocabulary(cased_pieces, switches)
+
+    assert tokenizer.encode_sentences(["The café"]) == [[5, 8]]
+
+
+def test_each_chinese_character_is_a_word_unless_switched_off(cased, cased_pieces):
+    switches = BertSwitches(do_lower_case=False, strip_accents=None, tokenize_chinese_chars=False)
+    unsplit = WordPieceTokenizer.from_vocabulary(cased_pieces, switches)
+
+    (encoding,) = cased.encode_batch(["the中国"])
+    assert encoding.tokens[1:-1] == ["the", "中", "国"]
+    assert encoding.word_ids[1:-1] == [0, 1, 2]
+    assert encoding.offsets[1:-1] == [(0, 3), (3, 4), (4, 5)]
+    assert unsplit.encode_batch(["中国"])[0].tokens[1:-1] == ["中国"]
+
+
+def test_a_word_that_is_too_long_or_cannot_be_pieced_together_is_unknown(uncased):
+    longest = "play" + "s" * (MAX_CHARACTERS_PER_WORD - 4)
+
+    tokens = [e.tokens[1:-1] for e in uncased.encode_batch([longest, longest + "s", "playful"])]
+
+    assert tokens == [["play"] + ["##s"] * (MAX_CHARACTERS_PER_WORD - 4), ["[UNK]"], ["[UNK]"]]
+
+
+def test_offsets_count_characters_not_bytes(uncased):
+    (encoding,) = uncased.encode_batch(["🙂 dog"])
+
+    assert encoding.tokens[1:-1] == ["[UNK]", "dog"]
+    assert encoding.offsets[1:-1] == [(0, 1), (2, 5)]
+
+
+def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(uncased):
+    text = "the [MASK] plays [SEP]"
+
+    (encoding,) = uncased.encode_batch([text])
+    (ids,) = uncased.encode_sentences([text])
+
+    assert encoding.ids == [2, 5, 4, 6, 8, 3, 3]
+    assert encoding.offsets[2] == (4, 10)
+    assert encoding.special_tokens_mask == [1, 0, 0, 0, 0, 0, 1]
+    assert [uncased.id_to_token(token_id) for token_id in ids] == [
+        *["the", "[", "mask", "]", "play", "##s", "[", "sep", "]"]
+    ]
+
+
+NASTY_TEXT = st.text(
+    st.one_of(
+        st.sampled_from("the dog plays café 中国 ,.[]\t\n\u3000\u200b\u0301\x1cİΣ"),
+        st.characters(exclude_categories=["Cs"]),
+    )
+)
+
+
+@hypothesis.given(st.lists(NASTY_TEXT.filter(lambda text: "[" not in text or "]" not in text)))
+@hypothesis.settings(max_examples=200, deadline=None)
+def test_sentences_get_the_ids_of_batches_also_the_second_time(texts):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "cafe", "中", "i", ","]
+    tokenizer = WordPieceTokenizer.from_vocabulary(pieces, LOWER_CASED)
+    expected = [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+    assert tokenizer.encode_sentences(texts) == expected
+    assert tokenizer.encode_sentences(texts) == expected
+
+
+def test_the_memory_of_sentences_stays_small_and_right(uncased, monkeypatch):
+    monkeypatch.setattr("bert_jax.tokenization.wordpiece.REMEMBERED_CHARACTERS", 20)
+    sentences = [f"the dog plays {'play' * index}" for index in range(1, 20)]
+
+    encoded = [uncased.encode_sentences([sentence])[0] for sentence in sentences]
+
+    assert [ids[:4] for ids in encoded] == [[5, 10, 6, 8]] * 19
+    assert sum(map(len, uncased._remembered)) <= 20
+
+
+def test_decodes_with_and_without_special_tokens(uncased):
+    ids = [2, 5, 10, 11, 6, 7, 12, 3, 0, 0]
+
+    assert uncased.decode(ids) == "the dog, playing."
+    assert uncased.decode(ids, skip_special_tokens=False) == (
+        "[CLS] the dog, playing. [SEP] [PAD] [PAD]"
+    )
+
+
+def test_ids_and_pieces_are_inverse(uncased, uncased_pieces):
+    assert uncased.vocab_size == 20
+    assert [uncased.id_to_token(token_id) for token_id in range(20)] == uncased_pieces
+    assert [uncased.token_to_id(piece) for piece in uncased_pieces] == list(range(20))
+    assert uncased.token_to_id("absent") is None
+
+
+def test_only_pieces_with_the_prefix_continue_a_word(uncased):
+    continuations = uncased.continuations()
+
+    assert continuations.dtype == bool
+    assert continuations.nonzero()[0].tolist() == [7, 8, 19]
+
+
+def test_saved_files_load_to_the_same_tokenizer(cased, cased_pieces, tmp_path):
+    cased.save(tmp_path / "new" / "model")
+    directory = tmp_path / "new" / "model"
+    text = "The café 中国 THE [MASK]"
+
+    for path in (directory, directory / "tokenizer.json", directory / "vocab.txt"):
+        loaded = load_tokenizer(path)
+        assert loaded.encode_batch([text]) == cased.encode_batch([text])
+        assert loaded.fingerprint() == cased.fingerprint()
+    assert (directory / "vocab.txt").read_bytes() == "".join(
+        f"{piece}\n" for piece in cased_pieces
+    ).encode()
+    config = json.loads((directory / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "BertTokenizer"
+    assert config["do_lower_case"] is False
+    assert config["mask_token"] == "[MASK]"
+
+
+def test_the_fingerprint_shows_every_change_of_ids_and_nothing_else(uncased_pieces):
+    def fingerprint(pieces, *switches):
+        return WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(*switches)).fingerprint()
+
+    same = fingerprint(uncased_pieces, True, None, True)
+    others = [
+        fingerprint([*uncased_pieces, "##ed"], True, None, True),
+        fingerprint(uncased_pieces[:5] + uncased_pieces[:4:-1], True, None, True),
+        fingerprint(uncased_pieces, False, None, True),
+        fingerprint(uncased_pieces, True, False, True),
+        fingerprint(uncased_pieces, True, None, False),
+    ]
+
+    assert len({same, *others}) == 6
+    assert fingerprint(uncased_pieces, True, True, True) == same
+    assert len(same) == 16
+    assert int(same, 16) >= 0
+
+
+@pytest.mark.parametrize("missing", ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+def test_a_missing_special_token_is_named(uncased_pieces, missing):
+    uncased_pieces.remove(missing)
+
+    with pytest.raises(UserError) as error:
+        WordPieceTokenizer.from_vocabulary(uncased_pieces, LOWER_CASED, origin="vocab.txt")
+
+    assert str(error.value).startswith(f"vocab.txt: the vocabulary has no {missing};")
