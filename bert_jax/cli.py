@@ -33,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"bert-jax: {error}", file=sys.stderr)
         return BAD_INPUT
+    except OSError as error:
+        place = f": {error.filename}" if error.filename else ""
+        print(f"bert-jax: {error.strerror or error}{place}; mend it and run again", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
         print("bert-jax: interrupted; run the same command to go on", file=sys.stderr)
         return STOPPED
@@ -145,8 +149,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     from bert_jax import experiment
 
-    config = experiment.run_config(options.workdir)
-    step = experiment.export(config, options.workdir, options.output, which=options.step)
+    step = experiment.export(options.workdir, options.output, which=options.step)
     print(f"{options.output}: step {step} of {options.workdir}")
     return 0
 

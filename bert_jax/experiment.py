@@ -4,10 +4,13 @@ This is where configs meet the floors below; each key is read here or in the tas
 """
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
+import jax
 from ml_collections import ConfigDict
 
 from bert_jax import configuration
@@ -18,7 +21,12 @@ from bert_jax.data.sources import SourceSpec, source_specs
 from bert_jax.data.vocabulary import VocabularyOptions
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.tokenization import Tokenizer
+from bert_jax.models.bert import abstract_params
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tokenization import Tokenizer, load_tokenizer
+
+TOKENIZER_DIRECTORY = "tokenizer"
 
 # What may change between two calls of one run: it does not change the numbers.
 FREE_KEYS = frozenset(
@@ -56,23 +64,24 @@ def prepare_options(config: ConfigDict) -> PrepareOptions:
     )
 
 
+def model_config(config: ConfigDict, tokenizer: Tokenizer) -> BertConfig:
+    """The architecture that a config describes for a vocabulary."""
+    fields = {
+        field.name: config.model[field.name]
+        for field in dataclasses.fields(BertConfig)
+        if config.model[field.name] is not None
+    }
+    given = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
+    return BertConfig.from_size(config.model.size, **{**given, **fields})
+
+
 def make_task(config: ConfigDict) -> Any:
-    """The task that a config names."""
-    from bert_jax.models.config import BertConfig, Execution
-
-    def model_config(tokenizer: Tokenizer) -> BertConfig:
-        fields = {
-            field.name: config.model[field.name]
-            for field in dataclasses.fields(BertConfig)
-            if config.model[field.name] is not None
-        }
-        given = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
-        return BertConfig.from_size(config.model.size, **{**given, **fields})
-
+    """The task that a config names, with its data open."""
     execution = Execution(
         dtype=config.precision, scan_layers=config.model.scan_layers, remat=config.model.remat
     )
-    return configuration.task_module(config.task).create(config, model_config, execution)
+    module = configuration.task_module(config.task)
+    return module.create(config, functools.partial(model_config, config), execution)
 
 
 def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
@@ -82,7 +91,6 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         The held-out metrics and their baselines, as in `result.json`.
     """
     from bert_jax.sharding.hosts import is_main_host, rows_per_host
-    from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.training.loop import TrainOptions
     from bert_jax.training.loop import train as train_loop
     from bert_jax.training.optimizer import OptimizerOptions
@@ -94,6 +102,9 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     task = make_task(config)
     initial_params = _initial_params(config, task)
     _claim(workdir, config)
+    if is_main_host():
+        # With it the run can be exported when the corpus is no longer at hand.
+        task.tokenizer.save(workdir / TOKENIZER_DIRECTORY)
     metrics = train_loop(
         task,
         optimizer_options=OptimizerOptions(**config.optimizer),
@@ -106,7 +117,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     baselines = task.baselines()
     result = metrics | baselines
     if is_main_host():
-        export(config, workdir, workdir / "model", task=task)
+        export(workdir, workdir / "model")
         draw_curves(workdir, baselines)
         write_atomically(workdir / "result.json", (json.dumps(result, indent=2) + "\n").encode())
     return result
@@ -114,18 +125,16 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
 
 def evaluate(config: ConfigDict, workdir: Path | None, model: Path | None) -> dict[str, float]:
     """Held-out metrics of a run's newest checkpoint, or of a model directory, with baselines."""
-    import jax
-
-    from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.training.evaluation import evaluate as evaluate_batches
     from bert_jax.training.step import make_evaluation_step
 
     task = make_task(config)
     mesh = make_mesh(MeshShape(**config.mesh))
-    if model is not None:
-        params = _read_params(model, task)
-    elif workdir is not None:
-        params = _restored(config, workdir, task, "latest").params
+    if workdir is not None:
+        params, _ = _run_params(workdir, task.module, "latest")
+    elif model is not None:
+        _check_tokenizer(model, task)
+        params = model_directory.load_params(model, abstract_params(task.module))
     else:
         raise UserError("evaluate needs --workdir RUN or --model DIR")
     batches = task.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
@@ -133,31 +142,24 @@ def evaluate(config: ConfigDict, workdir: Path | None, model: Path | None) -> di
     return evaluate_batches(task, step, params, batches, mesh) | task.baselines()
 
 
-def export(
-    config: ConfigDict, workdir: Path, output: Path, *, which: str = "latest", task: Any = None
-) -> int:
-    """Writes a checkpoint of a run as a model directory.
+def export(workdir: Path, output: Path, *, which: str = "latest") -> int:
+    """Writes a checkpoint of a run as a model directory; the corpus is not needed.
 
     Args:
-        config: of the run.
         workdir: of the run.
         output: the model directory.
         which: "latest", "best" or a step.
-        task: of the run, if it is at hand.
 
     Returns:
         The step that was exported.
     """
-    task = make_task(config) if task is None else task
-    state = _restored(config, workdir, task, which)
-    model_directory.save(
-        output,
-        task.model_config,
-        state.params,
-        task.tokenizer,
-        architecture=task.architecture,
-    )
-    return int(state.step)
+    config = run_config(workdir)
+    tokenizer = load_tokenizer(workdir / TOKENIZER_DIRECTORY)
+    architecture = model_config(config, tokenizer)
+    task = configuration.task_module(config.task)
+    params, step = _run_params(workdir, task.make_module(architecture, Execution()), which)
+    model_directory.save(output, architecture, params, tokenizer, architecture=task.ARCHITECTURE)
+    return step
 
 
 def run_config(workdir: Path) -> ConfigDict:
@@ -168,45 +170,38 @@ def run_config(workdir: Path) -> ConfigDict:
     return ConfigDict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _restored(config: ConfigDict, workdir: Path, task: Any, which: str) -> Any:
-    """The training state of a checkpoint."""
-    from bert_jax.sharding.mesh import MeshShape, make_mesh
-    from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-    from bert_jax.training.state import abstract_state
-
-    optimizer = make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps)
-    abstract = abstract_state(task, optimizer, make_mesh(MeshShape(**config.mesh)))
-    run_config(workdir)
+def _run_params(workdir: Path, module: nn.Module, which: str) -> tuple[Any, int]:
+    """The parameters of a checkpoint of a run, on one device, and its step."""
+    config = run_config(workdir)
+    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    placed = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        abstract_params(module),
+    )
     checkpoints = RunCheckpoints(
-        workdir, keep=config.train.keep_checkpoints, best_metric=task.best_metric
+        workdir,
+        keep=config.train.keep_checkpoints,
+        best_metric=configuration.task_module(config.task).BEST_METRIC,
     )
     step = checkpoints.step_of(which)
-    state, _ = checkpoints.restore(step, abstract)
-    return state
+    return checkpoints.restore_params(step, placed), step
 
 
 def _initial_params(config: ConfigDict, task: Any) -> Any:
     """Parameters of `init_from`, None if there is none."""
     if not config.init_from:
         return None
-    from bert_jax.tokenization import load_tokenizer
+    _check_tokenizer(Path(config.init_from), task)
+    return model_directory.load_params(Path(config.init_from), abstract_params(task.module))
 
-    directory = Path(config.init_from)
-    params = _read_params(directory, task)
-    theirs = load_tokenizer(directory).fingerprint()
-    if theirs != task.tokenizer.fingerprint():
+
+def _check_tokenizer(directory: Path, task: Any) -> None:
+    """Raises UserError unless a model directory has the task's tokenizer."""
+    if load_tokenizer(directory).fingerprint() != task.tokenizer.fingerprint():
         raise UserError(
-            f"init_from {directory} has another tokenizer than the corpus; prepare the corpus with "
+            f"{directory} has another tokenizer than the corpus; prepare the corpus with "
             f"tokenizer.path={directory}"
         )
-    return params
-
-
-def _read_params(directory: Path, task: Any) -> Any:
-    import jax
-
-    abstract = jax.eval_shape(lambda: task.init_params(jax.random.key(0)))
-    return model_directory.load_params(directory, abstract)
 
 
 def _claim(workdir: Path, config: ConfigDict) -> None:

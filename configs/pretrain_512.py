@@ -1,4 +1,4 @@
-r"""Pre-training at length 512, from a model trained at 128: the paper's second phase (appendix A.2).
+r"""Pre-training at length 512, from a model trained at 128: the paper's second phase (A.2).
 
     bert-jax train --config configs/pretrain_512.py:corpus=CORPUS,init_from=RUN/model \
         --workdir RUN512

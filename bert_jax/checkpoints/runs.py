@@ -128,16 +128,38 @@ class RunCheckpoints:
                 ),
             )
         except Exception as error:
-            raise UserError(
-                f"cannot read the checkpoint {self._directory / str(step)}: {_first_line(error)}; "
-                "remove this directory to go on from the one before it"
-            ) from error
+            raise self._unreadable(step, error) from error
         return found["state"], found["position"]
+
+    def restore_params(self, step: int, abstract: Any) -> Any:
+        """The parameters alone of a checkpoint, laid out as `abstract` says.
+
+        Raises:
+            UserError: the checkpoint is damaged or of another model.
+        """
+        wanted = {"params": abstract}
+        arguments = ocp.checkpoint_utils.construct_restore_args(wanted)
+        try:
+            found = self._manager.restore(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.PyTreeRestore(wanted, arguments, partial_restore=True)
+                ),
+            )
+        except Exception as error:
+            raise self._unreadable(step, error) from error
+        return found["state"]["params"]
 
     def close(self) -> None:
         """Waits for the writing to end and closes the directory."""
         self.wait()
         self._manager.close()
+
+    def _unreadable(self, step: int, error: Exception) -> UserError:
+        return UserError(
+            f"cannot read the checkpoint {self._directory / str(step)}: {_first_line(error)}; "
+            "remove this directory to go on from the one before it"
+        )
 
     def _failure(self, error: Exception) -> UserError:
         return UserError(

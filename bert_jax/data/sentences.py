@@ -32,7 +32,7 @@ def split_sentences(paragraph: str, mode: str = "split", language: str = "en") -
     """The sentences of a paragraph, stripped of white space, empty ones left out.
 
     Args:
-        paragraph: text without line ends.
+        paragraph: text without line ends that UTF-8 can write.
         mode: "split" by the rules of the `sentencex` library, or "lines": the paragraph is one
             sentence.
         language: code of the language for "split"; one that sentencex has no rules for is split

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.errors import UserError
-from bert_jax.models.bert import BertForPreTraining
+from bert_jax.models.bert import BertForPreTraining, abstract_params
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 
@@ -105,7 +105,6 @@ def load(path: str | Path) -> LoadedModel:
     directory = Path(path)
     config = model_directory.load_config(directory)
     module = BertForPreTraining(config)
-    ids = jnp.zeros((1, 1), jnp.int32)
-    abstract = jax.eval_shape(lambda: module.init(jax.random.key(0), ids)["params"])
-    params = jax.tree.map(jnp.asarray, model_directory.load_params(directory, abstract))
+    params = model_directory.load_params(directory, abstract_params(module))
+    params = jax.tree.map(jnp.asarray, params)
     return LoadedModel(config, module, params, load_tokenizer(directory))

@@ -1,6 +1,6 @@
 """BERT: the encoder of token ids, and the model that is pre-trained (paper, section 3)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -62,6 +62,16 @@ class Bert(nn.Module):
     def word_embeddings(self) -> jax.Array:
         """The table of word embeddings, float32 [V, D]."""
         return self.embeddings.word_embeddings.embedding
+
+
+def init_params(module: nn.Module, key: jax.Array) -> Any:
+    """New parameters of any of the models, float32."""
+    return module.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
+
+
+def abstract_params(module: nn.Module) -> Any:
+    """Shapes and dtypes of the parameters, without computing them."""
+    return jax.eval_shape(lambda: init_params(module, jax.random.key(0)))
 
 
 class PreTrainingOutput(NamedTuple):

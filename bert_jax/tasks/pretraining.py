@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from ml_collections import ConfigDict
@@ -21,6 +21,14 @@ from bert_jax.models.bert import BertForPreTraining
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.task import Batch, Sums, Task
+
+ARCHITECTURE = "BertForPreTraining"  # Hugging Face's name for the parameters
+BEST_METRIC = ("mlm_loss", False)  # lower is better
+
+
+def make_module(model_config: BertConfig, execution: Execution) -> nn.Module:
+    """The model that is trained."""
+    return BertForPreTraining(model_config, execution)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +47,7 @@ class EvaluationOptions:
 class PretrainingTask(Task):
     """MLM and NSP (or SOP, or MLM alone) on a corpus."""
 
-    best_metric = ("mlm_loss", False)
-    architecture = "BertForPreTraining"  # Hugging Face's name for these parameters
+    best_metric = BEST_METRIC
 
     def __init__(
         self,
@@ -59,9 +66,8 @@ class PretrainingTask(Task):
             UserError: corpus, options and model do not fit.
         """
         self.tokenizer = tokenizer
-        self.model_config = model_config
-        self.module = BertForPreTraining(model_config, execution)
-        self._length, self._objective = options.length, options.objective
+        self.module = make_module(model_config, execution)
+        self._objective = options.objective
         self._global_batch_size = global_batch_size
         self._evaluation = evaluation
         if options.length > model_config.max_position_embeddings:
@@ -89,11 +95,6 @@ class PretrainingTask(Task):
             if len(held_out.tokens)
             else None
         )
-
-    def init_params(self, key: jax.Array) -> Any:
-        """See `Task`."""
-        ids = jnp.zeros((1, self._length), jnp.int32)
-        return self.module.init(key, ids, masked_lm_positions=ids[:, :1])["params"]
 
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int

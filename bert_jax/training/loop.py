@@ -157,10 +157,12 @@ class _Run:
         """Steps `first` … `options.steps`; returns the last evaluation."""
         options = self.options
         held_out: dict[str, float] = {}
-        for step, rows in enumerate(_one_ahead(batches, self.mesh), start=first + 1):
-            state, metrics = train_step(state, rows)
+        for step, rows in enumerate(batches, start=first + 1):
+            # JAX computes behind our back: the next batch is placed while this one is computed.
+            batch = to_global(self.mesh, rows)
+            state, metrics = train_step(state, batch)
             self.pending.append((step, metrics))
-            self.speed.step(tokens=rows["input_ids"].size)
+            self.speed.step(tokens=batch["input_ids"].size)
             self.progress.advance()
 
             last = step == options.steps
@@ -220,15 +222,3 @@ class _Run:
 
 def _due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
-
-
-def _one_ahead(batches: Iterator[Batch], mesh: Mesh) -> Iterator[dict[str, jax.Array]]:
-    """Batches on the devices; while one is computed, the next is already on its way."""
-    ahead = None
-    for rows in batches:
-        placed = to_global(mesh, rows)
-        if ahead is not None:
-            yield ahead
-        ahead = placed
-    if ahead is not None:
-        yield ahead

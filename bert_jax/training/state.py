@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from bert_jax.models.bert import init_params
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.task import Task
 
@@ -53,5 +54,5 @@ def with_params(state: TrainState, params: Any) -> TrainState:
 
 
 def _initial_state(task: Task, optimizer: optax.GradientTransformation, *, seed: int) -> TrainState:
-    params = task.init_params(jax.random.key(seed))
+    params = init_params(task.module, jax.random.key(seed))
     return TrainState(jnp.int32(0), params, optimizer.init(params))

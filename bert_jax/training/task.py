@@ -4,8 +4,11 @@ import abc
 from collections.abc import Generator
 from typing import Any
 
+import flax.linen as nn
 import jax
 import numpy as np
+
+from bert_jax.tokenization.interface import Tokenizer
 
 Batch = dict[str, np.ndarray]
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
@@ -20,15 +23,15 @@ class Task(abc.ABC):
     batches before one is divided by the other: a mean of means would weigh them wrongly.
 
     Attributes:
+        module: the model.
+        tokenizer: that made the ids of the batches.
         best_metric: name of the metric that chooses the best checkpoint, and whether the higher
             value is the better one.
     """
 
+    module: nn.Module
+    tokenizer: Tokenizer
     best_metric: tuple[str, bool]
-
-    @abc.abstractmethod
-    def init_params(self, key: jax.Array) -> Any:
-        """New parameters, float32; called under jit."""
 
     @abc.abstractmethod
     def train_batches(

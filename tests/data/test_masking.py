@@ -1,0 +1,204 @@
+"""Which tokens are masked and what replaces them: by eye, as rules, and as rates."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data import masking, randomness
+from bert_jax.data.masking import MaskingOptions, choose_positions, replace_tokens
+from bert_jax.errors import UserError
+
+# Two sentences; "##a" to "##c" continue the word "w" before them.
+SENTENCES = "[CLS] w w ##a ##b w w ##a [SEP] w w w ##a ##b ##c w ##a w [SEP] [PAD] [PAD]".split()
+
+MASK_ID, VOCAB_SIZE = 4, 3000
+
+
+def options_of(unit="token", max_predictions=8, **changes) -> MaskingOptions:
+    return MaskingOptions(unit, max_predictions, MASK_ID, VOCAB_SIZE, **changes)
+
+
+def keys_of(rows: int, seed: int = 3) -> np.ndarray:
+    return randomness.random_bits(randomness.derive_key(seed), np.arange(rows))
+
+
+def masked_sentences(rows: int, **options) -> list[str]:
+    """`SENTENCES` with "_" for what is masked."""
+    candidates = np.array([[not token.startswith("[") for token in SENTENCES]] * rows)
+    continues = np.array([[token.startswith("##") for token in SENTENCES]] * rows)
+    lengths = np.full(rows, 19)
+    found = choose_positions(candidates, continues, lengths, keys_of(rows), options_of(**options))
+    result = []
+    for positions, chosen in zip(found.positions, found.chosen, strict=True):
+        masked = set(positions[chosen].tolist())
+        result.append(" ".join("_" if n in masked else t for n, t in enumerate(SENTENCES)))
+    return result
+
+
+# 30 % of 19 tokens are 5.7, so 6 are masked.
+def test_token_masks_by_eye():
+    assert masked_sentences(3, unit="token", probability=0.3) == [
+        "[CLS] _ w ##a ##b w _ ##a [SEP] w _ w _ ##b _ w _ w [SEP] [PAD] [PAD]",
+        "[CLS] w w _ ##b _ w _ [SEP] _ w w _ ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+        "[CLS] w w ##a ##b w _ ##a [SEP] w w _ ##a _ _ w _ _ [SEP] [PAD] [PAD]",
+    ]
+
+
+def test_whole_word_masks_by_eye():
+    assert masked_sentences(3, unit="whole_word", probability=0.3) == [
+        "[CLS] _ w ##a ##b _ _ _ [SEP] w _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+        "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+        "[CLS] w w ##a ##b _ _ _ [SEP] _ _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+    ]
+
+
+def test_span_masks_by_eye():
+    assert masked_sentences(3, unit="span", probability=0.3) == [
+        # One span of three words, of which the last is cut: six tokens are reached.
+        "[CLS] w w ##a ##b w w ##a [SEP] w _ _ _ _ _ _ ##a w [SEP] [PAD] [PAD]",
+        "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+        "[CLS] w w ##a ##b w _ _ [SEP] w w _ _ _ ##c w ##a _ [SEP] [PAD] [PAD]",
+    ]
+
+
+def test_the_arrays_by_eye():
+    candidates = np.array([[0, 1, 1, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 1, 1, 0]], bool)
+    continues = np.zeros((2, 8), bool)
+    found = choose_positions(
+        candidates, continues, np.array([6, 8]), keys_of(2), options_of(probability=0.4)
+    )
+    # 0.4 × 6 = 2.4 and 0.4 × 8 = 3.2: two and three are masked, ascending, then filled with 0.
+    assert found.positions.tolist() == [[1, 4, 0, 0, 0, 0, 0, 0], [1, 3, 5, 0, 0, 0, 0, 0]]
+    assert found.chosen.astype(int).tolist() == [[1, 1, 0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]]
+    assert found.deciders.tolist() == found.positions.tolist()
+
+
+def test_a_replaced_row_by_eye():
+    ids = np.array([[2, 11, 12, 13, 14, 15, 3, 0]], np.int32)
+    chosen = masking.MaskedPositions(
+        positions=np.array([[1, 2, 3, 4, 5, 0, 0]]),
+        chosen=np.array([[True] * 5 + [False] * 2]),
+        deciders=np.array([[1, 2, 3, 4, 5, 0, 0]]),
+    )
+
+    def replaced(mask_probability, random_probability):
+        options = options_of(
+            mask_probability=mask_probability, random_probability=random_probability
+        )
+        return replace_tokens(ids, chosen, keys_of(1), options)
+
+    masked, originals = replaced(1.0, 0.0)
+    assert masked.tolist() == [[2, 4, 4, 4, 4, 4, 3, 0]]
+    assert originals.tolist() == [[11, 12, 13, 14, 15, 0, 0]]
+    kept, _ = replaced(0.0, 0.0)
+    assert kept.tolist() == ids.tolist()
+    random, originals = replaced(0.0, 1.0)
+    assert random[0, [0, 6, 7]].tolist() == [2, 3, 0]
+    assert originals.tolist() == [[11, 12, 13, 14, 15, 0, 0]]
+    assert len(set(random[0, 1:6].tolist())) == 5
+    assert ids.tolist() == [[2, 11, 12, 13, 14, 15, 3, 0]]  # the argument is as it was
+    assert (masked.dtype, originals.dtype) == (np.int32, np.int32)
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from("swc"), min_size=8, max_size=8), min_size=1, max_size=8
+    ),
+    st.sampled_from(masking.UNITS),
+    st.integers(1, 12),
+    st.floats(0.05, 0.9),
+    st.integers(0, 1000),
+)
+def test_rules_that_hold_for_any_row(rows, unit, max_predictions, probability, seed):
+    """Rows of s (special), w (begins a word) and c (continues it, if one stands before it)."""
+    marks = np.array(rows)
+    candidates = marks != "s"
+    lengths = np.full(len(rows), 8)
+    options = options_of(unit, max_predictions, probability=probability)
+    found = choose_positions(candidates, marks == "c", lengths, keys_of(len(rows), seed), options)
+    wanted = min(max(1, round(8 * probability)), max_predictions)
+    assert found.positions.shape == found.chosen.shape == (len(rows), max_predictions)
+    for row, positions, chosen in zip(marks, found.positions, found.chosen, strict=True):
+        masked = positions[chosen].tolist()
+        assert masked == sorted(set(masked))
+        assert not positions[~chosen].any()
+        assert all(row[position] != "s" for position in masked)
+        words = words_of(row)
+        if unit == "whole_word":
+            assert len(masked) <= wanted
+            assert all(set(word) <= set(masked) or not set(word) & set(masked) for word in words)
+            left = wanted - len(masked)
+            assert all(len(word) > left for word in words if not set(word) & set(masked))
+        else:
+            assert len(masked) == min(wanted, (row != "s").sum())
+        if unit == "span":
+            cut = [word for word in words if set(word) & set(masked) and set(word) - set(masked)]
+            assert len(cut) <= 1
+
+
+def words_of(row: np.ndarray) -> list[list[int]]:
+    """Positions of each word of a row of s, w and c."""
+    words: list[list[int]] = []
+    for position, mark in enumerate(row):
+        if mark == "c" and words and words[-1][-1] == position - 1:
+            words[-1].append(position)
+        elif mark != "s":
+            words.append([position])
+    return words
+
+
+@pytest.mark.parametrize("unit", masking.UNITS)
+def test_rows_do_not_depend_on_each_other(unit):
+    generator = np.random.default_rng(0)
+    candidates = generator.random((20, 40)) < 0.9
+    continues = generator.random((20, 40)) < 0.3
+    lengths, keys = np.full(20, 40), keys_of(20)
+    options = options_of(unit)
+    together = choose_positions(candidates, continues, lengths, keys, options)
+    for row in range(20):
+        alone = choose_positions(
+            candidates[[row]], continues[[row]], lengths[[row]], keys[[row]], options
+        )
+        for found, expected in zip(alone, together, strict=True):
+            assert found[0].tolist() == expected[row].tolist()
+
+
+def test_all_tokens_are_chosen_equally_often():
+    candidates = np.zeros((40_000, 16), bool)
+    candidates[:, 1:11] = True
+    rows = len(candidates)
+    found = choose_positions(
+        candidates, ~candidates, np.full(rows, 13), keys_of(rows), options_of()
+    )
+    shares = np.bincount(found.positions[found.chosen], minlength=16)[1:11] / rows
+    # 15 % of 13 tokens are 1.95: two of ten candidates.
+    np.testing.assert_allclose(shares, 0.2, atol=0.008)
+
+
+def test_spans_are_as_long_as_in_spanbert():
+    # One span fits into 30 words, and there is room for ten in each row.
+    rows = 40_000
+    candidates = np.ones((rows, 30), bool)
+    options = options_of("span", 10, probability=0.9)
+    found = choose_positions(
+        candidates, ~candidates, np.full(rows, 30), keys_of(rows), options
+    )
+    # A span that begins at 0 begins there by its own draw, and the following span cannot touch
+    # it before it ends; the one that decides position 0 shows its length unless it was cut.
+    first = (found.deciders == found.deciders[:, :1]) & found.chosen
+    begins = found.positions[:, 0] == found.deciders[:, 0]
+    assert begins.all()
+    lengths = first.sum(axis=1)
+    assert lengths.max() <= 10
+    assert np.bincount(lengths)[1] > np.bincount(lengths)[5] > 0
+
+
+def test_bad_options():
+    with pytest.raises(UserError, match=r"data.masking 'words' is unknown; known are token, "):
+        options_of("words")
+    with pytest.raises(UserError, match="data.max_predictions must be at least 1"):
+        options_of(max_predictions=0)
+    for probability in (0.0, 1.0, -0.1):
+        with pytest.raises(UserError, match="data.mask_fraction must lie between 0 and 1"):
+            options_of(probability=probability)
