@@ -27,7 +27,7 @@ setup(
         "scipy>=1.13,<2",
         # Text and corpora.
         "tokenizers>=0.22,<0.24",
-        "sentencepiece>=0.2.1,<0.3",
+        "sentencepiece>=0.2.2,<0.3",
         "sentencex>=1.0.20,<2",
         "zstandard>=0.23,<1",
         # tf.data. The CPU build suffices: TensorFlow never sees an accelerator.

@@ -1,8 +1,11 @@
 """Checkpoints of a run: training state and data position together, by orbax."""
 
+import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import (
     AnyPreservationPolicy,
@@ -30,6 +33,8 @@ class RunCheckpoints:
             best_metric: name, and whether higher is better.
         """
         name, higher_is_better = best_metric
+        # What orbax logs as an error also reaches us as an exception, which the user is shown.
+        logging.getLogger("absl").setLevel(logging.CRITICAL)
         self._directory = workdir.absolute() / "checkpoints"
         self._metric = name
         self._manager = ocp.CheckpointManager(
@@ -57,6 +62,11 @@ class RunCheckpoints:
     def latest_step(self) -> int | None:
         """The newest whole checkpoint, None if there is none."""
         return self._manager.latest_step()
+
+    @property
+    def latest(self) -> str:
+        """`latest_step` in words."""
+        return "that of no step" if self.latest_step is None else f"that of step {self.latest_step}"
 
     @property
     def best_step(self) -> int | None:
@@ -90,6 +100,7 @@ class RunCheckpoints:
         Raises:
             UserError: this or the previous checkpoint could not be written.
         """
+        self._check_space(state)
         chosen = {self._metric: metrics[self._metric]} if metrics else None
         try:
             self._manager.save(
@@ -155,6 +166,17 @@ class RunCheckpoints:
         self.wait()
         self._manager.close()
 
+    def _check_space(self, state: Any) -> None:
+        """A disk that is full before the writing starts is found before it starts."""
+        needed = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+        free = shutil.disk_usage(self._directory).free
+        if free < needed:
+            raise UserError(
+                f"cannot write a checkpoint to {self._directory}: it takes {needed / 1e6:.0f} MB, "
+                f"{free / 1e6:.0f} MB are free; the last whole one is {self.latest}; free "
+                "space and run the same command again"
+            )
+
     def _unreadable(self, step: int, error: Exception) -> UserError:
         return UserError(
             f"cannot read the checkpoint {self._directory / str(step)}: {_first_line(error)}; "
@@ -164,7 +186,7 @@ class RunCheckpoints:
     def _failure(self, error: Exception) -> UserError:
         return UserError(
             f"cannot write a checkpoint to {self._directory}: {_first_line(error)}; the last whole "
-            f"one is {self.latest_step}; free space and run the same command again"
+            f"one is {self.latest}; free space and run the same command again"
         )
 
 

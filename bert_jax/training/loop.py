@@ -189,7 +189,7 @@ class _Run:
             if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["gradient_norm"])):
                 raise UserError(
                     f"the loss of step {step} is not finite ({float(metrics['loss'])}); the last "
-                    f"good checkpoint is step {self.checkpoints.latest_step}; lower "
+                    f"good checkpoint is {self.checkpoints.latest}; lower "
                     "optimizer.learning_rate or lengthen optimizer.warmup_steps"
                 )
         if values:

@@ -128,7 +128,7 @@ def test_a_vocabulary_is_trained_from_the_train_side_if_none_is_given(make, capf
         [tokenizer.token_to_id(word) for word in ("alpha", "beta", "gamma", "delta")]
     ]
     assert corpus.manifest.tokenizer_fingerprint == tokenizer.fingerprint()
-    # The first 100 characters hold no "gamma", the share of a text without weights is all of it.
+    # The first 18 characters are "alpha beta delta 0": they have no "g".
     few = VocabularyOptions(vocab_size=80, train_bytes=18)
     tokenizer = make(text, "b", tokenizer=None, vocabulary=few).tokenizer()
     assert (tokenizer.token_to_id("g"), tokenizer.token_to_id("d") is None) == (None, False)
