@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,7 +99,7 @@ def _prepare(options: argparse.Namespace) -> int:
     config = configuration.load(options.config, options.overrides)
     prepare_options = experiment.prepare_options(config)
     if options.dry_run:
-        from bert_jax.data.preparation_statistics import statistics
+        from bert_jax.data.preparation.statistics import statistics
 
         found = statistics(
             prepare_options,
@@ -111,8 +112,10 @@ def _prepare(options: argparse.Namespace) -> int:
         return 0
     if options.output is None:
         raise UserError("prepare needs --output CORPUS (or --dry-run)")
-    from bert_jax.data.prepare import prepare
+    from bert_jax.data.preparation.prepare import prepare
 
+    # Both signals mean the same: what is written stays, the next call goes on from there.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     manifest = prepare(
         prepare_options, options.output, workers=options.workers, limit=options.limit
     )

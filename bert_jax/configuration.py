@@ -30,9 +30,9 @@ def defaults(task: str) -> ConfigDict:
     `VocabularyOptions` with `path`; `data` those of `PrepareOptions`, of the sources and of the
     task. A model field that is None is decided by `model.size` and the vocabulary.
     """
-    from bert_jax.data.prepare import PrepareOptions
+    from bert_jax.data.preparation.prepare import PrepareOptions
+    from bert_jax.data.preparation.vocabulary import VocabularyOptions
     from bert_jax.data.sources import SourceSpec
-    from bert_jax.data.vocabulary import VocabularyOptions
     from bert_jax.models.config import BertConfig
     from bert_jax.sharding.mesh import MeshShape
     from bert_jax.training.loop import TrainOptions

@@ -16,9 +16,9 @@ from ml_collections import ConfigDict
 from bert_jax import configuration
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.runs import RunCheckpoints
-from bert_jax.data.prepare import PrepareOptions
+from bert_jax.data.preparation.prepare import PrepareOptions
+from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
-from bert_jax.data.vocabulary import VocabularyOptions
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.models.bert import abstract_params

@@ -21,7 +21,7 @@ from pathlib import Path
 
 def prepare_once(source: str, vocabulary: str, output: Path, workers: int, copies: int = 1) -> int:
     """Prepares a corpus and returns how many tokens it has."""
-    from bert_jax.data.prepare import PrepareOptions, prepare
+    from bert_jax.data.preparation.prepare import PrepareOptions, prepare
     from bert_jax.data.sources import source_specs
 
     options = PrepareOptions(source_specs([source] * copies), tokenizer=vocabulary)
@@ -31,7 +31,7 @@ def prepare_once(source: str, vocabulary: str, output: Path, workers: int, copie
 
 def sentences_of(source: str) -> list[str]:
     """What `prepare` encodes."""
-    from bert_jax.data.sentences import split_sentences
+    from bert_jax.data.preparation.sentences import split_sentences
     from bert_jax.data.sources import open_source, source_specs
 
     blocks = open_source(source_specs(source)[0]).blocks()

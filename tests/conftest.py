@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.corpus import CorpusSplit
-from bert_jax.data.prepare import PrepareOptions, prepare
+from bert_jax.data.preparation.prepare import PrepareOptions, prepare
 from bert_jax.data.sources import SourceSpec
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
@@ -21,12 +21,7 @@ hypothesis.settings.load_profile("bert_jax")
 # 10-19   cat    dog    bird   boy    mat    tree   song   sun    sea    shell
 # 20-29   sat    ran    sang   walk   play   went   found  on     in     to
 # 30-39   and    up     down   warm   long   low    one    ##s    ##ed   ##er
-PIECES = (
-    "[PAD] [UNK] [CLS] [SEP] [MASK] . the a it was "
-    "cat dog bird boy mat tree song sun sea shell "
-    "sat ran sang walk play went found on in to "
-    "and up down warm long low one ##s ##ed ##er"
-).split()
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "the", "a", "it", "was", "cat", "dog", "bird", "boy", "mat", "tree", "song", "sun", "sea", "shell", "sat", "ran", "sang", "walk", "play", "went", "found", "on", "in", "to", "and", "up", "down", "warm", "long", "low", "one", "##s", "##ed", "##er"]
 
 # A document is a block of lines, a sentence a line.
 TEXT = """\

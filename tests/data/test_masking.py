@@ -10,7 +10,7 @@ from bert_jax.data.masking import MaskingOptions, choose_positions, replace_toke
 from bert_jax.errors import UserError
 
 # Two sentences; "##a" to "##c" continue the word "w" before them.
-SENTENCES = "[CLS] w w ##a ##b w w ##a [SEP] w w w ##a ##b ##c w ##a w [SEP] [PAD] [PAD]".split()
+SENTENCES = ["[CLS]", "w", "w", "##a", "##b", "w", "w", "##a", "[SEP]", "w", "w", "w", "##a", "##b", "##c", "w", "##a", "w", "[SEP]", "[PAD]", "[PAD]"]
 
 MASK_ID, VOCAB_SIZE = 4, 3000
 

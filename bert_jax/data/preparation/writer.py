@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.chunk_encoding import EncodedSplit
 from bert_jax.data.corpus import FILE_KINDS, split_file
 from bert_jax.data.corpus_manifest import SPLITS, Counts, sync_directory
+from bert_jax.data.preparation.encoding import EncodedSplit
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 

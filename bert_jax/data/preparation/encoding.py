@@ -5,10 +5,10 @@ import itertools
 
 import numpy as np
 
-from bert_jax.data.chunks import Chunk
 from bert_jax.data.corpus import token_dtype
 from bert_jax.data.corpus_manifest import SPLITS
-from bert_jax.data.sentences import split_sentences
+from bert_jax.data.preparation.chunks import Chunk
+from bert_jax.data.preparation.sentences import split_sentences
 from bert_jax.tokenization.interface import Tokenizer
 
 SENTENCE_TOKENS = 512

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.corpus import Corpus, CorpusSplit
-from bert_jax.data.prepare import PrepareOptions, prepare
+from bert_jax.data.preparation.prepare import PrepareOptions, prepare
 from bert_jax.errors import UserError
 
 _SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]

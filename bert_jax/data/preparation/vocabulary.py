@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from tqdm import tqdm
 
-from bert_jax.data.chunks import HeldOut, read_chunks
+from bert_jax.data.preparation.chunks import HeldOut, read_chunks
 from bert_jax.data.sources import Source
 from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer

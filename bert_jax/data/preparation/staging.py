@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bert_jax.data.corpus import FILE_KINDS, TOKENIZER_DIRECTORY, split_file
 from bert_jax.data.corpus_manifest import MANIFEST_NAME, SPLITS, Manifest, sync_directory
-from bert_jax.data.corpus_writer import JOURNAL_NAME, Progress
+from bert_jax.data.preparation.writer import JOURNAL_NAME, Progress
 from bert_jax.errors import UserError
 
 _LOCK_NAME = "lock"

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from bert_jax.data.chunk_workers import Encoder, encode_in_order
-from bert_jax.data.chunks import HeldOut, read_chunks
 from bert_jax.data.corpus import FILE_KINDS, TOKENIZER_DIRECTORY, split_file, token_dtype
 from bert_jax.data.corpus_manifest import (
     FORMAT_VERSION,
@@ -27,17 +25,19 @@ from bert_jax.data.corpus_manifest import (
     SourceCounts,
     file_entry,
 )
-from bert_jax.data.corpus_staging import (
+from bert_jax.data.preparation.chunks import HeldOut, read_chunks
+from bert_jax.data.preparation.sentences import check_mode
+from bert_jax.data.preparation.staging import (
     begin,
     finished_manifest,
     publish,
     resume,
     staging_directory,
 )
-from bert_jax.data.corpus_writer import CorpusWriter, Progress
-from bert_jax.data.sentences import check_mode
+from bert_jax.data.preparation.vocabulary import VocabularyOptions, train_vocabulary
+from bert_jax.data.preparation.workers import Encoder, encode_in_order
+from bert_jax.data.preparation.writer import CorpusWriter, Progress
 from bert_jax.data.sources import Source, SourceSpec, open_source
-from bert_jax.data.vocabulary import VocabularyOptions, train_vocabulary
 from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer
 

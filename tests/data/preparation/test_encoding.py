@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_jax.data.chunk_encoding import encode_chunk
-from bert_jax.data.chunks import Chunk, ChunkBlock
+from bert_jax.data.preparation.chunks import Chunk, ChunkBlock
+from bert_jax.data.preparation.encoding import encode_chunk
 from bert_jax.tokenization import load_tokenizer
 
 

@@ -15,9 +15,9 @@ import pytest
 SCRIPT = """
 import sys
 from pathlib import Path
-from bert_jax.data.prepare import PrepareOptions, prepare
+from bert_jax.data.preparation.prepare import PrepareOptions, prepare
 from bert_jax.data.sources import source_specs
-from bert_jax.data.vocabulary import VocabularyOptions
+from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.errors import UserError
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from bert_jax.data.chunk_encoding import EncodedSplit, encode_chunk
-from bert_jax.data.chunks import Chunk
+from bert_jax.data.preparation.chunks import Chunk
+from bert_jax.data.preparation.encoding import EncodedSplit, encode_chunk
 from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer
 

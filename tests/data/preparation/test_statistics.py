@@ -4,8 +4,8 @@ import tempfile
 
 import pytest
 
-from bert_jax.data.preparation_statistics import statistics
-from bert_jax.data.prepare import PrepareOptions
+from bert_jax.data.preparation.prepare import PrepareOptions
+from bert_jax.data.preparation.statistics import statistics
 from bert_jax.data.sources import source_specs
 from bert_jax.errors import UserError
 

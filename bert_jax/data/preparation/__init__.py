@@ -1,0 +1,1 @@
+"""Text to corpus: read, split into sentences, encode, write down."""

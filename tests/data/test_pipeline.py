@@ -1,0 +1,73 @@
+"""Batches ahead of time: their order, and that nothing hangs or leaks when one stops early."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_jax.data.pipeline import batches_in_order
+
+
+def make_batch(number: int) -> dict[str, np.ndarray]:
+    return {
+        "ids": np.full((2, 3), number, np.int32),
+        "weights": np.array([number / 2, 1.0], np.float32),
+    }
+
+
+@pytest.mark.parametrize("parallel_calls", [None, 1, 4])
+def test_batches_come_in_order(parallel_calls):
+    found = list(batches_in_order(make_batch, 3, 40, parallel_calls=parallel_calls))
+    assert [batch["ids"][0, 0] for batch in found] == list(range(3, 40))
+    for number, batch in enumerate(found, start=3):
+        expected = make_batch(number)
+        assert list(batch) == list(expected)
+        for name in expected:
+            assert batch[name].dtype == expected[name].dtype
+            assert batch[name].tolist() == expected[name].tolist()
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 0), (5, 5), (6, 5)])
+def test_no_batches(start, stop):
+    assert list(batches_in_order(make_batch, start, stop)) == []
+
+
+def test_an_error_in_a_batch_reaches_the_caller():
+    def fail_at_three(number: int) -> dict[str, np.ndarray]:
+        if number == 3:
+            raise ValueError("batch three is broken")
+        return make_batch(number)
+
+    batches = batches_in_order(fail_at_three, 0, 5)
+    assert next(batches)["ids"][0, 0] == 0
+    with pytest.raises(Exception, match="batch three is broken"):
+        list(batches)
+
+
+# How a caller may leave: by a break, by close, by dropping it, with an error, or not at all.
+LEAVE = {
+    "break": "for batch in batches:\n    break",
+    "close": "next(batches)\nbatches.close()",
+    "drop": "next(batches)\ndel batches",
+    "error": "next(batches)\nraise SystemExit(0)",
+    "unused": "pass",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", LEAVE)
+def test_leaving_early_ends_the_process(way):
+    script = (
+        "import numpy as np\n"
+        "from bert_jax.data.pipeline import batches_in_order\n"
+        "def make(number):\n"
+        "    return {'ids': np.full((256, 128), number, np.int32)}\n"
+        "batches = batches_in_order(make, 0, 10**9)\n" + LEAVE[way] + "\nprint('left')\n" * (way != "error")
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout == ("" if way == "error" else "left\n")

@@ -1,0 +1,406 @@
+"""Batches for pre-training: literal ones, rates over many tokens, and where they come from."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
+from bert_jax.data.show import as_text
+from bert_jax.errors import UserError
+
+SHAPES_AND_DTYPES = {
+    "input_ids": ("BT", np.int32),
+    "token_type_ids": ("BT", np.int32),
+    "attention_mask": ("BT", np.int32),
+    "masked_lm_positions": ("BP", np.int32),
+    "masked_lm_ids": ("BP", np.int32),
+    "masked_lm_weights": ("BP", np.float32),
+    "next_sentence_labels": ("B", np.int32),
+    "next_sentence_weights": ("B", np.float32),
+}
+
+
+@pytest.fixture(scope="module")
+def batches_of(tokenizer, documents, make_split):
+    """Batches of 20 tokens of the tiny corpus."""
+    split = make_split([tokenizer.encode_sentences(sentences) for sentences in documents])
+
+    def make(**options) -> PretrainingBatches:
+        chosen = {"length": 20, "max_predictions": 4} | options
+        return PretrainingBatches(split, tokenizer, PretrainingOptions(**chosen))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def numbered_batches(numbered_tokenizer, make_numbered_split):
+    """Batches of a corpus of sentences of 3 to 29 tokens whose ids count up."""
+    generator = np.random.default_rng(5)
+    lengths = [generator.integers(3, 30, size).tolist() for size in generator.integers(30, 90, 40)]
+    split = make_numbered_split(lengths)
+
+    def make(**options) -> PretrainingBatches:
+        return PretrainingBatches(split, numbered_tokenizer, PretrainingOptions(**options))
+
+    return make
+
+
+def assert_rows(batch, expected: str) -> None:
+    """Compares a batch of 20 tokens with rows of numbers, a blank line between examples."""
+    for row, block in enumerate(expected.strip().split("\n\n")):
+        for line in block.splitlines():
+            name, *values = line.split()
+            found = batch[name][row]
+            assert found.tolist() == [float(value) for value in values], (row, name)
+
+
+# Above the ids stand the words of the corpus; a vocabulary is in tests/conftest.py.
+def test_next_sentences_and_token_masks_by_eye(batches_of):
+    batch = batches_of(seed=7).batch(0, 3)
+    # 0: 17 tokens, 3 masked. "was" became "boy" (13); "low" and "." became [MASK] (4); random.
+    #   [CLS] the song was long and low . [SEP] the dog ran to the tree . [SEP]
+    # 1: "the" is missing: 13 + 5 tokens were one too many. "." was chosen and stays; "sun" became
+    #   "mat" (14), "went" [MASK]; random.
+    #   [CLS] boy ##s walk ##ed to the sea . one play ##ed . [SEP] the sun went down . [SEP]
+    # 2: the last "." is missing. "down" was chosen and stays; it is the next sentence.
+    #   [CLS] the sun went up . [SEP] the sea was low and the boy ##s ran down to it [SEP]
+    expected = """
+input_ids           2  6 16 13 34 30  4  4  3  6 11 21 29  6 15  5  3  0  0  0
+token_type_ids      0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  0  0  0
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  0  0  0
+masked_lm_positions 3  6  7  0
+masked_lm_ids       9 35  5  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2 13 37 23 38 29  6 18  5 36 24 38  5  3  6 14  4 32  5  3
+token_type_ids      0  0  0  0  0  0  0  0  0  0  0  0  0  0  1  1  1  1  1  1
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 8 15 16  0
+masked_lm_ids       5 17 25  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6 17 25  4  5  3  6 18  9 35 30  6 13 37 21 32  4  8  3
+token_type_ids      0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1  1  1
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 4 16 17  0
+masked_lm_ids      31 32 29  0
+masked_lm_weights   1  1  1  0
+"""
+    assert_rows(batch, expected)
+    assert batch["next_sentence_labels"].tolist() == [1, 1, 0]
+    assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_sentence_order_and_whole_words_by_eye(batches_of):
+    batch = batches_of(seed=2, objective="sop", masking="whole_word").batch(0, 3)
+    # 0: swapped. The first "the" and the last "." of the longer segment are missing.
+    #   [CLS] song was long and low . the sun went down [SEP] a bird sang in the tree . [SEP]
+    # 1: in order. "it" is missing.
+    #   [CLS] the cat sat on the mat . [SEP] was warm . the dog ran to the tree . [SEP]
+    # 2: in order, "boys" (13 37) masked as one word. "the" is missing.
+    #   [CLS] the sun went up . [SEP] sea was low and the boy ##s ran down to it . [SEP]
+    expected = """
+input_ids           2 16  4 34 30 35  4  4 17 25 32  3  7 12 22 28  6 15  5  3
+token_type_ids      0  0  0  0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1
+masked_lm_positions 2  6  7  0
+masked_lm_ids       9  5  6  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6  4 20 27  6 14  4  3  9 33  5  6 11 21 29  6  4  5  3
+token_type_ids      0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 2  7 17  0
+masked_lm_ids      10  5 15  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6 17 25 31  5  3 18  9 35 30  6  4  4 21 32 29  8  4  3
+token_type_ids      0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 12 13 18 0
+masked_lm_ids       13 37  5 0
+masked_lm_weights   1  1  1  0
+"""
+    assert_rows(batch, expected)
+    assert batch["attention_mask"].tolist() == [[1] * 20] * 3
+    assert batch["next_sentence_labels"].tolist() == [1, 0, 0]
+    assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_full_sentences_and_spans_by_eye(batches_of):
+    batch = batches_of(seed=2, objective="none", masking="span").batch(0, 3)
+    # [CLS] a bird sang in the tree . the song was long and low . [SEP]
+    # [CLS] the cat sat on the mat . it was warm . the dog ran to the tree . [SEP]
+    # [CLS] the sun went up . the sea was low and the boy ##s ran down to it . [SEP]
+    expected = """
+input_ids           2  7  4  4 28  6 15  5  6 16  9 34 30 35  5  3  0  0  0  0
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  0  0  0  0
+masked_lm_positions 2  3  0  0
+masked_lm_ids      12 22  0  0
+masked_lm_weights   1  1  0  0
+
+input_ids           2  6 10 20 27  6 14  4  4  4 33  5  6 11 21 29  6 15  5  3
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 7  8  9  0
+masked_lm_ids       5  8  9  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6 17 25 31  5  6 18  9 35 30  6  4  4 21 32 29  8  4  3
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 12 13 18 0
+masked_lm_ids       13 37  5 0
+masked_lm_weights   1  1  1  0
+"""
+    assert_rows(batch, expected)
+    assert batch["token_type_ids"].tolist() == [[0] * 20] * 3
+    assert batch["next_sentence_labels"].tolist() == [0, 0, 0]
+    assert batch["next_sentence_weights"].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_examples_as_text_by_eye(batches_of, tokenizer):
+    batch = {name: array[::2] for name, array in batches_of(seed=7).batch(0, 3).items()}
+    assert as_text(batch, tokenizer, "nsp") == (
+        "example 0: 17 tokens (9 + 8), 3 of padding, 3 masked\n"
+        "  [CLS] the song boy←was long and [MASK]←low [MASK]←. [SEP]\n"
+        "  the dog ran to the tree . [SEP]\n"
+        "  label 1: the second sentence is random\n"
+        "\n"
+        "example 1: 20 tokens (7 + 13), 0 of padding, 3 masked\n"
+        "  [CLS] the sun went [MASK]←up . [SEP]\n"
+        "  the sea was low and the boy ##s ran down←down [MASK]←to it [SEP]\n"
+        "  label 0: the second sentence is the next one"
+    )
+    full = batches_of(seed=2, objective="none", masking="span").batch(0, 1)
+    assert as_text(full, tokenizer, "none") == (
+        "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
+        "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]"
+    )
+
+
+@pytest.mark.parametrize("length", [8, 128, 512])
+@pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
+@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+def test_shapes_dtypes_and_text_of_every_kind(numbered_batches, length, objective, unit):
+    predictions = max(1, round(0.15 * length))
+    batch = numbered_batches(
+        length=length, objective=objective, masking=unit, max_predictions=predictions
+    ).batch(3, 16)
+    sizes = {"B": 16, "T": length, "P": predictions}
+    assert list(batch) == list(SHAPES_AND_DTYPES)
+    for name, (axes, dtype) in SHAPES_AND_DTYPES.items():
+        assert batch[name].shape == tuple(sizes[axis] for axis in axes), name
+        assert batch[name].dtype == dtype, name
+    for row in rows_of(batch):
+        check_row(row, objective, unit)
+
+
+def rows_of(batch):
+    return [
+        {name: array[row] for name, array in batch.items()}
+        for row in range(len(batch["input_ids"]))
+    ]
+
+
+def check_row(row, objective: str, unit: str, probability: float = 0.15) -> None:
+    """Rules of one example of a numbered corpus, read back without any of the code."""
+    length = int(row["attention_mask"].sum())
+    assert row["attention_mask"].tolist() == [1] * length + [0] * (len(row["input_ids"]) - length)
+    assert not row["input_ids"][length:].any()
+    assert not row["token_type_ids"][length:].any()
+
+    chosen = row["masked_lm_weights"] == 1
+    count = int(chosen.sum())
+    assert row["masked_lm_weights"].tolist() == [1] * count + [0] * (len(chosen) - count)
+    assert not row["masked_lm_positions"][~chosen].any()
+    assert not row["masked_lm_ids"][~chosen].any()
+    positions = row["masked_lm_positions"][chosen].tolist()
+    assert positions == sorted(set(positions))
+    original = row["input_ids"][:length].copy()
+    original[positions] = row["masked_lm_ids"][chosen]
+
+    # Special tokens were never masked: they stand in the restored text where they belong.
+    separators = np.flatnonzero(original == 3).tolist()
+    assert original[0] == 2
+    assert len(separators) == (1 if objective == "none" else 2)
+    assert separators[-1] == length - 1
+    assert not {0, *separators} & set(positions)
+    assert (original >= 5).sum() == length - 1 - len(separators)
+    second = 0 if objective == "none" else separators[1] - separators[0]
+    assert row["token_type_ids"][:length].tolist() == [0] * (length - second) + [1] * second
+
+    # Ids count up through the corpus, so each segment counts up (and begins again after 2999).
+    for start, end in zip([0, *separators], separators, strict=False):
+        steps = np.diff(original[start + 1 : end])
+        assert set(steps.tolist()) <= {1, 5 - 2999}
+
+    wanted = max(1, min(round(length * probability), len(chosen)))
+    words = words_of(original)
+    partly = [w for w in words if 0 < len(set(w) & set(positions)) < len(w)]
+    if unit == "whole_word":
+        assert partly == []
+        left = wanted - count
+        assert left >= 0
+        assert all(len(word) > left for word in words if not set(word) & set(positions))
+    else:
+        assert count == wanted
+    if unit == "span":
+        assert len(partly) <= 1
+
+
+def words_of(ids: np.ndarray) -> list[list[int]]:
+    """Positions of each word; `numbered_tokenizer` says which ids continue one."""
+    words: list[list[int]] = []
+    for position, number in enumerate(ids.tolist()):
+        continues = number >= 5 and (number % 4 == 0 or number % 12 == 1)
+        if continues and words and words[-1][-1] == position - 1 and ids[position - 1] >= 5:
+            words[-1].append(position)
+        elif number >= 5:
+            words.append([position])
+    return words
+
+
+@given(
+    lengths=st.lists(
+        st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5
+    ),
+    objective=st.sampled_from(["nsp", "sop", "none"]),
+    unit=st.sampled_from(["token", "whole_word", "span"]),
+    length=st.integers(8, 60),
+    max_predictions=st.integers(1, 10),
+    fraction=st.floats(0.05, 0.5),
+    seed=st.integers(0, 1000),
+)
+def test_rules_that_hold_for_any_corpus_and_options(
+    make_numbered_split, numbered_tokenizer, lengths, objective, unit, length, max_predictions,
+    fraction, seed,
+):  # fmt: skip
+    options = PretrainingOptions(
+        length=length, objective=objective, masking=unit, max_predictions=max_predictions,
+        mask_fraction=fraction, seed=seed,
+    )  # fmt: skip
+    batches = PretrainingBatches(make_numbered_split(lengths), numbered_tokenizer, options)
+    for row in rows_of(batches.batch(seed, 8)):
+        check_row(row, objective, unit, fraction)
+
+
+@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+def test_rates_over_many_tokens(numbered_batches, unit):
+    """15 % of the tokens, [CLS] and [SEP] counted and each row rounded; of these 80, 10 and 10 %."""
+    batch = numbered_batches(masking=unit).batch(0, 10_000)
+    lengths = batch["attention_mask"].sum(axis=1)
+    assert lengths.sum() > 1_000_000
+    chosen = batch["masked_lm_weights"] == 1
+    rounded = np.clip(np.rint(0.15 * lengths), 1, 20)
+    assert chosen.sum() == pytest.approx(rounded.sum(), rel=0.01)
+    assert chosen.sum() == pytest.approx(0.15 * lengths.sum(), rel=0.01)
+
+    shown = np.take_along_axis(batch["input_ids"], batch["masked_lm_positions"], axis=1)[chosen]
+    originals = batch["masked_lm_ids"][chosen]
+    assert (shown == 4).mean() == pytest.approx(0.8, abs=0.01)
+    assert (shown == originals).mean() == pytest.approx(0.1, abs=0.01)
+    random = shown[(shown != 4) & (shown != originals)]
+    assert len(random) / len(shown) == pytest.approx(0.1, abs=0.01)
+    # Random tokens come from the whole vocabulary, equally: quarters of the 3000 ids.
+    np.testing.assert_allclose(np.bincount(random // 750) / len(random), 0.25, atol=0.02)
+
+    assert batch["next_sentence_labels"].mean() == pytest.approx(0.5, abs=0.02)
+    assert set(np.unique(originals)) <= set(range(5, 3000))
+    everywhere = np.ones_like(batch["input_ids"], bool)
+    np.put_along_axis(everywhere, batch["masked_lm_positions"], False, axis=1)
+    assert 4 not in batch["input_ids"][everywhere]
+
+
+def test_max_predictions_caps_the_masks(numbered_batches):
+    weights = numbered_batches(length=128, max_predictions=5).batch(0, 50)["masked_lm_weights"]
+    assert weights.shape == (50, 5)
+    assert weights.sum(axis=1).max() == 5
+
+
+def test_more_predictions_than_tokens_leave_the_rest_empty(numbered_batches):
+    batch = numbered_batches(length=8, max_predictions=20, mask_fraction=0.99).batch(0, 50)
+    assert batch["masked_lm_weights"].shape == (50, 20)
+    assert batch["masked_lm_weights"].sum(axis=1).max() == 5  # all but [CLS] and two [SEP]
+
+
+@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+def test_four_hosts_make_the_rows_of_one(numbered_batches, unit):
+    batches = numbered_batches(masking=unit, length=64)
+    whole = batches.batch(5, 12)
+    parts = [batches.batch(5, 3, host=host, hosts=4) for host in range(4)]
+    for name in whole:
+        joined = np.concatenate([part[name] for part in parts])
+        assert joined.tobytes() == whole[name].tobytes(), name
+
+
+def test_a_batch_does_not_depend_on_what_was_made_before(numbered_batches):
+    batches = numbered_batches(length=64)
+    in_order = [batches.batch(number, 7) for number in range(4)]
+    again = numbered_batches(length=64)
+    for number in (3, 1, 1, 0, 2):
+        for name, array in again.batch(number, 7).items():
+            assert array.tobytes() == in_order[number][name].tobytes()
+    # Nor on how examples are grouped to batches.
+    one_by_one = [again.batch(number, 1) for number in range(28)]
+    for name in in_order[0]:
+        grouped = np.concatenate([batch[name] for batch in in_order])
+        assert grouped.tobytes() == np.concatenate([row[name] for row in one_by_one]).tobytes()
+
+
+def test_seed_and_epoch_change_the_examples(batches_of):
+    batches, other = batches_of(seed=1), batches_of(seed=2)
+    size = batches.examples_per_epoch
+    first, second = batches.batch(0, size), batches.batch(1, size)
+    assert first["input_ids"].tolist() != second["input_ids"].tolist()
+    assert first["input_ids"].tolist() != other.batch(0, size)["input_ids"].tolist()
+
+
+def test_an_epoch_has_each_stretch_once(numbered_tokenizer, make_numbered_split):
+    # Ten documents of one sentence that fills an example: an epoch shows each of them once.
+    split = make_numbered_split([[14]] * 10)
+    options = PretrainingOptions(length=16, objective="none", short_probability=0.0)
+    batches = PretrainingBatches(split, numbered_tokenizer, options)
+    assert batches.examples_per_epoch == 10
+    for epoch in range(3):
+        starts = sorted(restored(batches.batch(epoch, 10))[:, 1].tolist())
+        assert starts == [5 + 14 * number for number in range(10)]
+
+
+def restored(batch) -> np.ndarray:
+    """The ids before masking."""
+    ids = batch["input_ids"].copy()
+    for row, positions in enumerate(batch["masked_lm_positions"]):
+        chosen = batch["masked_lm_weights"][row] == 1
+        ids[row, positions[chosen]] = batch["masked_lm_ids"][row, chosen]
+    return ids
+
+
+@pytest.mark.parametrize(("rows", "hosts"), [(1, 1), (2, 1), (4, 1), (9, 1), (10, 1), (2, 3)])
+def test_an_evaluation_counts_each_example_once(batches_of, rows, hosts):
+    batches = batches_of()
+    size = batches.examples_per_epoch
+    assert size == 9
+    expected = batches.batch(0, size)
+    count = -(-size // (rows * hosts))
+    found = [
+        batches.evaluation_batch(number, rows, host=host, hosts=hosts)
+        for number in range(count)
+        for host in range(hosts)
+    ]
+    joined = {name: np.concatenate([batch[name] for batch in found]) for name in expected}
+    assert len(joined["input_ids"]) == count * rows * hosts
+    for name, array in joined.items():
+        assert array.dtype == expected[name].dtype
+        assert array[:size].tobytes() == expected[name].tobytes()
+    assert not joined["masked_lm_weights"][size:].any()
+    assert not joined["next_sentence_weights"][size:].any()
+
+
+def test_bad_options(batches_of, make_split, tokenizer):
+    with pytest.raises(UserError, match="data.length is 7; it must be at least 8"):
+        PretrainingOptions(length=7)
+    with pytest.raises(UserError, match="data.objective 'mlm' is unknown"):
+        batches_of(objective="mlm")
+    with pytest.raises(UserError, match="data.masking 'words' is unknown"):
+        batches_of(masking="words")
+    with pytest.raises(UserError, match="data.max_predictions must be at least 1"):
+        batches_of(max_predictions=0)
+    with pytest.raises(UserError, match="the corpus has no document"):
+        PretrainingBatches(make_split([]), tokenizer, PretrainingOptions())

@@ -1,0 +1,306 @@
+"""The model against a plain NumPy implementation in float64, and the rules of FIDELITY."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from bert_jax.models.bert import Bert, BertForPreTraining
+from bert_jax.models.config import BertConfig, Execution
+
+VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
+
+
+def config_of(**changes) -> BertConfig:
+    fields = {
+        "vocab_size": VOCAB,
+        "hidden_size": WIDTH,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": INNER,
+        "max_position_embeddings": 12,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    return BertConfig(**fields | changes)
+
+
+@pytest.fixture(scope="module")
+def inputs() -> dict[str, jax.Array]:
+    """Three rows of 9, 6 and 2 tokens, the second with two segments."""
+    ids = np.random.default_rng(1).integers(0, VOCAB, (BATCH, TOKENS))
+    return {
+        "input_ids": jnp.asarray(ids, jnp.int32),
+        "token_type_ids": jnp.array([[0] * 9, [0] * 3 + [1] * 3 + [0] * 3, [0] * 9], jnp.int32),
+        "attention_mask": jnp.array([[1] * 9, [1] * 6 + [0] * 3, [1] * 2 + [0] * 7], jnp.int32),
+    }
+
+
+@pytest.fixture(scope="module")
+def params(inputs):
+    """Random parameters, none of them 0 or 1."""
+    shapes = jax.eval_shape(BertForPreTraining(config_of()).init, jax.random.key(0), **inputs)
+    generator = np.random.default_rng(2)
+
+    def draw(name: str, shape: tuple[int, ...]) -> jax.Array:
+        mean = 1.0 if name.endswith("scale") else 0.0
+        return jnp.asarray(generator.normal(mean, 0.3, shape), jnp.float32)
+
+    flat = flatten_dict(shapes["params"], sep="/")
+    return unflatten_dict({name: draw(name, leaf.shape) for name, leaf in flat.items()}, sep="/")
+
+
+@pytest.fixture(scope="module")
+def run(params, inputs):
+    """Applies a model to the inputs; each model is compiled once."""
+    compiled = {}
+
+    def apply(config=None, execution=None, **changes):
+        config, execution = config or config_of(), execution or Execution()
+        module = BertForPreTraining(config, execution)
+        if (config, execution) not in compiled:
+            compiled[config, execution] = jax.jit(
+                lambda params, inputs: module.apply({"params": params}, **inputs)
+            )
+        return compiled[config, execution](params, inputs | changes)
+
+    return apply
+
+
+# --- The same model, written down as plainly as possible -------------------------------------
+
+
+def gelu_erf(x):
+    return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+def gelu_tanh(x):
+    return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+ACTIVATIONS = {
+    "gelu": gelu_erf,
+    "gelu_new": gelu_tanh,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "swish": lambda x: x / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+}
+
+
+def reference(params, inputs, act: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Hidden states, pooled output and both kinds of logits, row by row and head by head."""
+    p = {name: np.asarray(v, np.float64) for name, v in flatten_dict(params, sep="/").items()}
+    activate = ACTIVATIONS[act]
+
+    def norm(x, name):
+        mean = x.mean(-1, keepdims=True)
+        variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+        return (x - mean) / np.sqrt(variance + 1e-12) * p[f"{name}/scale"] + p[f"{name}/bias"]
+
+    rows = []
+    for ids, types, mask in zip(*(np.asarray(value) for value in inputs.values()), strict=True):
+        e = "bert/embeddings"
+        x = p[f"{e}/word_embeddings/embedding"][ids]
+        x = x + p[f"{e}/position_embeddings/embedding"][: len(ids)]
+        x = x + p[f"{e}/token_type_embeddings/embedding"][types]
+        x = norm(x, f"{e}/layer_norm")
+        for layer in range(LAYERS):
+            q = {
+                name.removeprefix("bert/encoder/layers/"): value[layer]
+                for name, value in p.items()
+                if name.startswith("bert/encoder/layers/")
+            }
+            attended = q["attention/output/bias"]
+            for head in range(HEADS):
+                query, key, value = (
+                    x @ q[f"attention/{kind}/kernel"][:, head] + q[f"attention/{kind}/bias"][head]
+                    for kind in ("query", "key", "value")
+                )
+                scores = query @ key.T / math.sqrt(WIDTH // HEADS)
+                scores[:, mask == 0] = -np.inf
+                weights = np.exp(scores - scores.max(-1, keepdims=True))
+                weights /= weights.sum(-1, keepdims=True)
+                attended = attended + weights @ value @ q["attention/output/kernel"][head]
+            p |= {f"layer/{name}": value for name, value in q.items()}
+            x = norm(x + attended, "layer/attention_norm")
+            inner = activate(x @ q["intermediate/kernel"] + q["intermediate/bias"])
+            x = norm(x + inner @ q["output/kernel"] + q["output/bias"], "layer/output_norm")
+        pooled = np.tanh(x[0] @ p["bert/pooler/dense/kernel"] + p["bert/pooler/dense/bias"])
+        head = activate(x @ p["mlm_head/dense/kernel"] + p["mlm_head/dense/bias"])
+        words = norm(head, "mlm_head/layer_norm") @ p[f"{e}/word_embeddings/embedding"].T
+        pair = pooled @ p["nsp_head/kernel"] + p["nsp_head/bias"]
+        rows.append((x, pooled, words + p["mlm_head/bias"], pair))
+    return tuple(np.stack(parts) for parts in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize("act", ["gelu", "gelu_new"])
+def test_forward_pass_is_that_of_numpy(run, params, inputs, act):
+    _, _, words, pair = reference(params, inputs, act)
+    output = run(config_of(hidden_act=act))
+    assert output.prediction_logits.dtype == output.seq_relationship_logits.dtype == jnp.float32
+    np.testing.assert_allclose(output.prediction_logits, words, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(output.seq_relationship_logits, pair, rtol=1e-5, atol=1e-5)
+
+
+def test_the_two_gelus_differ(run):
+    exact, approximate = (run(config_of(hidden_act=act)) for act in ("gelu", "gelu_new"))
+    difference = jnp.abs(exact.prediction_logits - approximate.prediction_logits).max()
+    assert difference > 1e-4  # ten times the tolerance of the test above
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_activations_are_those_of_numpy(act):
+    from bert_jax.models.layers import activation
+
+    x = np.linspace(-6, 6, 101)
+    np.testing.assert_allclose(activation(act)(x), ACTIVATIONS[act](x), rtol=1e-5, atol=2e-6)
+
+
+def test_hidden_states_and_pooled_output(params, inputs):
+    hidden, pooled = jax.jit(Bert(config_of()).apply)({"params": params["bert"]}, **inputs)
+    expected_hidden, expected_pooled, _, _ = reference(params, inputs, "gelu")
+    assert hidden.shape == (BATCH, TOKENS, WIDTH)
+    np.testing.assert_allclose(hidden, expected_hidden, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(pooled, expected_pooled, rtol=1e-5, atol=1e-5)
+
+
+# --- Ways to compute it that change nothing ----------------------------------------------------
+
+WAYS = {
+    "unrolled": Execution(scan_layers=False),
+    "scan, remat full": Execution(remat="full"),
+    "scan, remat dots": Execution(remat="dots"),
+    "unrolled, remat full": Execution(scan_layers=False, remat="full"),
+}
+
+
+def loss_and_gradient(execution, params, inputs, key):
+    module = BertForPreTraining(
+        config_of(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1), execution
+    )
+
+    def loss(params):
+        output = module.apply(
+            {"params": params}, **inputs, deterministic=False, rngs={"dropout": key}
+        )
+        return (output.prediction_logits**2).mean() + (output.seq_relationship_logits**2).mean()
+
+    return jax.jit(jax.value_and_grad(loss))(params)
+
+
+@pytest.fixture(scope="module")
+def scanned(params, inputs):
+    return loss_and_gradient(Execution(), params, inputs, jax.random.key(7))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, inputs, way):
+    loss, gradient = loss_and_gradient(WAYS[way], params, inputs, jax.random.key(7))
+    np.testing.assert_allclose(loss, scanned[0], rtol=1e-6)
+    largest = max(jax.tree.leaves(jax.tree.map(lambda g: jnp.abs(g).max(), scanned[1])))
+    for found, expected in zip(*map(jax.tree.leaves, (gradient, scanned[1])), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * largest)
+
+
+def test_bfloat16_is_close_to_float32(run):
+    exact, rounded = run(), run(execution=Execution(dtype="bfloat16"))
+    # bfloat16 has 8 bits of mantissa: about 0.4 % in each of some thirty operations in a row.
+    for found, expected in zip(rounded, exact, strict=True):
+        assert found.dtype == jnp.float32
+        error = jnp.abs(found - expected)
+        assert error.max() < 0.05 * jnp.abs(expected).max()
+        assert 0 < error.mean() < 0.02 * jnp.abs(expected).mean()
+
+
+# --- Masks, positions, dropout -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_row_without_any_token_is_finite(run, inputs, dtype):
+    mask = inputs["attention_mask"].at[1].set(0)
+    output = run(execution=Execution(dtype=dtype), attention_mask=mask)
+    assert all(bool(jnp.isfinite(logits).all()) for logits in output)
+
+
+def test_padding_does_not_touch_the_tokens(run, inputs):
+    before = run()
+    padding = inputs["attention_mask"] == 0
+    changed = run(
+        input_ids=jnp.where(padding, 17, inputs["input_ids"]),
+        token_type_ids=jnp.where(padding, 1, inputs["token_type_ids"]),
+    )
+    real = ~np.asarray(padding)
+    found, expected = (np.asarray(output.prediction_logits)[real] for output in (changed, before))
+    assert found.tobytes() == expected.tobytes()
+    assert (changed.seq_relationship_logits == before.seq_relationship_logits).all()
+    # And the test can fail: the padding itself did change.
+    assert (changed.prediction_logits != before.prediction_logits).any()
+
+
+def test_a_row_alone_without_padding_is_the_same(run, params, inputs):
+    module = BertForPreTraining(config_of())
+    alone = module.apply(
+        {"params": params}, inputs["input_ids"][1:2, :6], inputs["token_type_ids"][1:2, :6]
+    )
+    together = run()
+    np.testing.assert_allclose(
+        alone.prediction_logits[0], together.prediction_logits[1, :6], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_defaults_are_no_padding_one_segment_and_counting_positions(run, inputs):
+    module = BertForPreTraining(config_of())
+    ones = jnp.ones_like(inputs["input_ids"])
+    spelled_out = run(
+        attention_mask=ones,
+        token_type_ids=0 * ones,
+        position_ids=jnp.broadcast_to(jnp.arange(TOKENS), ones.shape),
+    )
+    plain = run(attention_mask=None, token_type_ids=None)
+    np.testing.assert_allclose(
+        plain.prediction_logits, spelled_out.prediction_logits, rtol=1e-5, atol=1e-5
+    )
+    shifted = run(position_ids=jnp.broadcast_to(jnp.arange(TOKENS) + 3, ones.shape))
+    assert not np.allclose(shifted.prediction_logits, run().prediction_logits, atol=1e-2)
+    assert module.config.type_vocab_size == 2
+
+
+def test_the_head_at_some_positions_is_the_head_at_all(run):
+    positions = jnp.array([[0, 3, 8], [5, 5, 0], [1, 0, 0]], jnp.int32)
+    everywhere = run().prediction_logits
+    gathered = run(masked_lm_positions=positions).prediction_logits
+    assert gathered.shape == (BATCH, 3, VOCAB)
+    expected = jnp.take_along_axis(everywhere, positions[:, :, None], axis=1)
+    np.testing.assert_allclose(gathered, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_differs_by_example_key_and_can_be_off(params, inputs):
+    module = BertForPreTraining(config_of(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0))
+    same_rows = {name: jnp.broadcast_to(value[:1], value.shape) for name, value in inputs.items()}
+
+    @jax.jit
+    def trained(key):
+        return module.apply(
+            {"params": params}, **same_rows, deterministic=False, rngs={"dropout": key}
+        ).prediction_logits
+
+    one, two = trained(jax.random.key(1)), trained(jax.random.key(2))
+    assert not np.allclose(one[0], one[1], atol=1e-3)
+    assert not np.allclose(one, two, atol=1e-3)
+    assert (one == trained(jax.random.key(1))).all()
+    off = jax.jit(module.apply)({"params": params}, **same_rows).prediction_logits
+    assert (off[0] == off[1]).all()
+
+
+def test_attention_dropout_differs_by_example_and_head(params, inputs):
+    module = BertForPreTraining(config_of(attention_probs_dropout_prob=0.5))
+    same_rows = {name: jnp.broadcast_to(value[:1], value.shape) for name, value in inputs.items()}
+    output = module.apply(
+        {"params": params}, **same_rows, deterministic=False, rngs={"dropout": jax.random.key(1)}
+    ).prediction_logits
+    assert not np.allclose(output[0], output[1], atol=1e-3)

@@ -1,0 +1,98 @@
+"""What a model config accepts."""
+
+import dataclasses
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.models.config import SIZES, BertConfig, Execution
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 0}, "model.hidden_size is 0; it must be at least 1"),
+        ({"vocab_size": -5}, "model.vocab_size is -5; it must be at least 1"),
+        ({"num_hidden_layers": 0}, "model.num_hidden_layers is 0; it must be at least 1"),
+        (
+            {"hidden_size": 100, "num_attention_heads": 12},
+            "model.hidden_size 100 is not a multiple of model.num_attention_heads 12; "
+            "change one of them",
+        ),
+        (
+            {"hidden_act": "gelu_fast"},
+            "model.hidden_act 'gelu_fast' is unknown; known are gelu, gelu_new, "
+            "gelu_pytorch_tanh, relu, silu, swish, tanh",
+        ),
+        (
+            {"hidden_dropout_prob": 1.0},
+            r"model.hidden_dropout_prob is 1.0; it must lie in \[0, 1\)",
+        ),
+        ({"attention_probs_dropout_prob": -0.1}, "model.attention_probs_dropout_prob is -0.1"),
+        ({"num_layers": 3}, "model.num_layers is not a field; known are vocab_size, hidden_size, "),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(changes, message):
+    with pytest.raises(UserError, match=f"^{message}") as raised:
+        BertConfig.from_fields(changes)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hidden_size": "abc"}, {"vocab_size": [3]}, {"hidden_dropout_prob": "a lot"}]
+)
+def test_a_value_of_another_kind_is_a_user_error(changes):
+    with pytest.raises(UserError, match=f"model.{next(iter(changes))}"):
+        BertConfig.from_fields(changes)
+
+
+def test_the_defaults_are_bert_base():
+    config = BertConfig()
+    assert config == BertConfig.from_size("base")
+    assert (config.vocab_size, config.max_position_embeddings, config.type_vocab_size) == (
+        30522,
+        512,
+        2,
+    )
+    assert (config.layer_norm_eps, config.initializer_range) == (1e-12, 0.02)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
+    assert config.hidden_act == "gelu"
+
+
+@pytest.mark.parametrize(
+    ("size", "layers", "width", "heads"),
+    [
+        # google-research/bert, README, "24 smaller models"; paper, section 3.
+        ("tiny", 2, 128, 2),
+        ("mini", 4, 256, 4),
+        ("small", 4, 512, 8),
+        ("medium", 8, 512, 8),
+        ("base", 12, 768, 12),
+        ("large", 24, 1024, 16),
+    ],
+)
+def test_named_sizes(size, layers, width, heads):
+    config = BertConfig.from_size(size)
+    assert (config.num_hidden_layers, config.hidden_size) == (layers, width)
+    assert (config.num_attention_heads, config.head_dim) == (heads, 64)
+    assert config.intermediate_size == 4 * width
+    assert len(SIZES) == 6
+
+
+def test_a_size_with_other_fields():
+    config = BertConfig.from_size("tiny", vocab_size=100, num_attention_heads=4)
+    assert (config.vocab_size, config.head_dim, config.hidden_size) == (100, 32, 128)
+    with pytest.raises(UserError, match="model.size 'huge' is unknown; known are tiny, mini, "):
+        BertConfig.from_size("huge")
+
+
+def test_a_config_does_not_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BertConfig().hidden_size = 3  # type: ignore[misc]
+
+
+def test_execution_names():
+    with pytest.raises(UserError, match="precision 'float16' is unknown; known are float32, bf"):
+        Execution(dtype="float16")
+    with pytest.raises(UserError, match="model.remat 'some' is unknown; known are none, full, do"):
+        Execution(remat="some")
