@@ -10,6 +10,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models.bert import Bert, BertForPreTraining
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.encoder import Encoder
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
 
@@ -171,36 +172,40 @@ def test_hidden_states_and_pooled_output(params, inputs):
 
 # --- Ways to compute it that change nothing ----------------------------------------------------
 
-WAYS = {
-    "unrolled": Execution(scan_layers=False),
-    "scan, remat full": Execution(remat="full"),
-    "scan, remat dots": Execution(remat="dots"),
-    "unrolled, remat full": Execution(scan_layers=False, remat="full"),
-}
+WAYS = [
+    Execution(scan_layers=False),
+    Execution(remat="full"),
+    pytest.param(Execution(remat="dots"), marks=pytest.mark.slow),
+    pytest.param(Execution(scan_layers=False, remat="full"), marks=pytest.mark.slow),
+]
 
 
-def loss_and_gradient(execution, params, inputs, key):
-    module = BertForPreTraining(
+def loss_and_gradient(execution, params):
+    """Of the encoder alone, with dropout."""
+    module = Encoder(
         config_of(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1), execution
     )
+    hidden = jax.random.normal(jax.random.key(3), (BATCH, TOKENS, WIDTH))
+    mask = jnp.arange(TOKENS) < jnp.array([[9], [6], [2]])
 
     def loss(params):
         output = module.apply(
-            {"params": params}, **inputs, deterministic=False, rngs={"dropout": key}
-        )
-        return (output.prediction_logits**2).mean() + (output.seq_relationship_logits**2).mean()
+            {"params": params}, hidden, mask, deterministic=False,
+            rngs={"dropout": jax.random.key(7)},
+        )  # fmt: skip
+        return (output * hidden).mean()
 
-    return jax.jit(jax.value_and_grad(loss))(params)
+    return jax.jit(jax.value_and_grad(loss))(params["bert"]["encoder"])
 
 
 @pytest.fixture(scope="module")
-def scanned(params, inputs):
-    return loss_and_gradient(Execution(), params, inputs, jax.random.key(7))
+def scanned(params):
+    return loss_and_gradient(Execution(), params)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, inputs, way):
-    loss, gradient = loss_and_gradient(WAYS[way], params, inputs, jax.random.key(7))
+@pytest.mark.parametrize("execution", WAYS, ids=str)
+def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, execution):
+    loss, gradient = loss_and_gradient(execution, params)
     np.testing.assert_allclose(loss, scanned[0], rtol=1e-6)
     largest = max(jax.tree.leaves(jax.tree.map(lambda g: jnp.abs(g).max(), scanned[1])))
     for found, expected in zip(*map(jax.tree.leaves, (gradient, scanned[1])), strict=True):
@@ -210,11 +215,11 @@ def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, inpu
 def test_bfloat16_is_close_to_float32(run):
     exact, rounded = run(), run(execution=Execution(dtype="bfloat16"))
     # bfloat16 has 8 bits of mantissa: about 0.4 % in each of some thirty operations in a row.
+    # These wide random parameters make the most of it: 2 % are found, 5 % are the limit.
     for found, expected in zip(rounded, exact, strict=True):
         assert found.dtype == jnp.float32
-        error = jnp.abs(found - expected)
-        assert error.max() < 0.05 * jnp.abs(expected).max()
-        assert 0 < error.mean() < 0.02 * jnp.abs(expected).mean()
+        error = jnp.linalg.norm(found - expected) / jnp.linalg.norm(expected)
+        assert 1e-4 < error < 0.05
 
 
 # --- Masks, positions, dropout -----------------------------------------------------------------
@@ -243,8 +248,8 @@ def test_padding_does_not_touch_the_tokens(run, inputs):
 
 
 def test_a_row_alone_without_padding_is_the_same(run, params, inputs):
-    module = BertForPreTraining(config_of())
-    alone = module.apply(
+    apply = jax.jit(BertForPreTraining(config_of()).apply)
+    alone = apply(
         {"params": params}, inputs["input_ids"][1:2, :6], inputs["token_type_ids"][1:2, :6]
     )
     together = run()
@@ -254,7 +259,6 @@ def test_a_row_alone_without_padding_is_the_same(run, params, inputs):
 
 
 def test_defaults_are_no_padding_one_segment_and_counting_positions(run, inputs):
-    module = BertForPreTraining(config_of())
     ones = jnp.ones_like(inputs["input_ids"])
     spelled_out = run(
         attention_mask=ones,
@@ -267,7 +271,6 @@ def test_defaults_are_no_padding_one_segment_and_counting_positions(run, inputs)
     )
     shifted = run(position_ids=jnp.broadcast_to(jnp.arange(TOKENS) + 3, ones.shape))
     assert not np.allclose(shifted.prediction_logits, run().prediction_logits, atol=1e-2)
-    assert module.config.type_vocab_size == 2
 
 
 def test_the_head_at_some_positions_is_the_head_at_all(run):
@@ -297,10 +300,13 @@ def test_dropout_differs_by_example_key_and_can_be_off(params, inputs):
     assert (off[0] == off[1]).all()
 
 
-def test_attention_dropout_differs_by_example_and_head(params, inputs):
+def test_attention_dropout_differs_by_example(params, inputs):
     module = BertForPreTraining(config_of(attention_probs_dropout_prob=0.5))
     same_rows = {name: jnp.broadcast_to(value[:1], value.shape) for name, value in inputs.items()}
-    output = module.apply(
-        {"params": params}, **same_rows, deterministic=False, rngs={"dropout": jax.random.key(1)}
-    ).prediction_logits
+    apply = jax.jit(
+        lambda key: module.apply(
+            {"params": params}, **same_rows, deterministic=False, rngs={"dropout": key}
+        )
+    )
+    output = apply(jax.random.key(1)).prediction_logits
     assert not np.allclose(output[0], output[1], atol=1e-3)

@@ -1,0 +1,40 @@
+"""The embedded default: a small BERT from the documentation that every Python carries.
+
+    bash launch/local.sh
+
+@@HEADER@@
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(corpus: str = "corpora/python-docs") -> ConfigDict:
+    """Two layers of width 128, short sequences and a small vocabulary: minutes on two cores."""
+    return ConfigDict(
+        {
+            "task": "pretraining",
+            "model": {"size": "tiny", "max_position_embeddings": 64},
+            "tokenizer": {"vocab_size": 2000},
+            "data": {
+                "source": "python-docs:",
+                "corpus": corpus,
+                "held_out": 0.1,
+                "length": 64,
+                "max_predictions": 10,
+            },
+            "optimizer": {
+                "learning_rate": 3e-3,
+                "warmup_steps": 200,
+                "decay_from": "warmup",
+                # A short run has no time for moments that remember a thousand steps.
+                "beta2": 0.98,
+            },
+            "train": {
+                "steps": 2000,
+                "global_batch_size": 64,
+                "log_every": 25,
+                "eval_every": 250,
+                "checkpoint_every": 500,
+            },
+        }
+    )

@@ -1,0 +1,98 @@
+"""How many parameters there are, and how they begin."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from bert_jax.models.bert import Bert, BertForPreTraining
+from bert_jax.models.config import BertConfig, Execution
+
+
+def shapes_of(module) -> dict[str, tuple[int, ...]]:
+    ids = jnp.zeros((1, 8), jnp.int32)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), ids)["params"]
+    return {name: leaf.shape for name, leaf in flatten_dict(shapes, sep="/").items()}
+
+
+def count(shapes) -> int:
+    return sum(int(np.prod(shape)) for shape in shapes.values())
+
+
+def test_bert_base_has_the_known_number_of_parameters():
+    # Tables 23,837,184 + LayerNorm 1,536; twelve layers of 7,087,872; pooler 590,592:
+    # 109,482,240, the number that Hugging Face gives for bert-base-uncased.
+    embeddings = (30522 + 512 + 2) * 768 + 2 * 768
+    layer = 4 * (768 * 768 + 768) + 2 * 768 + (768 * 3072 + 3072) + (3072 * 768 + 768) + 2 * 768
+    pooler = 768 * 768 + 768
+    assert embeddings + 12 * layer + pooler == 109_482_240
+    assert count(shapes_of(Bert(BertConfig()))) == 109_482_240
+    # The decoder is the word table: its heads add a dense layer, a LayerNorm and two biases.
+    mlm_head = 768 * 768 + 768 + 2 * 768 + 30522
+    nsp_head = 2 * 768 + 2
+    assert 109_482_240 + mlm_head + nsp_head == 110_106_428
+    assert count(shapes_of(BertForPreTraining(BertConfig()))) == 110_106_428
+
+
+@pytest.mark.parametrize(
+    ("size", "millions"),
+    # google-research/bert, README, "24 smaller models"; the paper gives 340 M for large.
+    [("tiny", 4.4), ("mini", 11.2), ("small", 28.8), ("medium", 41.4), ("large", 335.1)],
+)
+def test_the_other_sizes_are_as_large_as_published(size, millions):
+    assert count(shapes_of(Bert(BertConfig.from_size(size)))) / 1e6 == pytest.approx(
+        millions, abs=0.06
+    )
+
+
+def test_parameters_do_not_depend_on_the_execution():
+    config = BertConfig.from_size("tiny")
+    plain = shapes_of(BertForPreTraining(config))
+    assert plain["bert/encoder/layers/attention/query/kernel"] == (2, 128, 2, 64)
+    for execution in (
+        Execution(scan_layers=False),
+        Execution(remat="full"),
+        Execution(dtype="bfloat16", remat="dots"),
+    ):
+        assert shapes_of(BertForPreTraining(config, execution)) == plain
+
+
+@pytest.fixture(scope="module")
+def initial():
+    config = BertConfig.from_size("tiny", vocab_size=2000)
+    ids = jnp.zeros((1, 8), jnp.int32)
+    params = jax.jit(BertForPreTraining(config).init)(jax.random.key(0), ids)["params"]
+    return flatten_dict(params, sep="/")
+
+
+def test_weights_begin_as_a_truncated_normal(initial):
+    # Cut at two deviations, not corrected: the deviation is 0.8796 of 0.02.
+    weights = {n: v for n, v in initial.items() if n.endswith(("kernel", "embedding"))}
+    assert len(weights) == 3 + 6 + 3
+    for name, value in weights.items():
+        expected, error = 0.8796 * 0.02, 4 / np.sqrt(2 * value.size)
+        assert float(value.std()) == pytest.approx(expected, rel=max(0.01, error)), name
+        assert float(value.mean()) == pytest.approx(0, abs=4 * expected / np.sqrt(value.size))
+        assert float(jnp.abs(value).max()) <= 0.04
+        if value.size > 10_000:
+            assert float(jnp.abs(value).max()) > 0.039
+
+
+def test_biases_begin_at_0_and_scales_at_1(initial):
+    for name, value in initial.items():
+        if name.endswith("bias"):
+            assert not value.any(), name
+        if name.endswith("scale"):
+            assert (value == 1).all(), name
+        assert value.dtype == jnp.float32
+
+
+def test_no_two_layers_begin_alike(initial):
+    for name, value in initial.items():
+        if "/layers/" in name and name.endswith("kernel"):
+            assert (value[0] != value[1]).mean() > 0.99, name
+    assert not np.allclose(
+        initial["bert/encoder/layers/attention/query/kernel"],
+        initial["bert/encoder/layers/attention/key/kernel"],
+    )

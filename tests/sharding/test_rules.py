@@ -1,0 +1,120 @@
+"""The two sharding tables: complete, consistent, and strict."""
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from flax.traverse_util import flatten_dict
+from jax.sharding import PartitionSpec
+
+from bert_jax.errors import UserError
+from bert_jax.models.bert import BertForPreTraining
+from bert_jax.models.config import SIZES, BertConfig
+from bert_jax.parameter_names import match
+from bert_jax.sharding import rules
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.rules import (
+    MESH_AXES,
+    PARAMETER_AXES,
+    activation_rules,
+    batch_sharding,
+    partition_spec,
+    state_shardings,
+)
+
+
+def shapes_of(size: str):
+    module = BertForPreTraining(BertConfig.from_size(size))
+    return jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))["params"]
+
+
+def mesh_of(**sizes):
+    count = 1
+    for size in sizes.values():
+        count *= size
+    return make_mesh(MeshShape(**{"data": 1} | sizes), jax.devices()[:1] * count)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_parameter_has_axes_of_its_rank(size):
+    for name, leaf in flatten_dict(shapes_of(size), sep="/").items():
+        axes = match(PARAMETER_AXES, name)
+        assert axes == () or len(axes) == leaf.ndim, name
+        assert ("layers" in axes) == ("/layers/" in name and axes != ()), name
+        partition_spec(axes)
+
+
+def test_every_rule_is_some_parameter_s_first():
+    names = flatten_dict(shapes_of("tiny"), sep="/")
+    used = set()
+    for name in names:
+        used.add(next(pattern for pattern, _ in PARAMETER_AXES if match([(pattern, 1), ("", 0)], name)))
+    assert used == {pattern for pattern, _ in PARAMETER_AXES}
+
+
+def test_axes_that_are_named_are_known():
+    for _, axes in PARAMETER_AXES:
+        assert {axis for axis in axes if axis is not None} <= set(MESH_AXES)
+
+
+def test_partition_specs_by_hand():
+    assert partition_spec(("batch", "length", "hidden")) == PartitionSpec(
+        ("data", "fsdp"), None, None
+    )
+    assert partition_spec(("layers", "embed", "heads", "head")) == PartitionSpec(
+        None, "fsdp", "tensor", None
+    )
+    assert partition_spec(("vocab", "embed")) == PartitionSpec("tensor", "fsdp")
+    assert partition_spec((None, "embed")) == PartitionSpec(None, "fsdp")
+    assert partition_spec(()) == PartitionSpec()
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (("vocab", "heads"), "axes 'vocab' and 'heads' both lie on mesh axis 'tensor'; change one"),
+        (("embed", "embed"), "axes 'embed' and 'embed' both lie on mesh axis 'fsdp'"),
+        (("batch", "embed"), "axes 'batch' and 'embed' both lie on mesh axis 'fsdp'"),
+        (("batch", "width"), "axis 'width' is not in the sharding table; add it to MESH_AXES"),
+    ],
+)
+def test_collisions_and_unknown_axes(axes, message):
+    with pytest.raises(UserError, match=message):
+        partition_spec(axes)
+
+
+def test_a_parameter_without_a_rule_is_an_error():
+    state = {"bert": {"gate": {"kernel": jnp.zeros((4, 4))}}}
+    with pytest.raises(UserError, match="no rule matches the parameter bert/gate/kernel; add one"):
+        state_shardings(mesh_of(), state)
+
+
+def test_moments_lie_where_their_parameters_lie():
+    params = shapes_of("tiny")
+    state = {"params": params, "opt_state": optax.adam(1e-3).init(params), "step": jnp.int32(0)}
+    found = state_shardings(mesh_of(data=2, fsdp=2, tensor=2), state)
+    specs = jax.tree.map(lambda sharding: sharding.spec, found["params"])
+    assert jax.tree.map(lambda s: s.spec, found["opt_state"][0].mu) == specs
+    assert jax.tree.map(lambda s: s.spec, found["opt_state"][0].nu) == specs
+    assert found["step"].spec == found["opt_state"][0].count.spec == PartitionSpec()
+    flat = flatten_dict(specs, sep="/")
+    assert flat["bert/encoder/layers/intermediate/kernel"] == PartitionSpec(None, "fsdp", "tensor")
+    assert flat["bert/encoder/layers/attention/output/kernel"] == PartitionSpec(
+        None, "tensor", None, "fsdp"
+    )
+    assert flat["bert/embeddings/layer_norm/scale"] == PartitionSpec()
+
+
+def test_an_axis_that_the_mesh_does_not_divide():
+    message = "has an axis of 2, which mesh.tensor=4 does not divide; choose another mesh.tensor"
+    with pytest.raises(UserError, match=message):
+        state_shardings(mesh_of(tensor=4), {"bert": shapes_of("tiny")["bert"]["encoder"]})
+
+
+def test_a_batch_is_split_over_data_and_fsdp():
+    assert batch_sharding(mesh_of(data=2, fsdp=2)).spec == PartitionSpec(("data", "fsdp"))
+
+
+def test_the_models_constraints_use_the_same_table():
+    assert dict(activation_rules()) == MESH_AXES
+    assert set(rules.MESH_AXES) >= {"batch", "length", "hidden"}
