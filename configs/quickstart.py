@@ -24,17 +24,17 @@ def get_config(corpus: str = "corpora/python-docs") -> ConfigDict:
             },
             "optimizer": {
                 "learning_rate": 3e-3,
-                "warmup_steps": 200,
+                "warmup_steps": 150,
                 "decay_from": "warmup",
                 # A short run has no time for moments that remember a thousand steps.
                 "beta2": 0.98,
             },
             "train": {
-                "steps": 2000,
+                "steps": 1500,
                 "global_batch_size": 64,
                 "log_every": 25,
                 "eval_every": 250,
-                "checkpoint_every": 500,
+                "checkpoint_every": 250,
             },
         }
     )
