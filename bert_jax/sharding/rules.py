@@ -4,8 +4,11 @@ A parameter's name says what its axes mean (`PARAMETER_AXES`), and what they mea
 axis splits them (`MESH_AXES`). Activations name their axes where they arise, in `models/`.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import flax.linen as nn
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -105,6 +108,8 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, partition_spec(("batch",)))
 
 
-def activation_rules() -> tuple[tuple[str, str | tuple[str, ...] | None], ...]:
-    """`MESH_AXES` in the form that `flax.linen.logical_axis_rules` takes."""
-    return tuple(MESH_AXES.items())
+@contextlib.contextmanager
+def on_mesh(mesh: Mesh) -> Iterator[None]:
+    """Within it, models lay out the activations that they name as `MESH_AXES` says."""
+    with jax.set_mesh(mesh), nn.logical_axis_rules(tuple(MESH_AXES.items())):
+        yield

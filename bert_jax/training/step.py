@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from bert_jax.sharding.rules import activation_rules, batch_sharding
+from bert_jax.sharding.rules import batch_sharding, on_mesh
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Sums, Task, means
 
@@ -75,29 +74,32 @@ def make_train_step(
         metrics["learning_rate"] = jnp.asarray(schedule(state.step), jnp.float32)
         return TrainState(state.step + 1, params, opt_state), metrics
 
-    def step_on_mesh(
-        state: TrainState, batch: GlobalBatch
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
-        with mesh, nn.logical_axis_rules(activation_rules()):
-            return step(state, batch)
-
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    return jax.jit(
-        step_on_mesh,
+    compiled = jax.jit(
+        step,
         in_shardings=(shardings, batch_sharding(mesh)),
         out_shardings=(shardings, None),
         donate_argnums=0,
     )
 
+    def step_on_mesh(
+        state: TrainState, batch: GlobalBatch
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        with on_mesh(mesh):
+            return compiled(state, batch)
+
+    return step_on_mesh
+
 
 def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:
     """The jitted evaluation: (params, global batch) → (sums, weights), without dropout."""
+    compiled = jax.jit(lambda params, batch: (task.sums(params, batch), task.weights(batch)))
 
-    def step(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
-        with mesh, nn.logical_axis_rules(activation_rules()):
-            return task.sums(params, batch), task.weights(batch)
+    def step_on_mesh(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
+        with on_mesh(mesh):
+            return compiled(params, batch)
 
-    return jax.jit(step)
+    return step_on_mesh
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:

@@ -38,8 +38,7 @@ def test_the_default_is_all_devices():
         (
             MeshShape(data=3),
             8,
-            "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 does not fit 8 devices: "
-            "the product must be 8",
+            "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 does not fit 8 devices: the product must be 8",
         ),
         (MeshShape(data=-1, fsdp=3), 8, "mesh.data=-1, mesh.fsdp=3, mesh.tensor=1 does not fit 8"),
         (MeshShape(data=-1, fsdp=-1), 8, "sizes are at least 1, and only one may be -1"),

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from flax import linen as nn
 from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
@@ -11,13 +12,11 @@ from bert_jax.errors import UserError
 from bert_jax.models.bert import BertForPreTraining
 from bert_jax.models.config import SIZES, BertConfig
 from bert_jax.parameter_names import match
-from bert_jax.sharding import rules
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
-    MESH_AXES,
     PARAMETER_AXES,
-    activation_rules,
     batch_sharding,
+    on_mesh,
     partition_spec,
     state_shardings,
 )
@@ -48,7 +47,9 @@ def test_every_rule_is_some_parameter_s_first():
     names = flatten_dict(shapes_of("tiny"), sep="/")
     used = set()
     for name in names:
-        used.add(next(pattern for pattern, _ in PARAMETER_AXES if match([(pattern, 1), ("", 0)], name)))
+        used.add(
+            next(pattern for pattern, _ in PARAMETER_AXES if match([(pattern, 1), ("", 0)], name))
+        )
     assert used == {pattern for pattern, _ in PARAMETER_AXES}
 
 
@@ -115,6 +116,13 @@ def test_a_batch_is_split_over_data_and_fsdp():
     assert batch_sharding(mesh_of(data=2, fsdp=2)).spec == PartitionSpec(("data", "fsdp"))
 
 
-def test_the_models_constraints_use_the_same_table():
-    assert dict(activation_rules()) == MESH_AXES
-    assert set(rules.MESH_AXES) >= {"batch", "length", "hidden"}
+def test_models_constrain_their_activations_on_a_mesh():
+    def named(x):
+        return nn.with_logical_constraint(x * 2, ("batch", "length", "hidden"))
+
+    x = jnp.ones((4, 3, 2))
+    assert "sharding_constraint" not in jax.jit(named).lower(x).as_text()
+    with on_mesh(make_mesh(MeshShape())):
+        program = jax.jit(named).lower(x).as_text()
+    assert "sharding_constraint" in program
+    assert '[{"data", "fsdp"}, {}, {}]' in program

@@ -1,0 +1,41 @@
+"""A pre-training task on the tiny corpus."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
+
+OPTIONS = PretrainingOptions(length=16, max_predictions=3)
+
+
+@pytest.fixture(scope="session")
+def make_tiny_task(tiny_corpus: Path) -> Callable[[BertConfig], PretrainingTask]:
+    """Builds a task with batches of eight rows of 16 tokens."""
+
+    def make(config: BertConfig) -> PretrainingTask:
+        corpus = Corpus.open(tiny_corpus)
+        return PretrainingTask(
+            corpus,
+            corpus.tokenizer(),
+            OPTIONS,
+            config,
+            Execution(),
+            global_batch_size=8,
+            evaluation=EvaluationOptions(rows=8),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_batch(tiny_corpus: Path) -> dict[str, np.ndarray]:
+    """The first batch of such a task."""
+    corpus = Corpus.open(tiny_corpus)
+    batches = PretrainingBatches(corpus.splits["train"], corpus.tokenizer(), OPTIONS)
+    return batches.batch(0, 8)

@@ -1,0 +1,186 @@
+"""One step of training and of evaluation: gradients, micro-batches, dropout, metrics."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from bert_jax.sharding.hosts import to_global
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.training.evaluation import evaluate
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.state import abstract_state, new_state, with_params
+from bert_jax.training.step import make_evaluation_step, make_train_step
+from bert_jax.training.task import means
+
+OPTIONS = OptimizerOptions(learning_rate=1e-2, decay="constant")
+MESH = make_mesh(MeshShape(), jax.devices()[:1])
+
+
+@pytest.fixture(scope="module")
+def make_step(make_tiny_task):
+    """Compiles a step, each kind once."""
+    compiled = {}
+
+    def make(config, microbatches=1):
+        if (config, microbatches) not in compiled:
+            task = make_tiny_task(config)
+            optimizer = make_optimizer(OPTIONS, 100)
+            compiled[config, microbatches] = make_train_step(
+                task, optimizer, OPTIONS.schedule(100), mesh=MESH,
+                abstract=abstract_state(task, optimizer, MESH), microbatches=microbatches, seed=3,
+            )  # fmt: skip
+        return compiled[config, microbatches]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def initial(make_tiny_task, tiny_config):
+    """The state of step 0 as NumPy arrays; a step consumes its argument, so each gets a copy."""
+    task, optimizer = make_tiny_task(tiny_config), make_optimizer(OPTIONS, 100)
+    state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
+    return jax.tree.map(np.asarray, state)
+
+
+@pytest.fixture
+def new(initial):
+    place = NamedSharding(MESH, PartitionSpec())
+    return lambda step=0: jax.device_put(
+        jax.tree.map(np.copy, initial.replace(step=np.int32(step))), place
+    )
+
+
+@pytest.fixture
+def dropout_config(tiny_config):
+    return dataclasses.replace(
+        tiny_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
+    )
+
+
+def flat(tree) -> np.ndarray:
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def test_micro_batches_give_the_update_of_the_whole_batch(
+    make_step, new, tiny_config, tiny_batch
+):
+    # The parts differ in how many tokens are masked, so that a mean of means would differ too.
+    weights = tiny_batch["masked_lm_weights"].copy()
+    weights[:3] = 0
+    batch = to_global(MESH, tiny_batch | {"masked_lm_weights": weights})
+    whole, whole_metrics = make_step(tiny_config)(new(), batch)
+    parts, parts_metrics = make_step(tiny_config, microbatches=4)(new(), batch)
+    # After one step m and v are the gradient and its square, scaled.
+    np.testing.assert_allclose(flat(parts.opt_state), flat(whole.opt_state), rtol=0, atol=1e-6)
+    # Where a gradient is nearly 0, its direction is rounding: m / sqrt(v) is compared elsewhere.
+    sure = np.abs(flat(whole.opt_state[1].mu)) > 1e-6
+    assert sure.mean() > 0.5
+    np.testing.assert_allclose(
+        flat(parts.params)[sure], flat(whole.params)[sure], rtol=0, atol=1e-5
+    )
+    assert list(parts_metrics) == list(whole_metrics)
+    for name, value in whole_metrics.items():
+        assert float(parts_metrics[name]) == pytest.approx(float(value), rel=1e-5), name
+
+
+def test_the_loss_falls_on_one_batch(make_step, new, dropout_config, tiny_batch):
+    step = make_step(dropout_config)
+    batch, state, losses = to_global(MESH, tiny_batch), new(), []
+    for _ in range(30):
+        state, metrics = step(state, batch)
+        losses.append(float(metrics["loss"]))
+    # At first every word and both labels are about equally likely.
+    assert losses[0] == pytest.approx(np.log(40) + np.log(2), rel=0.05)
+    assert losses[-1] < 0.6 * losses[0]
+    assert int(state.step) == 30
+
+
+def test_dropout_depends_on_the_step_alone(make_step, new, dropout_config, tiny_batch):
+    step = make_step(dropout_config)
+    batch = to_global(MESH, tiny_batch)
+
+    def loss_at(number: int) -> float:
+        return float(step(new(number), batch)[1]["loss"])
+
+    assert loss_at(5) == loss_at(5)
+    assert loss_at(5) != loss_at(6)
+
+
+def test_metrics_by_name_and_meaning(
+    make_step, make_tiny_task, initial, new, tiny_config, tiny_batch
+):
+    task = make_tiny_task(tiny_config)
+    _, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
+    assert set(metrics) == {
+        "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm",
+        "learning_rate",
+    }  # fmt: skip
+    metrics = {name: float(value) for name, value in metrics.items()}
+    assert metrics["loss"] == pytest.approx(metrics["mlm_loss"] + metrics["nsp_loss"], rel=1e-6)
+    assert metrics["learning_rate"] == pytest.approx(1e-2)
+
+    # The same from the logits, with NumPy.
+    output = jax.jit(task.module.apply)(
+        {"params": initial.params},
+        *(tiny_batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")),
+    )
+    logits = np.take_along_axis(
+        np.asarray(output.prediction_logits, np.float64),
+        tiny_batch["masked_lm_positions"][:, :, None],
+        axis=1,
+    )
+    chosen = tiny_batch["masked_lm_weights"] > 0
+    labels = tiny_batch["masked_lm_ids"][chosen]
+    logits = logits[chosen]
+    losses = np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(labels)), labels]
+    assert metrics["mlm_loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert metrics["mlm_accuracy"] == pytest.approx((logits.argmax(-1) == labels).mean())
+    pair_logits = np.asarray(output.seq_relationship_logits, np.float64)
+    pair_labels = tiny_batch["next_sentence_labels"]
+    pair_losses = np.log(np.exp(pair_logits).sum(-1)) - pair_logits[np.arange(8), pair_labels]
+    assert metrics["nsp_loss"] == pytest.approx(pair_losses.mean(), rel=1e-5)
+    assert metrics["nsp_accuracy"] == pytest.approx((pair_logits.argmax(-1) == pair_labels).mean())
+
+    summary = task.summary(metrics)
+    assert summary["mlm_perplexity"] == pytest.approx(np.exp(losses.mean()), rel=1e-5)
+    assert task.summary({"mlm_loss": 1e9})["mlm_perplexity"] == pytest.approx(np.exp(20))
+
+
+def test_an_evaluation_is_the_same_for_any_batches(
+    make_tiny_task, initial, tiny_config, tiny_batch
+):
+    task, params = make_tiny_task(tiny_config), initial.params
+    step = make_evaluation_step(task, mesh=MESH)
+    nothing = {name: np.zeros_like(value) for name, value in tiny_batch.items()}
+    padded = {n: np.concatenate([v[5:], nothing[n][:5]]) for n, v in tiny_batch.items()}
+    start = {n: np.concatenate([v[:5], nothing[n][:3]]) for n, v in tiny_batch.items()}
+    whole = evaluate(task, step, params, [tiny_batch], MESH)
+    parts = evaluate(task, step, params, [padded, nothing, start], MESH)
+    assert list(whole) == list(parts)
+    assert parts == pytest.approx(whole, rel=1e-6)
+    assert set(whole) == {
+        "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_loss", "nsp_accuracy",
+    }  # fmt: skip
+
+
+def test_means_by_hand():
+    sums = {
+        "mlm": {"loss": np.float32(6), "accuracy": np.float32(3)},
+        "nsp": {"loss": np.float32(0), "accuracy": np.float32(0)},
+    }
+    found = means(sums, {"mlm": np.float32(4), "nsp": np.float32(0)})
+    assert found == {
+        "loss": 1.5, "mlm_loss": 1.5, "mlm_accuracy": 0.75, "nsp_loss": 0.0, "nsp_accuracy": 0.0,
+    }  # fmt: skip
+
+
+def test_a_state_with_other_parameters(new):
+    state = new()
+    ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), state.params)
+    changed = with_params(state, ones)
+    assert all((np.asarray(leaf) == 1).all() for leaf in jax.tree.leaves(changed.params))
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(changed.opt_state))
+    assert int(changed.step) == 0
