@@ -14,6 +14,7 @@ from bert_jax.models.config import SIZES, BertConfig
 from bert_jax.parameter_names import match
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
+    MESH_AXES,
     PARAMETER_AXES,
     batch_sharding,
     on_mesh,
