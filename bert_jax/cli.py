@@ -79,10 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--workdir", type=Path, required=True, metavar="RUN")
     train.set_defaults(run=_train)
 
-    evaluate = verbs.add_parser("evaluate", parents=[config], help="held-out metrics as JSON")
+    evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
+    evaluate.add_argument("--config", metavar="FILE[:ARGS]", help="default: that of RUN")
     place = evaluate.add_mutually_exclusive_group(required=True)
     place.add_argument("--workdir", type=Path, metavar="RUN")
-    place.add_argument("--model", type=Path, metavar="DIR")
+    place.add_argument("--model", type=Path, metavar="DIR", help="needs --config")
     evaluate.set_defaults(run=_evaluate)
 
     export = verbs.add_parser("export", help="run → model directory")
@@ -144,7 +145,13 @@ def _train(options: argparse.Namespace) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     from bert_jax import configuration, experiment
 
-    config = configuration.load(options.config, options.overrides)
+    if options.config is not None:
+        config = configuration.load(options.config, options.overrides)
+    elif options.workdir is not None:
+        run_config = experiment.run_config(options.workdir)
+        config = configuration.override(run_config, options.overrides)
+    else:
+        raise UserError("evaluate --model DIR needs --config FILE, which names the corpus")
     print(json.dumps(experiment.evaluate(config, options.workdir, options.model)))
     return 0
 

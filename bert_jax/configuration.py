@@ -78,6 +78,15 @@ def load(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> Confi
     config = defaults(given.get("task", "pretraining"))
     for key, value in _flat(given):
         set_key(config, key, value, where=path)
+    return override(config, overrides)
+
+
+def override(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> ConfigDict:
+    """Sets dotted keys from text, as `--config.KEY=VALUE` gives them; returns the config.
+
+    Raises:
+        UserError: a key or a value is wrong.
+    """
     for key, text in overrides:
         set_key(config, key, _parse(text), where=f"--config.{key}")
     return config

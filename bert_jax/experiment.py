@@ -6,6 +6,7 @@ This is where configs meet the floors below; each key is read here or in the tas
 import dataclasses
 import functools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,10 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     task = make_task(config)
     initial_params = _initial_params(config, task)
     _claim(workdir, config)
+    result_file = workdir / "result.json"
+    if result_file.is_file():  # it is written last
+        print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
+        return json.loads(result_file.read_text(encoding="utf-8"))
     if is_main_host():
         # With it the run can be exported when the corpus is no longer at hand.
         task.tokenizer.save(workdir / TOKENIZER_DIRECTORY)
@@ -119,7 +124,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     if is_main_host():
         export(workdir, workdir / "model")
         draw_curves(workdir, baselines)
-        write_atomically(workdir / "result.json", (json.dumps(result, indent=2) + "\n").encode())
+        write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
     return result
 
 
