@@ -1,5 +1,6 @@
 """A corpus, a vocabulary and a model that are small enough to check by eye."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -153,3 +154,39 @@ def tiny_config() -> BertConfig:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
+
+
+REPOSITORY = Path(__file__).parents[1]
+TINY_OVERRIDES = {
+    "model.hidden_size": 32,
+    "model.num_hidden_layers": 2,
+    "model.num_attention_heads": 2,
+    "model.intermediate_size": 64,
+    "model.max_position_embeddings": 16,
+    "data.length": 16,
+    "data.max_predictions": 3,
+    "optimizer.learning_rate": 1e-3,
+    "optimizer.warmup_steps": 5,
+    "train.global_batch_size": 8,
+    "train.log_every": 1,
+    "train.eval_every": 10,
+    "train.checkpoint_every": 5,
+}
+
+CommandMaker = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def train_command(tiny_corpus: Path) -> CommandMaker:
+    """Builds the command that trains a tiny model on the tiny corpus."""
+
+    def make(workdir: Path, overrides: dict[str, object]) -> list[str]:
+        keys = TINY_OVERRIDES | {"data.corpus": tiny_corpus} | overrides
+        return [
+            *(sys.executable, "-m", "bert_jax", "train"),
+            *("--config", f"{REPOSITORY}/configs/pretrain.py"),
+            *("--workdir", str(workdir)),
+            *(f"--config.{key}={value}" for key, value in keys.items()),
+        ]
+
+    return make

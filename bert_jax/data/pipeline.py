@@ -1,10 +1,10 @@
 """Batches ahead of time: a function of the batch number, run in parallel by tf.data."""
 
-import os
 from collections.abc import Callable, Generator
-from typing import Any
 
 import numpy as np
+
+from bert_jax.data.tensorflow import import_tensorflow
 
 Batch = dict[str, np.ndarray]
 
@@ -26,7 +26,7 @@ def batches_in_order(
     """
     if start >= stop:
         return
-    tf = _tensorflow()
+    tf = import_tensorflow()
     example = make_batch(start)
     names = list(example)
     dtypes = [tf.as_dtype(example[name].dtype) for name in names]
@@ -50,14 +50,3 @@ def batches_in_order(
     finally:
         # Its threads call back into Python, so it must end before the interpreter does.
         del iterator
-
-
-def _tensorflow() -> Any:
-    """TensorFlow, blind to every accelerator (those belong to JAX) and quiet about it."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it only shuffles batches here
-    import tensorflow as tf
-
-    for kind in ("GPU", "TPU"):
-        tf.config.set_visible_devices([], kind)
-    return tf

@@ -22,13 +22,11 @@ class RunLog:
             return
         from tensorboardX import SummaryWriter
 
-        lines = self._path.read_text().splitlines(keepends=True) if self._path.exists() else []
-        kept = [line for line in lines if _step_of(line) <= resume_step]
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        kept = [f"{line}\n" for line in lines if _step_of(line) <= resume_step]
         write_atomically(self._path, "".join(kept).encode())
         self._file = self._path.open("a")
-        self._events = SummaryWriter(
-            str(workdir / "tensorboard"), purge_step=resume_step + 1 if resume_step else None
-        )
+        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         """Appends one line and its TensorBoard scalars."""

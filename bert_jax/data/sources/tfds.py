@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_jax.data.sources.files import decode
 from bert_jax.data.sources.source import Block, Source, SourceSpec, document_blocks
+from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -72,11 +73,9 @@ class TensorFlowDataset(Source):
 
     def blocks(self) -> Iterator[Block]:
         """See `Source.blocks`. Imports TensorFlow."""
-        import tensorflow
+        tensorflow = import_tensorflow()
         import tensorflow_datasets
 
-        # TensorFlow only reads here; the accelerators belong to JAX.
-        tensorflow.config.set_visible_devices([], "GPU")
         builder = tensorflow_datasets.builder_from_directory(self._directory)
         splits = builder.info.splits
         self._check_field(sorted(builder.info.features))

@@ -1,0 +1,102 @@
+"""What a run writes down, and what a resumed run keeps of it."""
+
+import json
+
+import pytest
+
+from bert_jax.training.logs import RunLog, read_metrics
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    """A run that logged steps 1 to 4 and evaluated at 2 and 4."""
+    log = RunLog(tmp_path, resume_step=0)
+    for step in (1, 2, 3, 4):
+        log.write(step, "train", {"loss": 5.0 - step, "rate": 0.5})
+        if step % 2 == 0:
+            log.write(step, "held_out", {"loss": 6.0 - step})
+    log.close()
+    return tmp_path
+
+
+def lines_of(workdir) -> list[str]:
+    return (workdir / "metrics.jsonl").read_text().splitlines()
+
+
+def test_lines_by_eye(workdir):
+    assert lines_of(workdir) == [
+        '{"step": 1, "split": "train", "loss": 4.0, "rate": 0.5}',
+        '{"step": 2, "split": "train", "loss": 3.0, "rate": 0.5}',
+        '{"step": 2, "split": "held_out", "loss": 4.0}',
+        '{"step": 3, "split": "train", "loss": 2.0, "rate": 0.5}',
+        '{"step": 4, "split": "train", "loss": 1.0, "rate": 0.5}',
+        '{"step": 4, "split": "held_out", "loss": 2.0}',
+    ]
+    assert read_metrics(workdir, "held_out") == [
+        {"step": 2, "loss": 4.0},
+        {"step": 4, "loss": 2.0},
+    ]
+
+
+def test_a_resumed_run_drops_what_came_after_its_checkpoint(workdir):
+    log = RunLog(workdir, resume_step=2)
+    log.write(3, "train", {"loss": 9.0})
+    log.close()
+    assert [json.loads(line)["step"] for line in lines_of(workdir)] == [1, 2, 2, 3]
+    assert lines_of(workdir)[-1] == '{"step": 3, "split": "train", "loss": 9.0}'
+
+
+def test_a_run_that_begins_again_drops_everything(workdir):
+    RunLog(workdir, resume_step=0).close()
+    assert lines_of(workdir) == []
+
+
+@pytest.mark.parametrize("kept", ['{"step": 3, "spl', "{", '{"step": 3, "split": "train", "loss"'])
+def test_a_half_written_last_line_is_dropped(workdir, kept):
+    (workdir / "metrics.jsonl").write_text("\n".join([*lines_of(workdir)[:3], kept]))
+    log = RunLog(workdir, resume_step=4)
+    log.write(5, "train", {"loss": 0.0})
+    log.close()
+    assert [record["step"] for record in read_metrics(workdir, "train")] == [1, 2, 5]
+
+
+def test_a_last_line_without_its_end_of_line_is_completed(workdir):
+    path = workdir / "metrics.jsonl"
+    path.write_text(path.read_text().removesuffix("\n"))
+    log = RunLog(workdir, resume_step=4)
+    log.write(5, "train", {"loss": 0.0})
+    log.close()
+    assert [record["step"] for record in read_metrics(workdir, "train")] == [1, 2, 3, 4, 5]
+
+
+def test_a_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
+    log = RunLog(tmp_path, resume_step=0)
+    log.write(1, "train", {"loss": 1.0})
+    assert len(lines_of(tmp_path)) == 1
+    log.close()
+
+
+def test_other_hosts_write_nothing(tmp_path):
+    log = RunLog(tmp_path, resume_step=0, enabled=False)
+    log.write(1, "train", {"loss": 1.0})
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("resume_step", "expected"),
+    [(2, [(1, 4.0), (2, 3.0), (3, 9.0)]), (0, [(1, 9.0)])],
+)
+def test_tensorboard_shows_each_step_once(workdir, resume_step, expected):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    # The files are named by the second they were begun in; this one was begun earlier.
+    (events,) = (workdir / "tensorboard").iterdir()
+    events.rename(events.with_name("events.out.tfevents.1000000000.host"))
+    log = RunLog(workdir, resume_step=resume_step)
+    log.write(resume_step + 1, "train", {"loss": 9.0})
+    log.close()
+    events = EventAccumulator(str(workdir / "tensorboard"))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/loss")] == expected

@@ -1,0 +1,199 @@
+"""Real processes, killed for real: a resumed run is the uninterrupted run, bit for bit."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+pytestmark = pytest.mark.slow
+
+STEPS = 100
+
+
+@pytest.fixture(scope="module")
+def start(train_command):
+    """Starts a training and returns its process."""
+
+    def run(workdir: Path, **overrides) -> subprocess.Popen[str]:
+        command = train_command(workdir, {"train.steps": STEPS} | overrides)
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    return run
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Output and errors of a process that ends by itself with 0."""
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return output, errors
+
+
+def logged_step(workdir: Path) -> int:
+    """The newest step that a run has logged."""
+    path = workdir / "metrics.jsonl"
+    return path.read_text().count('"train"') if path.exists() else 0
+
+
+def send_at(process: subprocess.Popen[str], workdir: Path, step: int, number: int) -> None:
+    """Sends a signal when a run has logged a step."""
+    while logged_step(workdir) < step:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.002)
+    process.send_signal(number)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(start, tmp_path_factory) -> Path:
+    workdir = tmp_path_factory.mktemp("uninterrupted") / "run"
+    finish(start(workdir))
+    return workdir
+
+
+def records_of(workdir: Path) -> list[dict]:
+    records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    for record in records:
+        record.pop("tokens_per_second", None)
+    return records
+
+
+def assert_same_run(found: Path, expected: Path) -> None:
+    """Compares the last checkpoint, the log, the results and the exported model, to the bit."""
+    for name in ("state", "position"):
+        assert (found / "checkpoints" / str(STEPS) / name).is_dir()
+    states = [
+        ocp.StandardCheckpointer().restore(run.absolute() / "checkpoints" / str(STEPS) / "state")
+        for run in (found, expected)
+    ]
+    names = [jax.tree_util.tree_flatten_with_path(state)[0] for state in states]
+    assert len(names[0]) == len(names[1]) > 90  # parameters, two moments each, step, counter
+    for (path, value), (other_path, other) in zip(*names, strict=True):
+        assert path == other_path
+        assert np.asarray(value).tobytes() == np.asarray(other).tobytes(), path
+    position = Path("checkpoints") / str(STEPS) / "position" / "metadata"
+    assert json.loads((found / position).read_text()) == {"next_example": 8 * STEPS}
+    assert records_of(found) == records_of(expected)
+    for name in ("result.json", "model/model.safetensors", "model/config.json"):
+        assert (found / name).read_bytes() == (expected / name).read_bytes()
+
+
+def test_a_run_killed_three_times_is_the_uninterrupted_run(start, uninterrupted, tmp_path):
+    chance = random.Random(20)
+    workdir, resumed_from = tmp_path / "run", 0
+    for step in sorted(chance.sample(range(2, STEPS - 20), 3)):
+        process = start(workdir)
+        send_at(process, workdir, step, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        whole = [int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal()]
+        assert resumed_from <= max(whole, default=0) <= logged_step(workdir)
+        resumed_from = max(whole, default=0)
+    assert resumed_from > 0
+    _, errors = finish(start(workdir))
+    assert f"resuming {workdir} at step" in errors
+    assert_same_run(workdir, uninterrupted)
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(start, uninterrupted, tmp_path):
+    workdir = tmp_path / "run"
+    process = start(workdir)
+    send_at(process, workdir, 2, signal.SIGKILL)
+    process.communicate()
+    shutil.rmtree(workdir / "checkpoints")
+    finish(start(workdir))
+    assert_same_run(workdir, uninterrupted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_asked_to_stop_saves_and_exits_75(start, uninterrupted, tmp_path, number):
+    workdir = tmp_path / "run"
+    process = start(workdir)
+    send_at(process, workdir, 7, number)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 75, errors
+    saved = max(int(path.name) for path in (workdir / "checkpoints").iterdir())
+    assert saved == logged_step(workdir) >= 7
+    last_line = errors.strip().splitlines()[-1]
+    assert last_line == (
+        f"bert-jax: stopped by a signal after saving step {saved}; run the same command to go on"
+    )
+    _, errors = finish(start(workdir))
+    assert f"resuming {workdir} at step {saved}" in errors
+    assert_same_run(workdir, uninterrupted)
+
+
+def test_micro_batches_and_rare_logs_resume_too(start, tmp_path):
+    """Other step numbers than multiples of what is logged, evaluated and saved."""
+    overrides = {
+        "train.steps": 30,
+        "train.microbatches": 2,
+        "train.log_every": 4,
+        "train.eval_every": 9,
+        "train.checkpoint_every": 7,
+    }
+    workdirs = [tmp_path / name for name in ("whole", "parts")]
+    finish(start(workdirs[0], **overrides))
+    process = start(workdirs[1], **overrides)
+    send_at(process, workdirs[1], 3, signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 75
+    finish(start(workdirs[1], **overrides))
+    models = [workdir / "model" / "model.safetensors" for workdir in workdirs]
+    assert models[0].read_bytes() == models[1].read_bytes()
+    whole, parts = (
+        {(r["step"], r["split"]): r for r in records_of(workdir)} for workdir in workdirs
+    )
+    # A run that was stopped has a few more lines: where it stopped and went on.
+    assert {key: parts[key] for key in whole} == whole
+
+
+@pytest.fixture
+def finished(uninterrupted, tmp_path) -> Path:
+    """A copy of the finished run, in a place of its own."""
+    return Path(shutil.copytree(uninterrupted, tmp_path / "run"))
+
+
+def test_a_finished_run_that_is_started_again_changes_nothing(start, finished, uninterrupted):
+    output, _ = finish(start(finished))
+    assert json.loads(output.splitlines()[-1]) == json.loads(
+        (uninterrupted / "result.json").read_text()
+    )
+    assert_same_run(finished, uninterrupted)
+
+
+def test_keys_that_change_no_number_may_change(start, finished):
+    finish(
+        start(
+            finished,
+            **{"train.log_every": 7, "train.keep_checkpoints": 1, "data.evaluation_batches": 1},
+        )
+    )
+    config = json.loads((finished / "config.json").read_text())
+    assert config["train"]["log_every"] == 7
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "was"),
+    [("optimizer.learning_rate", 0.5, "0.001"), ("seed", 3, "0"), ("model.hidden_size", 64, "32")],
+)
+def test_a_work_directory_of_another_config_is_refused(start, finished, key, value, was):
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
+    process = start(finished, **{key: value})
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert output == ""
+    assert errors == (
+        f"bert-jax: {finished} belongs to another config: {key} was {was} and is {value} now "
+        "(1 keys differ); use another --workdir, or that value\n"
+    )
+    after = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
+    assert after == before
