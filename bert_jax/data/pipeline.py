@@ -1,12 +1,16 @@
 """Batches ahead of time: a function of the batch number, run in parallel by tf.data."""
 
-from collections.abc import Callable, Generator
+import atexit
+import weakref
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
 from bert_jax.data.tensorflow import import_tensorflow
 
 Batch = dict[str, np.ndarray]
+
+_open: "weakref.WeakSet[Generator[Batch, None, None]]" = weakref.WeakSet()
 
 
 def batches_in_order(
@@ -24,29 +28,61 @@ def batches_in_order(
         stop: one past the last.
         parallel_calls: how many batches are made at once; None lets tf.data choose.
     """
+    batches = _batches(make_batch, start, stop, parallel_calls)
+    _open.add(batches)
+    return batches
+
+
+def _batches(
+    make_batch: Callable[[int], Batch], start: int, stop: int, parallel_calls: int | None
+) -> Generator[Batch, None, None]:
     if start >= stop:
         return
     tf = import_tensorflow()
     example = make_batch(start)
-    names = list(example)
-    dtypes = [tf.as_dtype(example[name].dtype) for name in names]
+    dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
+    wanted = True
+
+    def numbers() -> Iterator[int]:
+        number = start
+        while wanted and number < stop:
+            yield number
+            number += 1
 
     def make_tensors(number: object) -> dict[str, object]:
         arrays = tf.numpy_function(
             lambda number: tuple(make_batch(int(number)).values()), [number], dtypes
         )
-        for array, name in zip(arrays, names, strict=True):
-            array.set_shape(example[name].shape)
-        return dict(zip(names, arrays, strict=True))
+        for array, known in zip(arrays, example.values(), strict=True):
+            array.set_shape(known.shape)
+        return dict(zip(example, arrays, strict=True))
 
-    dataset = tf.data.Dataset.range(start, stop)
-    dataset = dataset.map(
-        make_tensors, num_parallel_calls=parallel_calls or tf.data.AUTOTUNE, deterministic=True
-    )
-    dataset = dataset.prefetch(2)
-    iterator = dataset.as_numpy_iterator()
+    dataset = tf.data.Dataset.from_generator(
+        numbers, output_signature=tf.TensorSpec((), tf.int64)
+    ).map(make_tensors, num_parallel_calls=parallel_calls or tf.data.AUTOTUNE, deterministic=True)
+    iterator = dataset.prefetch(2).as_numpy_iterator()
     try:
         yield from iterator
     finally:
-        # Its threads call back into Python, so it must end before the interpreter does.
-        del iterator
+        # TensorFlow's threads call `make_batch`. Dropping the iterator while they do can leave them
+        # waiting for an interpreter that is gone; so no more batches are begun, and the few that
+        # were are waited for.
+        wanted = False
+        _drain(iterator)
+
+
+def _drain(iterator: Iterator[Batch]) -> None:
+    while True:
+        try:
+            next(iterator)
+        except StopIteration:
+            return
+        except Exception:  # a batch that failed: whoever asked for it was told
+            continue
+
+
+@atexit.register
+def _close_all() -> None:
+    """Ends what a caller has left open, while the interpreter is still whole."""
+    for batches in list(_open):
+        batches.close()

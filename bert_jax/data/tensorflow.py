@@ -10,9 +10,7 @@ def import_tensorflow() -> Any:
     It takes seconds, so it is called where TensorFlow is used, not where a module is imported.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault(
-        "TF_ENABLE_ONEDNN_OPTS", "0"
-    )  # it would announce itself
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it would announce itself
     import tensorflow
 
     for kind in ("GPU", "TPU"):
