@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax.errors import UserError
-from bert_jax.parameter_names import match_tree
+from bert_jax.parameter_names import match, match_tree, name_of
 from bert_jax.training.schedule import learning_rate
 
 # Which parameters the weight decay acts on: not on biases, not on LayerNorm
@@ -73,8 +73,7 @@ def make_optimizer(options: OptimizerOptions, steps: int) -> optax.GradientTrans
     parts.append(adam_direction(options))
     parts.append(optax.add_decayed_weights(options.weight_decay, mask=decay_mask))
     if options.name == "lamb":
-        # The reference leaves out of the trust ratio what it leaves out of the decay.
-        parts.append(optax.masked(optax.scale_by_trust_ratio(), decay_mask))
+        parts.append(optax.stateless(_scale_by_trust_ratio))
     parts.append(optax.scale_by_learning_rate(options.schedule(steps)))
     return optax.chain(*parts)
 
@@ -82,6 +81,29 @@ def make_optimizer(options: OptimizerOptions, steps: int) -> optax.GradientTrans
 def decay_mask(params: Any) -> Any:
     """A tree of bool: which parameters decay."""
     return match_tree(DECAY_RULES, params)
+
+
+def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
+    """Scales the update of each weight matrix to the norm of that matrix.
+
+    As in albert/lamb_optimizer.py: what does not decay has no trust ratio either, and every layer
+    has its own (our layers are stacked along the first axis).
+    """
+
+    def scaled(update: jax.Array, param: jax.Array) -> jax.Array:
+        update_norm, param_norm = jnp.linalg.norm(update), jnp.linalg.norm(param)
+        defined = (update_norm > 0) & (param_norm > 0)
+        return update * jnp.where(defined, param_norm / jnp.where(defined, update_norm, 1.0), 1.0)
+
+    def choose(path: Any, update: jax.Array, param: jax.Array) -> jax.Array:
+        name = name_of(path)
+        if not match(DECAY_RULES, name):
+            return update
+        flat = (update, param) if "/layers/" in name else (update[None], param[None])
+        flat = tuple(leaf.reshape(leaf.shape[0], -1) for leaf in flat)
+        return jax.vmap(scaled)(*flat).reshape(update.shape)
+
+    return jax.tree_util.tree_map_with_path(choose, updates, params)
 
 
 class Moments(NamedTuple):

@@ -1,0 +1,130 @@
+"""The name table: by hand, complete, and its own inverse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from bert_jax.checkpoints.huggingface_names import RULES, from_tensor, tensor_shape, to_tensors
+from bert_jax.models.bert import BertForPreTraining
+from bert_jax.models.config import BertConfig
+
+# L 2, D 6, N 3, H 2, F 5, V 7: all different, so that no wrong transposition fits by chance.
+CONFIG = BertConfig(
+    vocab_size=7,
+    hidden_size=6,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=5,
+    max_position_embeddings=9,
+)
+BY_NAME = {rule.ours: rule for rule in RULES}
+
+
+@pytest.fixture(scope="module")
+def shapes():
+    module = BertForPreTraining(CONFIG)
+    tree = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 4), jnp.int32))["params"]
+    return {name: leaf.shape for name, leaf in flatten_dict(tree, sep="/").items()}
+
+
+def test_every_parameter_has_one_rule_and_every_rule_a_parameter(shapes):
+    assert len(BY_NAME) == len(RULES) == len(shapes)
+    assert set(BY_NAME) == set(shapes)
+
+
+def test_names_and_shapes_by_hand(shapes):
+    found = {
+        name: tensor.shape
+        for ours, shape in shapes.items()
+        for name, tensor in to_tensors(BY_NAME[ours], np.zeros(shape, np.float32))
+    }
+    layer = {
+        "attention.self.query": (6, 6),
+        "attention.self.key": (6, 6),
+        "attention.self.value": (6, 6),
+        "attention.output.dense": (6, 6),
+        "intermediate.dense": (5, 6),
+        "output.dense": (6, 5),
+    }
+    expected = {
+        "bert.embeddings.word_embeddings.weight": (7, 6),
+        "bert.embeddings.position_embeddings.weight": (9, 6),
+        "bert.embeddings.token_type_embeddings.weight": (2, 6),
+        "bert.embeddings.LayerNorm.weight": (6,),
+        "bert.embeddings.LayerNorm.bias": (6,),
+        "bert.pooler.dense.weight": (6, 6),
+        "bert.pooler.dense.bias": (6,),
+        "cls.predictions.bias": (7,),
+        "cls.predictions.transform.dense.weight": (6, 6),
+        "cls.predictions.transform.dense.bias": (6,),
+        "cls.predictions.transform.LayerNorm.weight": (6,),
+        "cls.predictions.transform.LayerNorm.bias": (6,),
+        "cls.seq_relationship.weight": (2, 6),
+        "cls.seq_relationship.bias": (2,),
+    }
+    for number in range(2):
+        prefix = f"bert.encoder.layer.{number}."
+        for name, shape in layer.items():
+            expected[f"{prefix}{name}.weight"] = shape
+            expected[f"{prefix}{name}.bias"] = shape[:1]
+        for name in ("attention.output", "output"):
+            expected[f"{prefix}{name}.LayerNorm.weight"] = (6,)
+            expected[f"{prefix}{name}.LayerNorm.bias"] = (6,)
+    assert found == expected
+
+
+@pytest.mark.parametrize("ours", BY_NAME)
+def test_there_and_back_to_the_bit(shapes, ours):
+    rule, shape = BY_NAME[ours], shapes[ours]
+    value = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    tensors = list(to_tensors(rule, value))
+    assert len({name for name, _ in tensors}) == len(tensors) == (2 if rule.stacked else 1)
+    one = shape[1:] if rule.stacked else shape
+    parts = []
+    for _, tensor in tensors:
+        assert tensor.shape == tensor_shape(rule, one)
+        assert tensor.flags.c_contiguous
+        parts.append(from_tensor(rule, tensor, one))
+    back = np.stack(parts) if rule.stacked else parts[0]
+    assert back.shape == shape
+    assert back.tobytes() == value.tobytes()
+
+
+def tensor_of(ours: str, value: np.ndarray) -> np.ndarray:
+    return next(tensor for _, tensor in to_tensors(BY_NAME[ours], value))
+
+
+def test_kernels_are_transposed_and_heads_flattened_by_hand():
+    # One layer, D 2, N 2, H 1. Ours [layer, in, head, width]: row 0 goes to heads 1 and 2.
+    query = np.array([[[[1.0], [2.0]], [[3.0], [4.0]]]])
+    assert tensor_of("bert/encoder/layers/attention/query/kernel", query).tolist() == [
+        [1.0, 3.0],
+        [2.0, 4.0],
+    ]
+    # Ours [layer, head, width, out].
+    output = np.array([[[[1.0, 2.0]], [[3.0, 4.0]]]])
+    assert tensor_of("bert/encoder/layers/attention/output/kernel", output).tolist() == [
+        [1.0, 3.0],
+        [2.0, 4.0],
+    ]
+    # Tables are as they are.
+    table = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    found = tensor_of("bert/embeddings/word_embeddings/embedding", table)
+    assert found.tolist() == table.tolist()
+
+
+def test_a_dense_layer_computes_the_same_in_both_layouts(shapes):
+    """PyTorch's linear map is x · Wᵀ + b."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(4, 6))
+    kernel = generator.normal(size=shapes["bert/encoder/layers/attention/query/kernel"])
+    weight = tensor_of("bert/encoder/layers/attention/query/kernel", kernel)
+    theirs = (x @ weight.T).reshape(4, 3, 2)
+    np.testing.assert_allclose(theirs, np.einsum("bd,dnh->bnh", x, kernel[0]), rtol=1e-12)
+    heads = generator.normal(size=(4, 3, 2))
+    kernel = generator.normal(size=shapes["bert/encoder/layers/attention/output/kernel"])
+    weight = tensor_of("bert/encoder/layers/attention/output/kernel", kernel)
+    theirs = heads.reshape(4, 6) @ weight.T
+    np.testing.assert_allclose(theirs, np.einsum("bnh,nhd->bd", heads, kernel[0]), rtol=1e-12)
