@@ -91,7 +91,7 @@ def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
     """
 
     def scaled(update: jax.Array, param: jax.Array) -> jax.Array:
-        update_norm, param_norm = jnp.linalg.norm(update), jnp.linalg.norm(param)
+        update_norm, param_norm = jnp.sqrt((update**2).sum()), jnp.sqrt((param**2).sum())
         defined = (update_norm > 0) & (param_norm > 0)
         return update * jnp.where(defined, param_norm / jnp.where(defined, update_norm, 1.0), 1.0)
 
@@ -99,9 +99,7 @@ def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
         name = name_of(path)
         if not match(DECAY_RULES, name):
             return update
-        flat = (update, param) if "/layers/" in name else (update[None], param[None])
-        flat = tuple(leaf.reshape(leaf.shape[0], -1) for leaf in flat)
-        return jax.vmap(scaled)(*flat).reshape(update.shape)
+        return jax.vmap(scaled)(update, param) if "/layers/" in name else scaled(update, param)
 
     return jax.tree_util.tree_map_with_path(choose, updates, params)
 
