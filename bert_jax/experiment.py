@@ -94,10 +94,12 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     from bert_jax.sharding.hosts import is_main_host, rows_per_host
     from bert_jax.training.loop import TrainOptions
     from bert_jax.training.loop import train as train_loop
-    from bert_jax.training.optimizer import OptimizerOptions
+    from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
     from bert_jax.training.plots import draw_curves
 
     options = TrainOptions(**config.train)
+    optimizer_options = OptimizerOptions(**config.optimizer)
+    make_optimizer(optimizer_options, options.steps)  # refuses before the directory is claimed
     mesh = make_mesh(MeshShape(**config.mesh))
     rows_per_host(options.global_batch_size, mesh, options.microbatches)
     task = make_task(config)
@@ -112,7 +114,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         task.tokenizer.save(workdir / TOKENIZER_DIRECTORY)
     metrics = train_loop(
         task,
-        optimizer_options=OptimizerOptions(**config.optimizer),
+        optimizer_options=optimizer_options,
         options=options,
         mesh=mesh,
         workdir=workdir,

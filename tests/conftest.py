@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from bert_jax.data.corpus import CorpusSplit
 from bert_jax.data.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.sources import SourceSpec
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
@@ -22,7 +24,48 @@ hypothesis.settings.load_profile("bert_jax")
 # 10-19   cat    dog    bird   boy    mat    tree   song   sun    sea    shell
 # 20-29   sat    ran    sang   walk   play   went   found  on     in     to
 # 30-39   and    up     down   warm   long   low    one    ##s    ##ed   ##er
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "the", "a", "it", "was", "cat", "dog", "bird", "boy", "mat", "tree", "song", "sun", "sea", "shell", "sat", "ran", "sang", "walk", "play", "went", "found", "on", "in", "to", "and", "up", "down", "warm", "long", "low", "one", "##s", "##ed", "##er"]
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    ".",
+    "the",
+    "a",
+    "it",
+    "was",
+    "cat",
+    "dog",
+    "bird",
+    "boy",
+    "mat",
+    "tree",
+    "song",
+    "sun",
+    "sea",
+    "shell",
+    "sat",
+    "ran",
+    "sang",
+    "walk",
+    "play",
+    "went",
+    "found",
+    "on",
+    "in",
+    "to",
+    "and",
+    "up",
+    "down",
+    "warm",
+    "long",
+    "low",
+    "one",
+    "##s",
+    "##ed",
+    "##er",
+]
 
 # A document is a block of lines, a sentence a line.
 TEXT = """\
@@ -106,6 +149,20 @@ def make_split() -> SplitMaker:
 
 
 @pytest.fixture(scope="session")
+def tiny_batches(
+    tokenizer: Tokenizer, documents: list[list[str]], make_split: SplitMaker
+) -> Callable[..., PretrainingBatches]:
+    """Builds the batches of `TEXT`, 20 tokens long, with any options of `PretrainingOptions`."""
+    split = make_split([tokenizer.encode_sentences(sentences) for sentences in documents])
+
+    def make(**options: Any) -> PretrainingBatches:
+        chosen = {"length": 20, "max_predictions": 4} | options
+        return PretrainingBatches(split, tokenizer, PretrainingOptions(**chosen))
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def make_numbered_split(make_split: SplitMaker) -> SplitMaker:
     """Builds a split from the lengths of sentences of documents; ids count up from 5.
 
@@ -126,19 +183,29 @@ def make_numbered_split(make_split: SplitMaker) -> SplitMaker:
 
 
 @pytest.fixture(scope="session")
-def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`TEXT` as a corpus on disk, its last document held out."""
-    directory = tmp_path_factory.mktemp("corpus")
-    (directory / "text.txt").write_text(TEXT)
-    (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
-    options = PrepareOptions(
-        (SourceSpec(f"text:{directory}/text.txt"),),
-        tokenizer=str(directory / "vocab.txt"),
-        held_out=1e-6,
-        sentences="lines",
-    )
-    prepare(options, directory / "corpus", workers=1, progress=False)
-    return directory / "corpus"
+def make_tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Prepares `TEXT` as a corpus on disk; `held_out` as in `PrepareOptions`."""
+
+    def make(held_out: float) -> Path:
+        directory = tmp_path_factory.mktemp("corpus")
+        (directory / "text.txt").write_text(TEXT)
+        (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+        options = PrepareOptions(
+            (SourceSpec(f"text:{directory}/text.txt"),),
+            tokenizer=str(directory / "vocab.txt"),
+            held_out=held_out,
+            sentences="lines",
+        )
+        prepare(options, directory / "corpus", workers=1, progress=False)
+        return directory / "corpus"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(make_tiny_corpus: Callable[..., Path]) -> Path:
+    """The corpus with its last document held out."""
+    return make_tiny_corpus(held_out=1e-6)
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,10 @@ def test_every_tensor_finds_its_place_and_the_logits_agree(exported):
     ours = bert_jax.load(exported)
     found = ours.module.apply(
         {"params": ours.params},
-        *(jnp.asarray(tokens[n].numpy()) for n in ("input_ids", "token_type_ids", "attention_mask")),
+        *(
+            jnp.asarray(tokens[n].numpy())
+            for n in ("input_ids", "token_type_ids", "attention_mask")
+        ),
     )
     real = tokens["attention_mask"].numpy().astype(bool)
     np.testing.assert_allclose(

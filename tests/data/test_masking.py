@@ -10,7 +10,29 @@ from bert_jax.data.masking import MaskingOptions, choose_positions, replace_toke
 from bert_jax.errors import UserError
 
 # Two sentences; "##a" to "##c" continue the word "w" before them.
-SENTENCES = ["[CLS]", "w", "w", "##a", "##b", "w", "w", "##a", "[SEP]", "w", "w", "w", "##a", "##b", "##c", "w", "##a", "w", "[SEP]", "[PAD]", "[PAD]"]
+SENTENCES = [
+    "[CLS]",
+    "w",
+    "w",
+    "##a",
+    "##b",
+    "w",
+    "w",
+    "##a",
+    "[SEP]",
+    "w",
+    "w",
+    "w",
+    "##a",
+    "##b",
+    "##c",
+    "w",
+    "##a",
+    "w",
+    "[SEP]",
+    "[PAD]",
+    "[PAD]",
+]
 
 MASK_ID, VOCAB_SIZE = 4, 3000
 
@@ -181,9 +203,7 @@ def test_spans_are_as_long_as_in_spanbert():
     candidates[:, 0] = False
     options = options_of("span", 1000, probability=0.9)
     found = choose_positions(candidates, ~candidates, np.full(10, 20_000), keys_of(10), options)
-    lengths = np.concatenate(
-        [np.unique(row, return_counts=True)[1] for row in found.deciders]
-    )
+    lengths = np.concatenate([np.unique(row, return_counts=True)[1] for row in found.deciders])
     shares = np.bincount(lengths, minlength=11)[1:] / len(lengths)
     # Section 3.1: geometric with p = 0.2, cut at 10, which makes 3.8 on average.
     expected = np.array([0.2 * 0.8**n for n in range(10)])

@@ -121,9 +121,10 @@ def test_random_second_sentences_come_from_each_other_document_equally(make_numb
     random = segments.labels == 1
     assert (own == other).tolist() == (~random).tolist()
     for document in range(5):
-        shares = np.bincount(other[random & (own == document)], minlength=5) / (
-            random & (own == document)
-        ).sum()
+        shares = (
+            np.bincount(other[random & (own == document)], minlength=5)
+            / (random & (own == document)).sum()
+        )
         expected = np.where(np.arange(5) == document, 0, 0.25)
         np.testing.assert_allclose(shares, expected, atol=0.04)
 
@@ -270,7 +271,9 @@ def test_each_removed_token_is_at_the_front_or_the_back_by_a_fair_coin(removed):
 
 LENGTHS = st.lists(
     # A single sentence of one token cannot be cut in two for "sop".
-    st.lists(st.integers(2, 40), min_size=1, max_size=12), min_size=2, max_size=6
+    st.lists(st.integers(2, 40), min_size=1, max_size=12),
+    min_size=2,
+    max_size=6,
 )
 
 

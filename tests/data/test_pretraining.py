@@ -1,4 +1,4 @@
-"""Batches for pre-training: literal ones, rates over many tokens, and where they come from."""
+"""Batches for pre-training: rules for any corpus, rates over many tokens, and hosts."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
-from bert_jax.data.show import as_text
 from bert_jax.errors import UserError
 
 SHAPES_AND_DTYPES = {
@@ -22,18 +21,6 @@ SHAPES_AND_DTYPES = {
 
 
 @pytest.fixture(scope="module")
-def batches_of(tokenizer, documents, make_split):
-    """Batches of 20 tokens of the tiny corpus."""
-    split = make_split([tokenizer.encode_sentences(sentences) for sentences in documents])
-
-    def make(**options) -> PretrainingBatches:
-        chosen = {"length": 20, "max_predictions": 4} | options
-        return PretrainingBatches(split, tokenizer, PretrainingOptions(**chosen))
-
-    return make
-
-
-@pytest.fixture(scope="module")
 def numbered_batches(numbered_tokenizer, make_numbered_split):
     """Batches of a corpus of sentences of 3 to 29 tokens whose ids count up."""
     generator = np.random.default_rng(5)
@@ -44,135 +31,6 @@ def numbered_batches(numbered_tokenizer, make_numbered_split):
         return PretrainingBatches(split, numbered_tokenizer, PretrainingOptions(**options))
 
     return make
-
-
-def assert_rows(batch, expected: str) -> None:
-    """Compares a batch of 20 tokens with rows of numbers, a blank line between examples."""
-    for row, block in enumerate(expected.strip().split("\n\n")):
-        for line in block.splitlines():
-            name, *values = line.split()
-            found = batch[name][row]
-            assert found.tolist() == [float(value) for value in values], (row, name)
-
-
-# Above the ids stand the words of the corpus; a vocabulary is in tests/conftest.py.
-def test_next_sentences_and_token_masks_by_eye(batches_of):
-    batch = batches_of(seed=7).batch(0, 3)
-    # 0: 17 tokens, 3 masked. "was" became "boy" (13); "low" and "." became [MASK] (4); random.
-    #   [CLS] the song was long and low . [SEP] the dog ran to the tree . [SEP]
-    # 1: "the" is missing: 13 + 5 tokens were one too many. "." was chosen and stays; "sun" became
-    #   "mat" (14), "went" [MASK]; random.
-    #   [CLS] boy ##s walk ##ed to the sea . one play ##ed . [SEP] the sun went down . [SEP]
-    # 2: the last "." is missing. "down" was chosen and stays; it is the next sentence.
-    #   [CLS] the sun went up . [SEP] the sea was low and the boy ##s ran down to it [SEP]
-    expected = """
-input_ids           2  6 16 13 34 30  4  4  3  6 11 21 29  6 15  5  3  0  0  0
-token_type_ids      0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  0  0  0
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  0  0  0
-masked_lm_positions 3  6  7  0
-masked_lm_ids       9 35  5  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2 13 37 23 38 29  6 18  5 36 24 38  5  3  6 14  4 32  5  3
-token_type_ids      0  0  0  0  0  0  0  0  0  0  0  0  0  0  1  1  1  1  1  1
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 8 15 16  0
-masked_lm_ids       5 17 25  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2  6 17 25  4  5  3  6 18  9 35 30  6 13 37 21 32  4  8  3
-token_type_ids      0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1  1  1
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 4 16 17  0
-masked_lm_ids      31 32 29  0
-masked_lm_weights   1  1  1  0
-"""
-    assert_rows(batch, expected)
-    assert batch["next_sentence_labels"].tolist() == [1, 1, 0]
-    assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
-
-
-def test_sentence_order_and_whole_words_by_eye(batches_of):
-    batch = batches_of(seed=2, objective="sop", masking="whole_word").batch(0, 3)
-    # 0: swapped. The first "the" and the last "." of the longer segment are missing.
-    #   [CLS] song was long and low . the sun went down [SEP] a bird sang in the tree . [SEP]
-    # 1: in order. "it" is missing.
-    #   [CLS] the cat sat on the mat . [SEP] was warm . the dog ran to the tree . [SEP]
-    # 2: in order, "boys" (13 37) masked as one word. "the" is missing.
-    #   [CLS] the sun went up . [SEP] sea was low and the boy ##s ran down to it . [SEP]
-    expected = """
-input_ids           2 16  4 34 30 35  4  4 17 25 32  3  7 12 22 28  6 15  5  3
-token_type_ids      0  0  0  0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1
-masked_lm_positions 2  6  7  0
-masked_lm_ids       9  5  6  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2  6  4 20 27  6 14  4  3  9 33  5  6 11 21 29  6  4  5  3
-token_type_ids      0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 2  7 17  0
-masked_lm_ids      10  5 15  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2  6 17 25 31  5  3 18  9 35 30  6  4  4 21 32 29  8  4  3
-token_type_ids      0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 12 13 18 0
-masked_lm_ids       13 37  5 0
-masked_lm_weights   1  1  1  0
-"""
-    assert_rows(batch, expected)
-    assert batch["attention_mask"].tolist() == [[1] * 20] * 3
-    assert batch["next_sentence_labels"].tolist() == [1, 0, 0]
-    assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
-
-
-def test_full_sentences_and_spans_by_eye(batches_of):
-    batch = batches_of(seed=2, objective="none", masking="span").batch(0, 3)
-    # [CLS] a bird sang in the tree . the song was long and low . [SEP]
-    # [CLS] the cat sat on the mat . it was warm . the dog ran to the tree . [SEP]
-    # [CLS] the sun went up . the sea was low and the boy ##s ran down to it . [SEP]
-    expected = """
-input_ids           2  7  4  4 28  6 15  5  6 16  9 34 30 35  5  3  0  0  0  0
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  0  0  0  0
-masked_lm_positions 2  3  0  0
-masked_lm_ids      12 22  0  0
-masked_lm_weights   1  1  0  0
-
-input_ids           2  6 10 20 27  6 14  4  4  4 33  5  6 11 21 29  6 15  5  3
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 7  8  9  0
-masked_lm_ids       5  8  9  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2  6 17 25 31  5  6 18  9 35 30  6  4  4 21 32 29  8  4  3
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 12 13 18 0
-masked_lm_ids       13 37  5 0
-masked_lm_weights   1  1  1  0
-"""
-    assert_rows(batch, expected)
-    assert batch["token_type_ids"].tolist() == [[0] * 20] * 3
-    assert batch["next_sentence_labels"].tolist() == [0, 0, 0]
-    assert batch["next_sentence_weights"].tolist() == [0.0, 0.0, 0.0]
-
-
-def test_examples_as_text_by_eye(batches_of, tokenizer):
-    batch = {name: array[::2] for name, array in batches_of(seed=7).batch(0, 3).items()}
-    assert as_text(batch, tokenizer, "nsp") == (
-        "example 0: 17 tokens (9 + 8), 3 of padding, 3 masked\n"
-        "  [CLS] the song boy←was long and [MASK]←low [MASK]←. [SEP]\n"
-        "  the dog ran to the tree . [SEP]\n"
-        "  label 1: the second sentence is random\n"
-        "\n"
-        "example 1: 20 tokens (7 + 13), 0 of padding, 3 masked\n"
-        "  [CLS] the sun went [MASK]←up . [SEP]\n"
-        "  the sea was low and the boy ##s ran down←down [MASK]←to it [SEP]\n"
-        "  label 0: the second sentence is the next one"
-    )
-    full = batches_of(seed=2, objective="none", masking="span").batch(0, 1)
-    assert as_text(full, tokenizer, "none") == (
-        "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
-        "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]"
-    )
 
 
 @pytest.mark.parametrize("length", [8, 128, 512])
@@ -258,9 +116,7 @@ def words_of(ids: np.ndarray) -> list[list[int]]:
 
 
 @given(
-    lengths=st.lists(
-        st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5
-    ),
+    lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
     objective=st.sampled_from(["nsp", "sop", "none"]),
     unit=st.sampled_from(["token", "whole_word", "span"]),
     length=st.integers(8, 60),
@@ -283,7 +139,7 @@ def test_rules_that_hold_for_any_corpus_and_options(
 
 @pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
 def test_rates_over_many_tokens(numbered_batches, unit):
-    """15 % of the tokens, [CLS] and [SEP] counted and each row rounded; of these 80, 10 and 10 %."""
+    """15 % of the tokens, [CLS] and [SEP] counted, each row rounded; of these 80, 10 and 10 %."""
     batch = numbered_batches(masking=unit).batch(0, 10_000)
     lengths = batch["attention_mask"].sum(axis=1)
     assert lengths.sum() > 1_000_000
@@ -344,8 +200,8 @@ def test_a_batch_does_not_depend_on_what_was_made_before(numbered_batches):
         assert grouped.tobytes() == np.concatenate([row[name] for row in one_by_one]).tobytes()
 
 
-def test_seed_and_epoch_change_the_examples(batches_of):
-    batches, other = batches_of(seed=1), batches_of(seed=2)
+def test_seed_and_epoch_change_the_examples(tiny_batches):
+    batches, other = tiny_batches(seed=1), tiny_batches(seed=2)
     size = batches.examples_per_epoch
     first, second = batches.batch(0, size), batches.batch(1, size)
     assert first["input_ids"].tolist() != second["input_ids"].tolist()
@@ -373,8 +229,8 @@ def restored(batch) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("rows", "hosts"), [(1, 1), (2, 1), (4, 1), (9, 1), (10, 1), (2, 3)])
-def test_an_evaluation_counts_each_example_once(batches_of, rows, hosts):
-    batches = batches_of()
+def test_an_evaluation_counts_each_example_once(tiny_batches, rows, hosts):
+    batches = tiny_batches()
     size = batches.examples_per_epoch
     assert size == 9
     expected = batches.batch(0, size)
@@ -393,14 +249,14 @@ def test_an_evaluation_counts_each_example_once(batches_of, rows, hosts):
     assert not joined["next_sentence_weights"][size:].any()
 
 
-def test_bad_options(batches_of, make_split, tokenizer):
+def test_bad_options(tiny_batches, make_split, tokenizer):
     with pytest.raises(UserError, match="data.length is 7; it must be at least 8"):
         PretrainingOptions(length=7)
     with pytest.raises(UserError, match="data.objective 'mlm' is unknown"):
-        batches_of(objective="mlm")
+        tiny_batches(objective="mlm")
     with pytest.raises(UserError, match="data.masking 'words' is unknown"):
-        batches_of(masking="words")
+        tiny_batches(masking="words")
     with pytest.raises(UserError, match="data.max_predictions must be at least 1"):
-        batches_of(max_predictions=0)
+        tiny_batches(max_predictions=0)
     with pytest.raises(UserError, match="the corpus has no document"):
         PretrainingBatches(make_split([]), tokenizer, PretrainingOptions())

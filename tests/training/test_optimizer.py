@@ -105,7 +105,9 @@ CASES = {
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 @pytest.mark.parametrize("case", CASES)
 def test_parameters_after_some_steps(problem, name, case):
-    options = OptimizerOptions(**{"name": name, "learning_rate": 0.1, "warmup_steps": 2} | CASES[case])
+    options = OptimizerOptions(
+        **{"name": name, "learning_rate": 0.1, "warmup_steps": 2} | CASES[case]
+    )
     found, expected = optimised(options, problem), reference(options, problem)
     for name in SHAPES:
         np.testing.assert_allclose(found[name], expected[name], rtol=2e-5, atol=2e-6, err_msg=name)

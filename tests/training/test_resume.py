@@ -24,9 +24,7 @@ def start(train_command):
 
     def run(workdir: Path, **overrides) -> subprocess.Popen[str]:
         command = train_command(workdir, {"train.steps": STEPS} | overrides)
-        return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     return run
 
@@ -197,3 +195,17 @@ def test_a_work_directory_of_another_config_is_refused(start, finished, key, val
     )
     after = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
     assert after == before
+
+
+def test_a_damaged_checkpoint_is_one_line(start, finished):
+    (finished / "result.json").unlink()
+    shutil.rmtree(finished / "checkpoints" / str(STEPS) / "state" / "d")
+    output, errors = start(finished).communicate(timeout=120)
+    assert output == ""
+    assert errors.startswith(f"bert-jax: cannot read the checkpoint {finished}/checkpoints/{STEPS}")
+    assert errors.endswith("; remove this directory to go on from the one before it\n")
+    assert errors.count("\n") == 1
+    # And that is what happens.
+    shutil.rmtree(finished / "checkpoints" / str(STEPS))
+    _, errors = finish(start(finished))
+    assert "resuming" in errors

@@ -62,9 +62,7 @@ def test_a_warm_up_as_long_as_the_training():
 @pytest.mark.parametrize("decay", ["linear", "cosine", "inverse_sqrt", "constant"])
 @pytest.mark.parametrize("decay_from", ["start", "warmup"])
 def test_rates_are_finite_and_within_bounds(decay, decay_from):
-    schedule = learning_rate(
-        1e-3, steps=50, warmup_steps=10, decay=decay, decay_from=decay_from
-    )
+    schedule = learning_rate(1e-3, steps=50, warmup_steps=10, decay=decay, decay_from=decay_from)
     found = np.array([float(schedule(step)) for step in range(60)])
     assert np.isfinite(found).all()
     assert found.min() >= 0

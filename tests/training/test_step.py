@@ -64,9 +64,7 @@ def flat(tree) -> np.ndarray:
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 
 
-def test_micro_batches_give_the_update_of_the_whole_batch(
-    make_step, new, tiny_config, tiny_batch
-):
+def test_micro_batches_give_the_update_of_the_whole_batch(make_step, new, tiny_config, tiny_batch):
     # The parts differ in how many tokens are masked, so that a mean of means would differ too.
     weights = tiny_batch["masked_lm_weights"].copy()
     weights[:3] = 0
@@ -86,8 +84,8 @@ def test_micro_batches_give_the_update_of_the_whole_batch(
         assert float(parts_metrics[name]) == pytest.approx(float(value), rel=1e-5), name
 
 
-def test_the_loss_falls_on_one_batch(make_step, new, dropout_config, tiny_batch):
-    step = make_step(dropout_config)
+def test_the_loss_falls_on_one_batch(make_step, new, tiny_config, tiny_batch):
+    step = make_step(tiny_config)
     batch, state, losses = to_global(MESH, tiny_batch), new(), []
     for _ in range(30):
         state, metrics = step(state, batch)
@@ -98,6 +96,7 @@ def test_the_loss_falls_on_one_batch(make_step, new, dropout_config, tiny_batch)
     assert int(state.step) == 30
 
 
+@pytest.mark.slow
 def test_dropout_depends_on_the_step_alone(make_step, new, dropout_config, tiny_batch):
     step = make_step(dropout_config)
     batch = to_global(MESH, tiny_batch)

@@ -1,0 +1,110 @@
+"""Batches for pre-training by eye: ids, types, masks, positions, labels and weights."""
+
+
+def assert_rows(batch, expected: str) -> None:
+    """Compares a batch of 20 tokens with rows of numbers, a blank line between examples."""
+    for row, block in enumerate(expected.strip().split("\n\n")):
+        for line in block.splitlines():
+            name, *values = line.split()
+            found = batch[name][row]
+            assert found.tolist() == [float(value) for value in values], (row, name)
+
+
+# Above the ids stand the words of the corpus; a vocabulary is in tests/conftest.py.
+def test_next_sentences_and_token_masks_by_eye(tiny_batches):
+    batch = tiny_batches(seed=7).batch(0, 3)
+    # 0: 17 tokens, 3 masked. "was" became "boy" (13); "low" and "." became [MASK] (4); random.
+    #   [CLS] the song was long and low . [SEP] the dog ran to the tree . [SEP]
+    # 1: "the" is missing: 13 + 5 tokens were one too many. "." was chosen and stays; "sun" became
+    #   "mat" (14), "went" [MASK]; random.
+    #   [CLS] boy ##s walk ##ed to the sea . one play ##ed . [SEP] the sun went down . [SEP]
+    # 2: the last "." is missing. "down" was chosen and stays; it is the next sentence.
+    #   [CLS] the sun went up . [SEP] the sea was low and the boy ##s ran down to it [SEP]
+    expected = """
+input_ids           2  6 16 13 34 30  4  4  3  6 11 21 29  6 15  5  3  0  0  0
+token_type_ids      0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  0  0  0
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  0  0  0
+masked_lm_positions 3  6  7  0
+masked_lm_ids       9 35  5  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2 13 37 23 38 29  6 18  5 36 24 38  5  3  6 14  4 32  5  3
+token_type_ids      0  0  0  0  0  0  0  0  0  0  0  0  0  0  1  1  1  1  1  1
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 8 15 16  0
+masked_lm_ids       5 17 25  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6 17 25  4  5  3  6 18  9 35 30  6 13 37 21 32  4  8  3
+token_type_ids      0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1  1  1
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 4 16 17  0
+masked_lm_ids      31 32 29  0
+masked_lm_weights   1  1  1  0
+"""
+    assert_rows(batch, expected)
+    assert batch["next_sentence_labels"].tolist() == [1, 1, 0]
+    assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_sentence_order_and_whole_words_by_eye(tiny_batches):
+    batch = tiny_batches(seed=2, objective="sop", masking="whole_word").batch(0, 3)
+    # 0: swapped. The first "the" and the last "." of the longer segment are missing.
+    #   [CLS] song was long and low . the sun went down [SEP] a bird sang in the tree . [SEP]
+    # 1: in order. "it" is missing.
+    #   [CLS] the cat sat on the mat . [SEP] was warm . the dog ran to the tree . [SEP]
+    # 2: in order, "boys" (13 37) masked as one word. "the" is missing.
+    #   [CLS] the sun went up . [SEP] sea was low and the boy ##s ran down to it . [SEP]
+    expected = """
+input_ids           2 16  4 34 30 35  4  4 17 25 32  3  7 12 22 28  6 15  5  3
+token_type_ids      0  0  0  0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1
+masked_lm_positions 2  6  7  0
+masked_lm_ids       9  5  6  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6  4 20 27  6 14  4  3  9 33  5  6 11 21 29  6  4  5  3
+token_type_ids      0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 2  7 17  0
+masked_lm_ids      10  5 15  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6 17 25 31  5  3 18  9 35 30  6  4  4 21 32 29  8  4  3
+token_type_ids      0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 12 13 18 0
+masked_lm_ids       13 37  5 0
+masked_lm_weights   1  1  1  0
+"""
+    assert_rows(batch, expected)
+    assert batch["attention_mask"].tolist() == [[1] * 20] * 3
+    assert batch["next_sentence_labels"].tolist() == [1, 0, 0]
+    assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_full_sentences_and_spans_by_eye(tiny_batches):
+    batch = tiny_batches(seed=2, objective="none", masking="span").batch(0, 3)
+    # [CLS] a bird sang in the tree . the song was long and low . [SEP]
+    # [CLS] the cat sat on the mat . it was warm . the dog ran to the tree . [SEP]
+    # [CLS] the sun went up . the sea was low and the boy ##s ran down to it . [SEP]
+    expected = """
+input_ids           2  7  4  4 28  6 15  5  6 16  9 34 30 35  5  3  0  0  0  0
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  0  0  0  0
+masked_lm_positions 2  3  0  0
+masked_lm_ids      12 22  0  0
+masked_lm_weights   1  1  0  0
+
+input_ids           2  6 10 20 27  6 14  4  4  4 33  5  6 11 21 29  6 15  5  3
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 7  8  9  0
+masked_lm_ids       5  8  9  0
+masked_lm_weights   1  1  1  0
+
+input_ids           2  6 17 25 31  5  6 18  9 35 30  6  4  4 21 32 29  8  4  3
+attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
+masked_lm_positions 12 13 18 0
+masked_lm_ids       13 37  5 0
+masked_lm_weights   1  1  1  0
+"""
+    assert_rows(batch, expected)
+    assert batch["token_type_ids"].tolist() == [[0] * 20] * 3
+    assert batch["next_sentence_labels"].tolist() == [0, 0, 0]
+    assert batch["next_sentence_weights"].tolist() == [0.0, 0.0, 0.0]

@@ -1,0 +1,255 @@
+"""The command line: what it answers, and that bad input is one line and exit code 2."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import cli
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m bert_jax` with arguments."""
+    return subprocess.run(
+        [sys.executable, "-m", "bert_jax", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A config file with two arguments."""
+    path = tmp_path / "config.py"
+    path.write_text(
+        "def get_config(size: str = 'tiny', length: int = 16):\n"
+        "    return {'model': {'size': size}, 'data': {'length': length}}\n"
+    )
+    return path
+
+
+def test_help_names_the_verbs_and_loads_nothing_heavy():
+    script = (
+        "import sys\n"
+        "from bert_jax.cli import main\n"
+        "try:\n"
+        "    main(['--help'])\n"
+        "finally:\n"
+        "    heavy = 'jax flax optax orbax numpy tensorflow tensorflow_datasets tokenizers '\\\n"
+        "        'sentencepiece matplotlib ml_collections'.split()\n"
+        "    print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert done.stderr == "[]\n"
+    for verb in ("prepare", "train", "evaluate", "export"):
+        assert f"\n    {verb} " in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["prepare", "train", "evaluate", "export"])
+def test_every_verb_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([verb, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: bert-jax {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: VERB"),
+        (["pretend"], "invalid choice: 'pretend'"),
+        (["train"], "the following arguments are required: --config, --workdir"),
+        (
+            ["train", "--config", "c.py", "--workdir", "w", "--fast"],
+            "unrecognized arguments: --fast",
+        ),
+        (["prepare", "--config", "c.py", "--workers", "two"], "invalid int value: 'two'"),
+        (["evaluate", "--config", "c.py"], "one of the arguments --workdir --model is required"),
+        (["export", "--workdir", "w"], "the following arguments are required: --output"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(arguments)
+    captured = capsys.readouterr()
+    assert stop.value.code == 2
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("bert-jax")
+    assert captured.err.endswith(" --help\n")
+
+
+def refused(capsys, *arguments: object) -> str:
+    """The one line of a call that ends with exit code 2."""
+    assert cli.main([str(argument) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("bert-jax: ")
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("modle.size=tiny", "--config.modle.size: unknown key 'modle.size'; the nearest known is"
+         " 'model.size'"),
+        ("train.step=3", "unknown key 'train.step'; the nearest known is 'train.steps'"),
+        ("learning_rate=3", "the nearest known is 'optimizer.learning_rate'"),
+        ("train=3", "unknown key 'train'"),
+        ("train.steps=many", "train.steps is 'many', a str; it must be a"),
+        ("train.steps=1.5", "train.steps is 1.5, a float; it must be a"),
+        ("train.steps=None", "train.steps is None"),
+        ("model.scan_layers=1", "model.scan_layers is 1, a int; it must be a bool"),
+        ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast', a str; it must be a"),
+        ("model.hidden_size=wide", "model.hidden_size"),
+        ("model.initializer_range=small", "model.initializer_range"),
+        ("task=translation", "task 'translation' is unknown; known are pretraining"),
+        ("precision=float16", "precision 'float16' is unknown"),
+        ("data.length=17", "data.length 17 exceeds the position table of 16"),
+        ("data.length=4", "data.length is 4; it must be at least 8"),
+        ("data.masking=words", "data.masking 'words' is unknown"),
+        ("data.objective=mlm", "data.objective 'mlm' is unknown"),
+        ("train.steps=0", "train.steps is 0; it must be at least 1"),
+        ("train.global_batch_size=9", "is not a multiple of"),
+        ("mesh.data=7", "mesh.data=7, mesh.fsdp=1, mesh.tensor=1 does not fit"),
+        ("optimizer.name=sgd", "optimizer.name 'sgd' is unknown"),
+        ("optimizer.warmup_steps=100000", "optimizer.warmup_steps is 100000; it must lie between"),
+        ("optimizer.decay=step", "optimizer.decay 'step' is unknown"),
+        ("model.vocab_size=10", "model.vocab_size 10 is smaller than the corpus' vocabulary of 40"),
+        ("init_from=/nowhere", "/nowhere"),
+        ("data.corpus=/nowhere", "/nowhere: not a finished corpus: it does not exist"),
+        ("data.corpus=", "data.corpus is not set; make one with `bert-jax prepare`"),
+    ],
+)  # fmt: skip
+def test_a_refused_config_is_one_line_and_leaves_no_work_directory(
+    config, tiny_corpus, tmp_path, capsys, override, message
+):
+    workdir = tmp_path / "run"
+    line = refused(
+        capsys, "train", "--config", config, "--workdir", workdir,
+        f"--config.data.corpus={tiny_corpus}", "--config.model.max_position_embeddings=16",
+        "--config.train.steps=10", "--config.train.microbatches=2", f"--config.{override}",
+    )  # fmt: skip
+    assert message in line
+    # Otherwise the corrected command would be refused: "belongs to another config".
+    assert not workdir.exists()
+
+
+def test_a_corpus_without_held_out_documents_is_refused_at_once(
+    config, make_tiny_corpus, tmp_path, capsys
+):
+    corpus = make_tiny_corpus(held_out=0.0)
+    line = refused(
+        capsys, "train", "--config", config, "--workdir", tmp_path / "run",
+        f"--config.data.corpus={corpus}", "--config.train.steps=10",
+    )  # fmt: skip
+    assert "no held-out documents; prepare it with data.held_out above 0" in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("specification", "message"),
+    [
+        ("nowhere.py", "--config nowhere.py: no such file"),
+        ("{config}:sizes=tiny", "argument 'sizes=tiny' is not name=value of one of size, length"),
+        ("{config}:tiny", "argument 'tiny' is not name=value of one of size, length"),
+        ("{config}:length=long", "argument length is 'long', it must be a int"),
+        ("{config}:size=huge", "model.size 'huge' is unknown; known are tiny, mini"),
+        ("{directory}", "no such file"),
+        ("{broken}", "broken.py:2: "),
+        ("{empty}", "has no function get_config"),
+        ("{unknown}", "unknown.py: unknown key 'model.width'; the nearest known is"),
+        ("{nothing}", "nothing.py"),
+    ],
+)
+def test_bad_config_files(config, tiny_corpus, tmp_path, capsys, specification, message):
+    files = {
+        "broken": "def get_config():\n    return {\n",
+        "empty": "",
+        "unknown": "def get_config():\n    return {'model': {'width': 3}}\n",
+        "nothing": "def get_config():\n    return None\n",
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    paths = {name: tmp_path / f"{name}.py" for name in files}
+    specification = specification.format(config=config, directory=tmp_path, **paths)
+    line = refused(
+        capsys, "train", "--config", specification, "--workdir", tmp_path / "run",
+        f"--config.data.corpus={tiny_corpus}",
+    )  # fmt: skip
+    assert message in line
+
+
+def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    for name, message in {
+        "file": "cannot make",
+        "file/run": "cannot make",
+        "damaged": "config.json",
+    }.items():
+        line = refused(
+            capsys, "train", "--config", config, "--workdir", tmp_path / name,
+            f"--config.data.corpus={tiny_corpus}",
+        )  # fmt: skip
+        assert message in line
+    assert (tmp_path / "damaged" / "config.json").read_text() == "{"
+
+
+def test_exporting_what_is_no_run(tmp_path, capsys):
+    line = refused(capsys, "export", "--workdir", tmp_path, "--output", tmp_path / "model")
+    assert "is not a run: it has no config.json; give another --workdir" in line
+    assert not (tmp_path / "model").exists()
+
+
+def test_prepare_needs_a_place_and_a_source(config, tmp_path, capsys):
+    assert "prepare needs --output CORPUS (or --dry-run)" in refused(
+        capsys, "prepare", "--config", config, "--config.data.source=text:x"
+    )
+    assert "data.source is not set" in refused(
+        capsys, "prepare", "--config", config, "--output", tmp_path / "corpus"
+    )
+    line = refused(
+        capsys, "prepare", "--config", config, "--output", tmp_path / "corpus",
+        f"--config.data.source=text:{tmp_path}/nowhere.txt",
+    )  # fmt: skip
+    assert "nowhere.txt" in line
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_a_real_process_says_it_in_one_line_too():
+    done = run("train", "--config", "nowhere.py", "--workdir", "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "bert-jax: --config nowhere.py: no such file\n"
+
+
+def test_prepare_shows_examples(config, tmp_path, capsys, documents, pieces):
+    (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines) for lines in documents))
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    code = cli.main(
+        [
+            *("prepare", "--config", str(config), "--output", str(tmp_path / "corpus")),
+            *("--workers", "1", "--show", "2"),
+            f"--config.data.source=text:{tmp_path}/text.txt",
+            f"--config.tokenizer.path={tmp_path}/vocab.txt",
+            *("--config.data.sentences=lines", "--config.data.held_out=0.000001"),
+        ]
+    )
+    assert code == 0
+    first, *examples = capsys.readouterr().out.splitlines()
+    assert json.loads(first)["train"]["documents"] == 4
+    assert json.loads(first)["held_out"]["documents"] == 1
+    assert [line.split(":")[0] for line in examples if line.startswith("example")] == [
+        "example 0",
+        "example 1",
+    ]
+    assert sum("[CLS]" in line for line in examples) == 2

@@ -1,0 +1,98 @@
+"""Every shipped config is parsed, and trains two real steps when it is made small."""
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+from bert_jax import configuration, experiment
+
+CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
+
+# As small as it gets, whatever the config is for.
+SHRUNKEN = {
+    "model.hidden_size": 16,
+    "model.num_hidden_layers": 1,
+    "model.num_attention_heads": 2,
+    "model.intermediate_size": 16,
+    "model.max_position_embeddings": 16,
+    "data.length": 16,
+    "data.max_predictions": 2,
+    "optimizer.warmup_steps": 1,
+    "train.steps": 2,
+    "train.global_batch_size": 2,
+}
+
+
+def test_there_are_configs():
+    assert {"pretrain.py", "pretrain_512.py", "quickstart.py"} <= {path.name for path in CONFIGS}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_config_is_parsed_and_its_header_has_a_command(path):
+    config = configuration.load(str(path))
+    # All keys are known, or `load` would have refused them; all sections are there.
+    assert set(config) == set(configuration.defaults(config.task))
+    assert config.train.global_batch_size * config.data.length > 0
+    header = path.read_text().split('"""')[1]
+    assert "bert-jax train" in header or "bash launch/" in header, "how is it run?"
+    assert "@@" not in header
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_options_of_a_config_are_accepted_as_they_stand(path):
+    from bert_jax.training.loop import TrainOptions
+    from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+
+    config = configuration.load(str(path))
+    options = TrainOptions(**config.train)
+    make_optimizer(OptimizerOptions(**config.optimizer), options.steps)
+    for key in ("log_every", "eval_every", "checkpoint_every"):
+        assert 0 < config.train[key] <= options.steps
+
+
+@pytest.mark.parametrize(
+    "path",
+    # Each compiles for seconds; the main one stands for all in the fast tier.
+    [
+        pytest.param(path, marks=[pytest.mark.slow] * (path.stem != "pretrain"), id=path.stem)
+        for path in CONFIGS
+    ],
+)
+def test_a_shrunken_config_trains_two_steps(path, tiny_corpus, tmp_path):
+    config = configuration.load(f"{path}:corpus={tiny_corpus}")
+    for key, value in SHRUNKEN.items():
+        configuration.set_key(config, key, value, where="test")
+    workdir = tmp_path / "run"
+    result = experiment.train(config, workdir)
+    assert result["loss"] == pytest.approx(result["mlm_loss"] + result["nsp_loss"])
+    assert {"mlm_accuracy", "nsp_accuracy", "mlm_most_frequent", "nsp_majority"} <= set(result)
+    assert json.loads((workdir / "result.json").read_text()) == result
+    records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert [(record["step"], record["split"]) for record in records][-2:] == [
+        (2, "train"),
+        (2, "held_out"),
+    ]
+    for name in ("config.json", "curves.png", "checkpoints/2", "model/model.safetensors"):
+        assert (workdir / name).exists(), name
+
+
+def test_arguments_of_the_main_config():
+    path = next(path for path in CONFIGS if path.name == "pretrain.py")
+    config = configuration.load(
+        f"{path}:size=mini,length=512,source=text:a.txt,corpus=c", [("train.steps", "7")]
+    )
+    assert (config.model.size, config.data.length, config.train.steps) == ("mini", 512, 7)
+    assert (config.data.source, config.data.corpus) == ("text:a.txt", "c")
+    # 15 % of 512 are 76.8.
+    assert 76 < config.data.max_predictions < 85
+    assert config.data.objective == "nsp"
+
+
+def test_arguments_have_a_default_of_their_type():
+    for path in CONFIGS:
+        namespace: dict = {}
+        exec(compile(path.read_text(), str(path), "exec"), namespace)
+        for parameter in inspect.signature(namespace["get_config"]).parameters.values():
+            assert isinstance(parameter.default, parameter.annotation), (path, parameter)

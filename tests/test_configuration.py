@@ -1,0 +1,133 @@
+"""Configs: defaults, overrides, kinds of values, differences."""
+
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax import configuration, experiment
+from bert_jax.errors import UserError
+from bert_jax.models.config import BertConfig
+
+
+@pytest.fixture
+def config() -> ConfigDict:
+    return configuration.defaults("pretraining")
+
+
+def set_all(config: ConfigDict, **texts: str) -> ConfigDict:
+    for key, text in texts.items():
+        dotted = key.replace("__", ".")
+        configuration.set_key(config, dotted, configuration._parse(text), where="here")
+    return config
+
+
+def test_sections_and_some_defaults(config):
+    assert set(config) == {
+        "task", "seed", "precision", "init_from", "model", "tokenizer", "data", "optimizer",
+        "train", "mesh",
+    }  # fmt: skip
+    assert (config.task, config.precision, config.model.size) == ("pretraining", "float32", "base")
+    assert config.model.hidden_size is None
+    assert (config.data.length, config.data.masking, config.data.objective) == (
+        128,
+        "token",
+        "nsp",
+    )
+    # As BERT has it: FIDELITY 11, 12, 14 and 15.
+    optimizer = config.optimizer
+    assert (optimizer.epsilon, optimizer.weight_decay) == (1e-6, 0.01)
+    assert (optimizer.beta1, optimizer.beta2) == (0.9, 0.999)
+    assert (optimizer.bias_correction, optimizer.max_grad_norm) == (False, 1.0)
+    assert (optimizer.decay, optimizer.decay_from) == ("linear", "start")
+
+
+def test_texts_become_values_of_the_kind_of_the_default(config):
+    set_all(
+        config,
+        train__steps="70_000",
+        optimizer__learning_rate="1e-3",
+        optimizer__weight_decay="0",
+        optimizer__bias_correction="true",
+        model__scan_layers="False",
+        model__hidden_size="96",
+        data__corpus="1234",
+        data__masking="whole_word",
+    )
+    assert config.train.steps == 70_000
+    assert config.optimizer.learning_rate == 1e-3
+    assert isinstance(config.optimizer.weight_decay, float)
+    assert config.optimizer.bias_correction is True
+    assert config.model.scan_layers is False
+    assert config.model.hidden_size == 96
+    assert config.data.masking == "whole_word"
+
+
+def test_a_path_that_looks_like_a_number_is_a_path(tmp_path):
+    path = tmp_path / "config.py"
+    path.write_text("def get_config(corpus: str = ''):\n    return {'data': {'corpus': corpus}}\n")
+    assert configuration.load(f"{path}:corpus=2026").data.corpus == "2026"
+    assert configuration.load(str(path), [("data.corpus", "2026")]).data.corpus == "2026"
+
+
+def test_the_later_override_wins_over_the_file(tmp_path):
+    path = tmp_path / "config.py"
+    path.write_text("def get_config():\n    return {'train': {'steps': 5, 'log_every': 6}}\n")
+    config = configuration.load(str(path), [("train.steps", "7"), ("train.steps", "8")])
+    assert (config.train.steps, config.train.log_every) == (8, 6)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("train.steps", "x"),
+        ("train.steps", 1.5),
+        ("train.steps", True),
+        ("train.steps", None),
+        ("optimizer.bias_correction", 1),
+        ("optimizer.learning_rate", True),
+        ("precision", 32),
+        ("data.corpus", None),
+    ],
+)
+def test_values_of_another_kind(config, key, value):
+    with pytest.raises(UserError, match=f"here: {key} is "):
+        configuration.set_key(config, key, value, where="here")
+
+
+def test_model_fields_may_be_left_to_the_size_again(config):
+    configuration.set_key(config, "model.hidden_size", 64, where="here")
+    configuration.set_key(config, "model.hidden_size", None, where="here")
+    assert config.model.hidden_size is None
+
+
+def test_the_architecture_of_a_config(config, tokenizer):
+    set_all(config, model__size="mini", model__hidden_act="relu", model__num_hidden_layers="3")
+    assert experiment.model_config(config, tokenizer) == BertConfig(
+        vocab_size=40,
+        hidden_size=256,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=1024,
+        hidden_act="relu",
+        pad_token_id=0,
+    )
+    set_all(config, model__vocab_size="64")
+    assert experiment.model_config(config, tokenizer).vocab_size == 64
+
+
+def test_differences_between_configs():
+    old = {"seed": 0, "train": {"steps": 5, "gone": 1}, "same": {"a": [1, 2]}}
+    new = {"seed": 1, "train": {"steps": 5, "new": 2}, "same": {"a": [1, 2]}}
+    assert configuration.differing_keys(old, new) == [
+        ("seed", 0, 1),
+        ("train.gone", 1, None),
+        ("train.new", None, 2),
+    ]
+
+
+def test_free_keys_are_keys_and_change_no_number(config):
+    known = {key for key, _ in configuration._flat(config)}
+    assert known >= experiment.FREE_KEYS
+    assert not experiment.FREE_KEYS & {
+        "seed", "train.steps", "train.global_batch_size", "train.microbatches", "precision",
+        "data.corpus", "optimizer.learning_rate",
+    }  # fmt: skip

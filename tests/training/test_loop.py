@@ -1,0 +1,115 @@
+"""The loop in this process: what it logs and saves when, and how it stops at a loss of NaN."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.errors import UserError
+from bert_jax.models.bert import abstract_params
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.training.loop import TrainOptions, train
+from bert_jax.training.optimizer import OptimizerOptions
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def run(make_tiny_task, tiny_config, tmp_path):
+    """Trains eight rows a step in `tmp_path`."""
+
+    def train_tiny(optimizer=None, initial_params=None, **options):
+        return train(
+            make_tiny_task(tiny_config),
+            optimizer_options=OptimizerOptions(**optimizer or {}),
+            options=TrainOptions(global_batch_size=8, **options),
+            mesh=make_mesh(MeshShape(), jax.devices()[:1]),
+            workdir=tmp_path,
+            seed=0,
+            initial_params=initial_params,
+        )
+
+    return train_tiny
+
+
+def records_of(tmp_path) -> list[tuple[int, str]]:
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    return [(record["step"], record["split"]) for record in map(json.loads, lines)]
+
+
+def steps_of(tmp_path) -> list[int]:
+    return sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir())
+
+
+def test_what_is_logged_evaluated_and_saved_when(run, tmp_path):
+    held_out = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
+    # The first step is logged at once, and what a checkpoint covers is read before it is begun.
+    assert records_of(tmp_path) == [
+        (1, "train"), (3, "train"), (4, "held_out"), (5, "train"), (6, "train"), (8, "held_out"),
+        (9, "train"), (10, "train"), (11, "train"), (11, "held_out"),
+    ]  # fmt: skip
+    assert steps_of(tmp_path) == [5, 10, 11]
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert held_out == {k: v for k, v in last.items() if k not in ("step", "split")}
+    assert held_out["mlm_perplexity"] == pytest.approx(np.exp(held_out["mlm_loss"]))
+
+
+def test_zero_means_only_at_the_end(run, tmp_path):
+    run(steps=4, log_every=0, eval_every=0, checkpoint_every=0)
+    assert records_of(tmp_path) == [(1, "train"), (4, "train"), (4, "held_out")]
+    assert steps_of(tmp_path) == [4]
+
+
+def test_an_absurd_learning_rate_is_stopped(run, tmp_path, make_tiny_task, tiny_config):
+    # The rate is 0 at step 1 and absurd from step 2 on, so the loss of step 3 is no number.
+    optimizer = {"learning_rate": 1e30, "warmup_steps": 2}
+    with pytest.raises(UserError) as raised:
+        run(optimizer, steps=50, log_every=10, checkpoint_every=2, keep_checkpoints=5)
+    message = str(raised.value)
+    assert message.startswith("the loss of step 3 is not finite (nan)")
+    assert "; the last good checkpoint is that of step 2; lower optimizer.learning_rate" in message
+    assert "\n" not in message
+    assert steps_of(tmp_path) == [2]
+    assert max(step for step, _ in records_of(tmp_path)) <= 2
+    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    wanted = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+        abstract_params(make_tiny_task(tiny_config).module),
+    )
+    checkpoints = RunCheckpoints(tmp_path, keep=2, best_metric=("mlm_loss", False))
+    params = checkpoints.restore_params(2, wanted)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+    checkpoints.close()
+
+
+def test_parameters_that_are_no_numbers_are_stopped_before_any_checkpoint(
+    run, tmp_path, make_tiny_task, tiny_config
+):
+    nothing = jax.tree.map(
+        lambda leaf: np.full(leaf.shape, np.nan, np.float32),
+        abstract_params(make_tiny_task(tiny_config).module),
+    )
+    with pytest.raises(UserError, match=r"loss of step 1 .* \(nan\); .* is that of no step; "):
+        run(steps=5, checkpoint_every=1, initial_params=nothing)
+    assert steps_of(tmp_path) == []
+
+
+def test_training_begins_with_the_given_parameters(run, make_tiny_task, tiny_config):
+    ones = jax.tree.map(
+        lambda leaf: np.zeros(leaf.shape, np.float32),
+        abstract_params(make_tiny_task(tiny_config).module),
+    )
+    found = run({"learning_rate": 0.0}, steps=1, initial_params=ones)
+    # With zeros everywhere, all words and both labels are equally likely.
+    assert found["mlm_loss"] == pytest.approx(np.log(40), rel=1e-6)
+    assert found["nsp_loss"] == pytest.approx(np.log(2), rel=1e-6)
+
+
+def test_options_that_make_no_sense():
+    for name in ("steps", "global_batch_size", "microbatches", "keep_checkpoints"):
+        with pytest.raises(UserError, match=f"train.{name} is 0; it must be at least 1"):
+            TrainOptions(**{name: 0})
+    assert dataclasses.asdict(TrainOptions())["microbatches"] == 1
