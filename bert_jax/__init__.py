@@ -7,7 +7,9 @@
 Importing the package is light; JAX comes with the first use.
 """
 
+import importlib
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bert_jax.errors import UserError
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
     from bert_jax.inference.model import LoadedModel
 
 __all__ = ["UserError", "load"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`bert_jax.tokenization` without an import of its own."""
+    if name != "tokenization":
+        raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
+    return importlib.import_module("bert_jax.tokenization")
 
 
 def load(path: str | Path) -> "LoadedModel":

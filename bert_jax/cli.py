@@ -111,6 +111,8 @@ def _prepare(options: argparse.Namespace) -> int:
         for name, value in dataclasses.asdict(found).items():
             print(f"{name:24} {value:,.4f}" if isinstance(value, float) else f"{name:24} {value:,}")
         return 0
+    if options.show is not None and options.show < 1:
+        raise UserError(f"--show {options.show}: at least 1")
     if options.output is None:
         raise UserError("prepare needs --output CORPUS (or --dry-run)")
     from bert_jax.data.preparation.prepare import prepare
@@ -133,6 +135,8 @@ def _train(options: argparse.Namespace) -> int:
     from bert_jax.training.signals import Interrupted
 
     config = configuration.load(options.config, options.overrides)
+    # Outside the loop, which saves first, there is nothing to save.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         metrics = experiment.train(config, options.workdir)
     except Interrupted as stop:

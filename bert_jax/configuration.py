@@ -75,10 +75,21 @@ def load(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> Confi
     """
     path, _, arguments = specification.partition(":")
     given = _call(Path(path), arguments)
+    return override(complete(given, where=path), overrides)
+
+
+def complete(given: Any, *, where: str) -> ConfigDict:
+    """Puts the keys that a file sets on the defaults.
+
+    Raises:
+        UserError: it is no mapping, or a key or a value is wrong.
+    """
+    if not isinstance(given, Mapping | ConfigDict):
+        raise UserError(f"{where}: the config is {given!r}, not a mapping of keys")
     config = defaults(given.get("task", "pretraining"))
     for key, value in _flat(given):
-        set_key(config, key, value, where=path)
-    return override(config, overrides)
+        set_key(config, key, value, where=where)
+    return config
 
 
 def override(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> ConfigDict:
@@ -87,8 +98,11 @@ def override(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> Config
     Raises:
         UserError: a key or a value is wrong.
     """
+    known = dict(_flat(config))
     for key, text in overrides:
-        set_key(config, key, _parse(text), where=f"--config.{key}")
+        # What is text stays text, even if it looks like a number; only a mixture is a literal.
+        is_text = isinstance(known.get(key), str) and not text.startswith("[")
+        set_key(config, key, text if is_text else _parse(text), where=f"--config.{key}")
     return config
 
 
@@ -96,7 +110,8 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     """Sets a dotted key that must be known, to a value of its kind.
 
     Raises:
-        UserError: the key is unknown (the nearest known one is named) or the value of another kind.
+        UserError: the key is unknown (the nearest known one is named), or the value of another
+            kind or out of range.
     """
     known = dict(_flat(config))
     if key not in known:
@@ -105,12 +120,17 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     old = known[key]
     if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    fits = old is None or value is None or type(value) is type(old) or key == "data.source"
+    if value is None:
+        fits = dict(_flat(defaults(config.task)))[key] is None
+    else:
+        fits = old is None or type(value) is type(old) or key == "data.source"
     if not fits:
         raise UserError(
             f"{where}: {key} is {value!r}, a {type(value).__name__}; "
-            f"it must be a {type(old).__name__}, as {old!r} is"
+            f"it must be of type {type(old).__name__}, as {old!r} is"
         )
+    if key == "seed" and not 0 <= value < 2**32:
+        raise UserError(f"{where}: seed is {value}; it must lie between 0 and 2**32 - 1")
     section = config
     *sections, name = key.split(".")
     for part in sections:
@@ -125,7 +145,11 @@ def task_module(name: str) -> Any:
     Raises:
         UserError: there is none.
     """
-    if not name.isidentifier() or importlib.util.find_spec(f"{TASKS}.{name}") is None:
+    if (
+        not isinstance(name, str)
+        or not name.isidentifier()
+        or importlib.util.find_spec(f"{TASKS}.{name}") is None
+    ):
         import pkgutil
 
         package = importlib.import_module(TASKS)
@@ -151,7 +175,7 @@ def _fields(cls: type, omit: tuple[str, ...] = ()) -> dict[str, Any]:
     }
 
 
-def _call(path: Path, arguments: str) -> Mapping[str, Any]:
+def _call(path: Path, arguments: str) -> Any:
     """Runs `get_config` of a file with its arguments, as text turned to the parameters' types."""
     if not path.is_file():
         raise UserError(f"--config {path}: no such file")
@@ -163,7 +187,9 @@ def _call(path: Path, arguments: str) -> Mapping[str, Any]:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}: {error.msg}") from error
-    if not hasattr(module, "get_config"):
+    except Exception as error:  # whatever a file of the user's may raise
+        raise UserError(f"{path}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(module, "get_config", None)):
         raise UserError(f"{path} has no function get_config")
     parameters = inspect.signature(module.get_config).parameters
     values = {}
@@ -173,12 +199,16 @@ def _call(path: Path, arguments: str) -> Mapping[str, Any]:
             raise UserError(
                 f"{path}: argument {item!r} is not name=value of one of {', '.join(parameters)}"
             )
-        kind = type(parameters[name].default)
+        default = parameters[name].default
+        kind = str if default is inspect.Parameter.empty else type(default)
         value = text if kind is str else _parse(text)
         if type(value) is not kind:
             raise UserError(f"{path}: argument {name} is {text!r}, it must be a {kind.__name__}")
         values[name] = value
-    return module.get_config(**values)
+    try:
+        return module.get_config(**values)
+    except Exception as error:
+        raise UserError(f"{path}: get_config: {type(error).__name__}: {error}") from error
 
 
 def _parse(text: str) -> Any:

@@ -4,7 +4,6 @@ This is where configs meet the floors below; each key is read here or in the tas
 """
 
 import dataclasses
-import functools
 import json
 import sys
 from pathlib import Path
@@ -12,11 +11,13 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import configuration
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.data.corpus import TOKENIZER_DIRECTORY
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
@@ -24,10 +25,22 @@ from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.sharding.hosts import is_main_host, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.rules import state_shardings
 from bert_jax.tokenization import Tokenizer, load_tokenizer
+from bert_jax.training.evaluation import evaluate as evaluate_batches
+from bert_jax.training.loop import TrainOptions
+from bert_jax.training.loop import train as train_loop
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.plots import draw_curves
+from bert_jax.training.step import make_evaluation_step
+from bert_jax.training.task import Task
 
-TOKENIZER_DIRECTORY = "tokenizer"
+# Fields of the architecture that do not change what its parameters compute.
+TRAINING_FIELDS = frozenset(
+    {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
+)
 
 # What may change between two calls of one run: it does not change the numbers.
 FREE_KEYS = frozenset(
@@ -76,13 +89,22 @@ def model_config(config: ConfigDict, tokenizer: Tokenizer) -> BertConfig:
     return BertConfig.from_size(config.model.size, **{**given, **fields})
 
 
-def make_task(config: ConfigDict) -> Any:
-    """The task that a config names, with its data open."""
+def make_task(config: ConfigDict, architecture: BertConfig | None = None) -> Task:
+    """The task that a config names, with its data open.
+
+    Args:
+        config: the whole config.
+        architecture: in place of the one that the config describes.
+    """
+
+    def architecture_for(tokenizer: Tokenizer) -> BertConfig:
+        return architecture or model_config(config, tokenizer)
+
     execution = Execution(
         dtype=config.precision, scan_layers=config.model.scan_layers, remat=config.model.remat
     )
     module = configuration.task_module(config.task)
-    return module.create(config, functools.partial(model_config, config), execution)
+    return module.create(config, architecture_for, execution)
 
 
 def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
@@ -91,15 +113,9 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     Returns:
         The held-out metrics and their baselines, as in `result.json`.
     """
-    from bert_jax.sharding.hosts import is_main_host, rows_per_host
-    from bert_jax.training.loop import TrainOptions
-    from bert_jax.training.loop import train as train_loop
-    from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-    from bert_jax.training.plots import draw_curves
-
     options = TrainOptions(**config.train)
     optimizer_options = OptimizerOptions(**config.optimizer)
-    make_optimizer(optimizer_options, options.steps)  # refuses before the directory is claimed
+    make_optimizer(optimizer_options, options.steps)  # refuses bad options
     mesh = make_mesh(MeshShape(**config.mesh))
     rows_per_host(options.global_batch_size, mesh, options.microbatches)
     task = make_task(config)
@@ -132,14 +148,13 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
 
 def evaluate(config: ConfigDict, workdir: Path | None, model: Path | None) -> dict[str, float]:
     """Held-out metrics of a run's newest checkpoint, or of a model directory, with baselines."""
-    from bert_jax.training.evaluation import evaluate as evaluate_batches
-    from bert_jax.training.step import make_evaluation_step
-
-    task = make_task(config)
     mesh = make_mesh(MeshShape(**config.mesh))
+    rows_per_host(config.train.global_batch_size, mesh)
     if workdir is not None:
-        params, _ = _run_params(workdir, task.module, "latest")
+        task = make_task(config)
+        params, _ = _run_params(workdir, task.module, "latest", mesh)
     elif model is not None:
+        task = make_task(config, model_directory.load_config(model))
         _check_tokenizer(model, task)
         params = model_directory.load_params(model, abstract_params(task.module))
     else:
@@ -174,35 +189,53 @@ def run_config(workdir: Path) -> ConfigDict:
     path = workdir / "config.json"
     if not path.is_file():
         raise UserError(f"{workdir} is not a run: it has no config.json; give another --workdir")
-    return ConfigDict(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}; use another --workdir") from error
+    return configuration.complete(fields, where=str(path))
 
 
-def _run_params(workdir: Path, module: nn.Module, which: str) -> tuple[Any, int]:
-    """The parameters of a checkpoint of a run, on one device, and its step."""
+def _run_params(
+    workdir: Path, module: nn.Module, which: str, mesh: Mesh | None = None
+) -> tuple[Any, int]:
+    """The parameters of a checkpoint of a run, on a mesh or one device, and its step."""
     config = run_config(workdir)
-    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    mesh = mesh or make_mesh(MeshShape(), jax.local_devices()[:1])
+    abstract = abstract_params(module)
     placed = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        abstract_params(module),
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        abstract,
+        state_shardings(mesh, abstract),
     )
     checkpoints = RunCheckpoints(
         workdir,
         keep=config.train.keep_checkpoints,
         best_metric=configuration.task_module(config.task).BEST_METRIC,
+        read_only=True,
     )
     step = checkpoints.step_of(which)
     return checkpoints.restore_params(step, placed), step
 
 
-def _initial_params(config: ConfigDict, task: Any) -> Any:
+def _initial_params(config: ConfigDict, task: Task) -> Any:
     """Parameters of `init_from`, None if there is none."""
     if not config.init_from:
         return None
-    _check_tokenizer(Path(config.init_from), task)
-    return model_directory.load_params(Path(config.init_from), abstract_params(task.module))
+    directory = Path(config.init_from)
+    _check_tokenizer(directory, task)
+    theirs, ours = model_directory.load_config(directory), task.module.config
+    for field in dataclasses.fields(BertConfig):
+        old, new = getattr(theirs, field.name), getattr(ours, field.name)
+        if old != new and field.name not in TRAINING_FIELDS:
+            raise UserError(
+                f"init_from {directory} has {field.name} {old!r}, the config {new!r}; give the "
+                "config the same model"
+            )
+    return model_directory.load_params(directory, abstract_params(task.module))
 
 
-def _check_tokenizer(directory: Path, task: Any) -> None:
+def _check_tokenizer(directory: Path, task: Task) -> None:
     """Raises UserError unless a model directory has the task's tokenizer."""
     if load_tokenizer(directory).fingerprint() != task.tokenizer.fingerprint():
         raise UserError(
@@ -214,7 +247,7 @@ def _check_tokenizer(directory: Path, task: Any) -> None:
 def _claim(workdir: Path, config: ConfigDict) -> None:
     """Makes a work directory, or checks that it belongs to the same config."""
     path = workdir / "config.json"
-    new = config.to_dict()
+    new = json.loads(json.dumps(config.to_dict()))  # tuples as the lists that they become
     if path.is_file():
         changed = [
             item

@@ -104,11 +104,11 @@ def refused(capsys, *arguments: object) -> str:
         ("train.step=3", "unknown key 'train.step'; the nearest known is 'train.steps'"),
         ("learning_rate=3", "the nearest known is 'optimizer.learning_rate'"),
         ("train=3", "unknown key 'train'"),
-        ("train.steps=many", "train.steps is 'many', a str; it must be a"),
-        ("train.steps=1.5", "train.steps is 1.5, a float; it must be a"),
+        ("train.steps=many", "train.steps is 'many', a str; it must be"),
+        ("train.steps=1.5", "train.steps is 1.5, a float; it must be"),
         ("train.steps=None", "train.steps is None"),
-        ("model.scan_layers=1", "model.scan_layers is 1, a int; it must be a bool"),
-        ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast', a str; it must be a"),
+        ("model.scan_layers=1", "model.scan_layers is 1, a int; it must be of type bool"),
+        ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast', a str; it must be"),
         ("model.hidden_size=wide", "model.hidden_size"),
         ("model.initializer_range=small", "model.initializer_range"),
         ("task=translation", "task 'translation' is unknown; known are pretraining"),
@@ -151,7 +151,7 @@ def test_a_corpus_without_held_out_documents_is_refused_at_once(
         capsys, "train", "--config", config, "--workdir", tmp_path / "run",
         f"--config.data.corpus={corpus}", "--config.train.steps=10",
     )  # fmt: skip
-    assert "no held-out documents; prepare it with data.held_out above 0" in line
+    assert "corpus has no held-out documents to evaluate on; prepare it from at least " in line
     assert not (tmp_path / "run").exists()
 
 

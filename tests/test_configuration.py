@@ -49,7 +49,7 @@ def test_texts_become_values_of_the_kind_of_the_default(config):
         optimizer__bias_correction="true",
         model__scan_layers="False",
         model__hidden_size="96",
-        data__corpus="1234",
+        data__corpus="corpora/mine",
         data__masking="whole_word",
     )
     assert config.train.steps == 70_000
@@ -58,6 +58,7 @@ def test_texts_become_values_of_the_kind_of_the_default(config):
     assert config.optimizer.bias_correction is True
     assert config.model.scan_layers is False
     assert config.model.hidden_size == 96
+    assert config.data.corpus == "corpora/mine"
     assert config.data.masking == "whole_word"
 
 

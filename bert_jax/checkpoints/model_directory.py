@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from bert_jax.files import write_atomically
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization.interface import Tokenizer
 
-WEIGHTS = "model.safetensors"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def save(
@@ -23,12 +24,18 @@ def save(
 ) -> None:
     """Writes a model directory that `transformers` loads.
 
+    It is made beside its place and then moved file by file, the weights last: a directory that has
+    weights is whole.
+
     Args:
-        directory: made if it is missing.
+        directory: made if it is missing; an older model in it is replaced.
         config: of the model.
         params: its parameters; every one must be in the name table.
         tokenizer: its tokenizer.
         architecture: Hugging Face's class for these parameters, as `BertForPreTraining`.
+
+    Raises:
+        UserError: the directory holds something else, or cannot be written.
     """
     from safetensors.numpy import save as serialize
 
@@ -44,14 +51,26 @@ def save(
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory} is a file; give a directory")
+    if directory.is_dir() and any(directory.iterdir()) and not (directory / CONFIG).is_file():
+        raise UserError(f"{directory} holds something that is no model; give another directory")
+    partial = directory.with_name(directory.name + ".partial")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        tokenizer.save(partial)
+        write_atomically(partial / CONFIG, (json.dumps(fields, indent=2) + "\n").encode())
+        write_atomically(partial / WEIGHTS, serialize(tensors, metadata={"format": "pt"}))
+        directory.mkdir(exist_ok=True)
+        (directory / WEIGHTS).unlink(missing_ok=True)
+        for path in sorted(partial.iterdir(), key=lambda path: path.name == WEIGHTS):
+            path.replace(directory / path.name)
+        partial.rmdir()
     except OSError as error:
-        raise UserError(f"cannot make {directory}: {error.strerror}") from error
-    tokenizer.save(directory)
-    write_atomically(directory / "config.json", (json.dumps(fields, indent=2) + "\n").encode())
-    # The weights come last: a directory that has them is whole.
-    write_atomically(directory / WEIGHTS, serialize(tensors, metadata={"format": "pt"}))
+        raise UserError(
+            f"cannot write {directory}: {error.strerror}; free space or give another directory"
+        ) from error
 
 
 def load_config(directory: Path) -> BertConfig:
@@ -60,19 +79,26 @@ def load_config(directory: Path) -> BertConfig:
     Raises:
         UserError: there is no config, or it is not one of a BERT.
     """
-    path = directory / "config.json"
+    path = directory / CONFIG
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; give a model directory") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    if fields.get("model_type") != "bert":
-        raise UserError(
-            f"{path}: model_type is {fields.get('model_type')!r}; only 'bert' can be loaded"
-        )
+    if not isinstance(fields, dict):
+        raise UserError(f"{path} is not a JSON object; give a model directory")
+    for key, default, wanted in (
+        ("model_type", None, "bert"),
+        ("position_embedding_type", "absolute", "absolute"),
+    ):
+        if (found := fields.get(key, default)) != wanted:
+            raise UserError(f"{path}: {key} is {found!r}; only {wanted!r} can be loaded")
     known = {field.name for field in dataclasses.fields(BertConfig)}
-    return BertConfig.from_fields({key: fields[key] for key in fields if key in known})
+    try:
+        return BertConfig.from_fields({key: fields[key] for key in fields if key in known})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def load_params(directory: Path, abstract: Any) -> Any:

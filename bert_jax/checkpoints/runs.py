@@ -24,19 +24,29 @@ class RunCheckpoints:
     blocks the caller.
     """
 
-    def __init__(self, workdir: Path, *, keep: int, best_metric: tuple[str, bool]) -> None:
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        keep: int,
+        best_metric: tuple[str, bool],
+        read_only: bool = False,
+    ) -> None:
         """Opens the directory.
 
         Args:
             workdir: of the run.
             keep: how many of the newest checkpoints stay; the best one stays besides.
             best_metric: name, and whether higher is better.
+            read_only: nothing is made or removed; another process may be writing.
         """
         name, higher_is_better = best_metric
         # What orbax logs as an error also reaches us as an exception, which the user is shown.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
         self._directory = workdir.absolute() / "checkpoints"
         self._metric = name
+        if read_only and not self._directory.is_dir():
+            raise UserError(f"{self._directory} does not exist: the run has no checkpoint yet")
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(
@@ -53,7 +63,9 @@ class RunCheckpoints:
                 ),
                 best_fn=lambda metrics: metrics[name],
                 best_mode="max" if higher_is_better else "min",
-                cleanup_tmp_directories=True,
+                cleanup_tmp_directories=not read_only,
+                create=not read_only,
+                read_only=read_only,
             ),
             item_names=("state", "position"),
         )

@@ -150,8 +150,14 @@ class ExamplePlan:
         # All examples of a document share the phase, so that they cover it evenly in each epoch.
         phase = _uniform(phase_keys, document)
         offset = ((number + phase - 0.5) * (length / count)).astype(np.int64)
-        start = document_start + np.clip(offset, 0, np.maximum(length - targets, 0))
-        first = np.searchsorted(self._sentences, start, side="right") - 1
+        start = document_start + np.maximum(offset, 0)
+        # Past this token no whole target is left: the example takes the sentences from there to
+        # the end of the document, which no other example would reach.
+        latest = document_start + np.maximum(length - targets, 0)
+        closing = np.searchsorted(self._sentences, latest, side="left")
+        closing = np.minimum(closing, self._documents[document + 1] - 1)
+        containing = np.searchsorted(self._sentences, start, side="right") - 1
+        first = np.where(start > latest, closing, containing)
         return first, self._fill(first, document, targets)
 
     def _fill(self, first: np.ndarray, document: np.ndarray, targets: np.ndarray) -> np.ndarray:

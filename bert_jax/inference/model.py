@@ -106,5 +106,10 @@ def load(path: str | Path) -> LoadedModel:
     config = model_directory.load_config(directory)
     module = BertForPreTraining(config)
     params = model_directory.load_params(directory, abstract_params(module))
-    params = jax.tree.map(jnp.asarray, params)
-    return LoadedModel(config, module, params, load_tokenizer(directory))
+    tokenizer = load_tokenizer(directory)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise UserError(
+            f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only "
+            f"{config.vocab_size}; they do not belong together"
+        )
+    return LoadedModel(config, module, jax.tree.map(jnp.asarray, params), tokenizer)

@@ -112,9 +112,13 @@ class BertConfig:
             UserError: a key is not a field.
         """
         known = [field.name for field in dataclasses.fields(cls)]
-        for key in fields:
+        for key, value in fields.items():
             if key not in known:
                 raise UserError(f"model.{key} is not a field; known are {', '.join(known)}")
+            wanted = type(getattr(cls, key))
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            if not (type(value) is wanted or (wanted is float and is_whole)):
+                raise UserError(f"model.{key} is {value!r}; it must be a {wanted.__name__}")
         return cls(**fields)
 
 

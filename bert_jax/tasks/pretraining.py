@@ -43,6 +43,10 @@ class EvaluationOptions:
     rows: int
     batches: int = 0
 
+    def __post_init__(self) -> None:
+        if self.batches < 0:
+            raise UserError(f"data.evaluation_batches is {self.batches}; 0 is all of them")
+
 
 class PretrainingTask(Task):
     """MLM and NSP (or SOP, or MLM alone) on a corpus."""
@@ -90,11 +94,12 @@ class PretrainingTask(Task):
             )
         self._train = PretrainingBatches(train, self.tokenizer, options)
         held_out = corpus.splits["held_out"]
-        self._held_out = (
-            PretrainingBatches(held_out, self.tokenizer, options, weighted=False)
-            if len(held_out.tokens)
-            else None
-        )
+        if not len(held_out.tokens):
+            raise UserError(
+                f"{corpus.path} has no held-out documents to evaluate on; prepare it from at least "
+                "2 documents with data.held_out above 0"
+            )
+        self._held_out = PretrainingBatches(held_out, self.tokenizer, options, weighted=False)
 
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
@@ -107,17 +112,14 @@ class PretrainingTask(Task):
 
     def evaluation_batches(self, *, host: int, hosts: int) -> Generator[Batch, None, None]:
         """See `Task`; the same examples and masks at every evaluation."""
-        held_out = self._held_out
-        if held_out is None:
-            raise UserError(
-                "the corpus has no held-out documents; prepare it with data.held_out above 0"
-            )
         rows = self._evaluation.rows
-        batches = -(-held_out.examples_per_epoch // rows)
+        batches = -(-self._held_out.examples_per_epoch // rows)
         if self._evaluation.batches:
             batches = min(batches, self._evaluation.batches)
         return batches_in_order(
-            lambda number: held_out.evaluation_batch(number, rows // hosts, host=host, hosts=hosts),
+            lambda number: self._held_out.evaluation_batch(
+                number, rows // hosts, host=host, hosts=hosts
+            ),
             0,
             batches,
         )

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import optax
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.runs import RunCheckpoints
@@ -43,8 +44,8 @@ class TrainOptions:
         steps: steps of the whole training.
         global_batch_size: examples of one step, over all devices and micro-batches.
         microbatches: parts of a step that pass through the model one after the other.
-        log_every, eval_every, checkpoint_every: in steps; 0 for only at the end. The best
-            checkpoint is chosen among those whose step was also evaluated.
+        log_every, eval_every, checkpoint_every: in steps; 0 for only at the end (and the log also
+            at the first step). The best checkpoint is chosen among those that were evaluated.
         keep_checkpoints: how many of the newest stay, besides the best.
     """
 
@@ -171,6 +172,7 @@ class _Run:
             held_out = {}
             if last or _due(step, options.eval_every):
                 held_out = self.evaluate(step, state)
+                self.log.write(step, "held_out", held_out)
             if last or _due(step, options.checkpoint_every) or stop.requested:
                 self.save(step, state, held_out)
             if stop.requested and not last:
@@ -187,11 +189,7 @@ class _Run:
         self.pending = []
         for step, metrics in values:
             if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["gradient_norm"])):
-                raise UserError(
-                    f"the loss of step {step} is not finite ({float(metrics['loss'])}); the last "
-                    f"good checkpoint is {self.checkpoints.latest}; lower "
-                    "optimizer.learning_rate or lengthen optimizer.warmup_steps"
-                )
+                raise self.not_finite(f"the loss of step {step}")
         if values:
             step, metrics = values[-1]
             record = self.task.summary({name: float(value) for name, value in metrics.items()})
@@ -199,22 +197,33 @@ class _Run:
             self.log.write(step, "train", record)
             self.progress.show(record)
 
+    def not_finite(self, what: str) -> UserError:
+        """Says what diverged and what is left."""
+        return UserError(
+            f"{what} is not finite; the last good checkpoint is {self.checkpoints.latest}; start "
+            "another --workdir with a lower optimizer.learning_rate or a longer warm-up"
+        )
+
     def evaluate(self, step: int, state: TrainState) -> dict[str, float]:
-        """Metrics of the held-out documents, logged."""
+        """Metrics of the held-out documents, shown."""
         began = time.perf_counter()
         batches = self.task.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
         metrics = evaluate(self.task, self.evaluation_step, state.params, batches, self.mesh)
-        self.log.write(step, "held_out", metrics)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self.progress.note(f"step {step} held out: {shown}")
         self.speed.exclude(time.perf_counter() - began)
         return metrics
 
     def save(self, step: int, state: TrainState, held_out: dict[str, float]) -> None:
-        """Begins to write a checkpoint, unless a loss since the last one was not finite."""
+        """Begins to write a checkpoint, unless something in it or before it is not finite.
+
+        The losses are those before each update; the last update shows in the parameters alone.
+        """
         began = time.perf_counter()
         if self.pending:
             self.write_log()
+        if not math.isfinite(optax.global_norm(state.params)):
+            raise self.not_finite(f"a parameter after step {step}")
         position = {"next_example": step * self.options.global_batch_size}
         self.checkpoints.save(step, state, position, held_out)
         self.speed.exclude(time.perf_counter() - began)

@@ -16,7 +16,7 @@ def learning_rate(
     decay: str = "linear",
     decay_from: str = "start",
 ) -> optax.Schedule:
-    """Warm-up from 0 to the peak, then a decay that ends at 0 after `steps`.
+    """Warm-up from 0 to the peak, then a decay; linear and cosine end at 0 after `steps`.
 
     With t the step and w the warm-up, the decays are
 

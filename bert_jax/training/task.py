@@ -6,11 +6,10 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import numpy as np
 
+from bert_jax.data.pipeline import Batch
 from bert_jax.tokenization.interface import Tokenizer
 
-Batch = dict[str, np.ndarray]
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
 Sums = dict[str, dict[str, jax.Array]]
 
@@ -27,6 +26,10 @@ class Task(abc.ABC):
         tokenizer: that made the ids of the batches.
         best_metric: name of the metric that chooses the best checkpoint, and whether the higher
             value is the better one.
+
+    A task lives in a module of `bert_jax.tasks` with `ARCHITECTURE` (Hugging Face's name for its
+    parameters), `BEST_METRIC`, `make_module(model_config, execution)`, `defaults()` (its keys of
+    section `data`) and `create(config, model_config, execution)`.
     """
 
     module: nn.Module
@@ -56,6 +59,14 @@ class Task(abc.ABC):
             batch: as from `train_batches`.
             dropout_key: a key for training, None for evaluation without dropout.
         """
+
+    @abc.abstractmethod
+    def baselines(self) -> dict[str, float]:
+        """Held-out metrics of answers that need no model, as `<part>_<name>`."""
+
+    @abc.abstractmethod
+    def examples_as_text(self, count: int) -> str:
+        """The first training examples of a run, readable."""
 
     @abc.abstractmethod
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:

@@ -140,7 +140,7 @@ def test_files_that_are_not_there(model_path, load, tmp_path):
     [
         ("{", "cannot be read"),
         ("", "cannot be read"),
-        ("[]", "model_type"),
+        ("[]", "is not a JSON object; give a model directory"),
         ("{}", "model_type is None; only 'bert' can be loaded"),
         ('{"model_type": "gpt2"}', "model_type is 'gpt2'; only 'bert' can be loaded"),
         ('{"model_type": "bert", "hidden_act": "mish"}', "model.hidden_act 'mish' is unknown"),
@@ -156,7 +156,7 @@ def test_configs_that_are_none(model_path, content, message):
 
 def test_a_directory_that_cannot_be_made(tmp_path, model_config, model_params, tokenizer):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot make .*/file/model"):
+    with pytest.raises(UserError, match="cannot write .*/file/model"):
         model_directory.save(
             tmp_path / "file" / "model", model_config, model_params, tokenizer, architecture="Bert"
         )

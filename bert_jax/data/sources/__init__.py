@@ -52,13 +52,17 @@ def source_specs(
     Raises:
         UserError: there is no source, a key is unknown or a value is out of range.
     """
-    entries = [source] if isinstance(source, str) else list(source or ())
+    if not isinstance(source, str | Mapping | list | tuple):
+        raise UserError(f"data.source: {source!r} is neither text:FILES nor a list of such sources")
+    entries = [source] if isinstance(source, str | Mapping) else list(source)
     if not entries or entries == [""]:
         raise UserError("data.source is not set; write for example data.source=text:FILES")
     return tuple(_spec(entry, dict(defaults or {})) for entry in entries)
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
+    if not isinstance(entry, str | Mapping):
+        raise UserError(f"data.source: the entry {entry!r} is neither text:FILES nor a mapping")
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())
     known = [field.name for field in dataclasses.fields(SourceSpec)]
     for key in fields:
