@@ -1,12 +1,16 @@
 """The command line: what it answers, and that bad input is one line and exit code 2."""
 
+import dataclasses
 import json
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from bert_jax import cli
+from bert_jax.checkpoints import model_directory
+from bert_jax.models.bert import BertForPreTraining, init_params
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -253,3 +257,20 @@ def test_prepare_shows_examples(config, tmp_path, capsys, documents, pieces):
         "example 1",
     ]
     assert sum("[CLS]" in line for line in examples) == 2
+
+
+def test_another_architecture_than_that_of_init_from_is_refused(
+    config, tiny_corpus, tiny_config, tokenizer, tmp_path, capsys
+):
+    """The shapes of all tensors are the same for any number of heads; what they compute is not."""
+    params = init_params(BertForPreTraining(tiny_config), jax.random.key(0))
+    start = tmp_path / "start"
+    model_directory.save(start, tiny_config, params, tokenizer, architecture="BertForPreTraining")
+    fields = dataclasses.asdict(tiny_config) | {"num_attention_heads": 1}
+    overrides = [f"--config.model.{name}={value}" for name, value in fields.items()]
+    line = refused(
+        capsys, "train", "--config", config, "--workdir", tmp_path / "run",
+        f"--config.data.corpus={tiny_corpus}", f"--config.init_from={start}", *overrides,
+    )  # fmt: skip
+    assert f"has num_attention_heads {tiny_config.num_attention_heads}, the config 1" in line
+    assert not (tmp_path / "run").exists()

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,21 @@ def test_split_parameters_give_the_losses_of_one(losses, one_device, mesh):
 def test_micro_batches_on_eight_devices_without_dropout(losses):
     off = {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
     assert_same(losses(8, **off, **{"train.microbatches": 2}), losses(1, **off))
+
+
+def test_a_run_is_evaluated_on_any_number_of_devices(train_command, tmp_path):
+    workdir = tmp_path / "run"
+    subprocess.run(train_command(workdir, {"train.steps": 2}), check=True, capture_output=True)
+    found = []
+    for devices in (1, 4):
+        done = subprocess.run(
+            [sys.executable, "-m", "bert_jax", "evaluate", "--workdir", str(workdir)],
+            env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    assert found[0] == pytest.approx(json.loads((workdir / "result.json").read_text()), rel=1e-5)
