@@ -10,6 +10,9 @@ from bert_jax.data.tensorflow import import_tensorflow
 
 Batch = dict[str, np.ndarray]
 
+# A number costs a call into Python, which is felt when a batch takes a millisecond.
+_NUMBERS_AT_A_TIME = 64
+
 _open: "weakref.WeakSet[Generator[Batch, None, None]]" = weakref.WeakSet()
 
 
@@ -43,30 +46,34 @@ def _batches(
     dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
     wanted = True
 
-    def numbers() -> Iterator[int]:
-        number = start
-        while wanted and number < stop:
-            yield number
-            number += 1
+    def numbers() -> Iterator[np.ndarray]:
+        first = start
+        while wanted and first < stop:
+            yield np.arange(first, min(first + _NUMBERS_AT_A_TIME, stop))
+            first += _NUMBERS_AT_A_TIME
+
+    def make(number: int) -> tuple[np.ndarray, ...]:
+        return tuple((make_batch(int(number)) if wanted else example).values())
 
     def make_tensors(number: object) -> dict[str, object]:
-        arrays = tf.numpy_function(
-            lambda number: tuple(make_batch(int(number)).values()), [number], dtypes
-        )
+        arrays = tf.numpy_function(make, [number], dtypes)
         for array, known in zip(arrays, example.values(), strict=True):
             array.set_shape(known.shape)
         return dict(zip(example, arrays, strict=True))
 
     dataset = tf.data.Dataset.from_generator(
-        numbers, output_signature=tf.TensorSpec((), tf.int64)
-    ).map(make_tensors, num_parallel_calls=parallel_calls or tf.data.AUTOTUNE, deterministic=True)
+        numbers, output_signature=tf.TensorSpec((None,), tf.int64)
+    ).unbatch()
+    dataset = dataset.map(
+        make_tensors, num_parallel_calls=parallel_calls or tf.data.AUTOTUNE, deterministic=True
+    )
     iterator = dataset.prefetch(2).as_numpy_iterator()
     try:
         yield from iterator
     finally:
         # TensorFlow's threads call `make_batch`. Dropping the iterator while they do can leave them
-        # waiting for an interpreter that is gone; so no more batches are begun, and the few that
-        # were are waited for.
+        # waiting for an interpreter that is gone; so no more batches are made, and those that are
+        # on their way are waited for.
         wanted = False
         _drain(iterator)
 
