@@ -38,9 +38,7 @@ def defaults(task: str) -> ConfigDict:
     from bert_jax.training.loop import TrainOptions
     from bert_jax.training.optimizer import OptimizerOptions
 
-    prepare = _fields(
-        PrepareOptions, omit=("sources", "tokenizer", "lowercase", "vocabulary", "seed")
-    )
+    prepare = _fields(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed"))
     source = _fields(SourceSpec, omit=("source", "weight"))
     return ConfigDict(
         {

@@ -53,7 +53,6 @@ class PrepareOptions:
         sources: where the text comes from; several are a mixture. Weights are written down, text
             is never repeated.
         tokenizer: directory or file of a tokenizer; None to train one.
-        lowercase: overrides what a given tokenizer says about lower-casing; None does not.
         vocabulary: how a tokenizer is trained if none is given.
         held_out: expected share of documents that are held out for evaluation, in [0, 1).
         sentences: "split" or "lines", see `split_sentences`.
@@ -63,7 +62,6 @@ class PrepareOptions:
 
     sources: tuple[SourceSpec, ...]
     tokenizer: str | None = None
-    lowercase: bool | None = None
     vocabulary: VocabularyOptions = dataclasses.field(default_factory=VocabularyOptions)
     held_out: float = 0.01
     sentences: str = "split"
@@ -185,7 +183,7 @@ def _given_tokenizer(options: PrepareOptions) -> Tokenizer | None:
 
     if options.tokenizer is None:
         return None
-    return load_tokenizer(options.tokenizer, lowercase=options.lowercase)
+    return load_tokenizer(options.tokenizer)
 
 
 def _resume_or_begin(job: _Job, partial: Path, fingerprint: str) -> Progress:

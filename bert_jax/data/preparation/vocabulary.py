@@ -23,22 +23,22 @@ class VocabularyOptions:
         kind: "wordpiece" or "sentencepiece".
         vocab_size: number of ids, special tokens among them.
         lowercase: whether text is lower-cased first.
-        train_bytes: the most text it is trained from, in characters; the sources of a mixture
+        train_characters: the most text it is trained from, in characters; the sources of a mixture
             share it by their weights.
     """
 
     kind: str = "wordpiece"
     vocab_size: int = 30_522
     lowercase: bool = True
-    train_bytes: int = 200_000_000
+    train_characters: int = 200_000_000
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UserError(
                 f"tokenizer.kind: {self.kind!r} is unknown; known are {', '.join(KINDS)}"
             )
-        if self.train_bytes < 1:
-            raise UserError(f"tokenizer.train_bytes: {self.train_bytes} is less than 1")
+        if self.train_characters < 1:
+            raise UserError(f"tokenizer.train_characters: {self.train_characters} is less than 1")
 
 
 def train_vocabulary(
@@ -65,13 +65,13 @@ def train_vocabulary(
 
     train = train_wordpiece if options.kind == "wordpiece" else train_sentencepiece
     with tqdm(
-        total=options.train_bytes,
+        total=options.train_characters,
         desc="vocabulary: at most",
         unit=" characters",
         unit_scale=True,
         disable=not progress,
     ) as bar:
-        texts = _train_texts(options.train_bytes, sources, held_out, limit, bar)
+        texts = _train_texts(options.train_characters, sources, held_out, limit, bar)
         return train(texts, vocab_size=options.vocab_size, lowercase=options.lowercase)
 
 

@@ -129,7 +129,7 @@ def test_a_vocabulary_is_trained_from_the_train_side_if_none_is_given(make, capf
     ]
     assert corpus.manifest.tokenizer_fingerprint == tokenizer.fingerprint()
     # The first 18 characters are "alpha beta delta 0": they have no "g".
-    few = VocabularyOptions(vocab_size=80, train_bytes=18)
+    few = VocabularyOptions(vocab_size=80, train_characters=18)
     tokenizer = make(text, "b", tokenizer=None, vocabulary=few).tokenizer()
     assert (tokenizer.token_to_id("g"), tokenizer.token_to_id("d") is None) == (None, False)
     assert capfd.readouterr().err == ""  # progress=False
@@ -209,5 +209,5 @@ def test_sources_and_vocabulary_options_are_checked():
         PrepareOptions(())
     with pytest.raises(UserError, match=r"tokenizer.kind: 'bpe' is unknown"):
         VocabularyOptions(kind="bpe")
-    with pytest.raises(UserError, match=r"tokenizer.train_bytes: 0 is less than 1"):
-        VocabularyOptions(train_bytes=0)
+    with pytest.raises(UserError, match=r"tokenizer.train_characters: 0 is less than 1"):
+        VocabularyOptions(train_characters=0)
