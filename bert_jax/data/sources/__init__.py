@@ -52,16 +52,16 @@ def source_specs(
     Raises:
         UserError: there is no source, a key is unknown or a value is out of range.
     """
-    if not isinstance(source, str | Mapping | list | tuple):
+    if not isinstance(source, str | list | tuple | None):
         raise UserError(f"data.source: {source!r} is neither text:FILES nor a list of such sources")
-    entries = [source] if isinstance(source, str | Mapping) else list(source)
+    entries = [source] if isinstance(source, str) else list(source or ())
     if not entries or entries == [""]:
         raise UserError("data.source is not set; write for example data.source=text:FILES")
     return tuple(_spec(entry, dict(defaults or {})) for entry in entries)
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
-    if not isinstance(entry, str | Mapping):
+    if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is no Mapping
         raise UserError(f"data.source: the entry {entry!r} is neither text:FILES nor a mapping")
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())
     known = [field.name for field in dataclasses.fields(SourceSpec)]
