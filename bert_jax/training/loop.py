@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import optax
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.runs import RunCheckpoints
@@ -190,6 +189,8 @@ class _Run:
         for step, metrics in values:
             if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["gradient_norm"])):
                 raise self.not_finite(f"the loss of step {step}")
+            if not math.isfinite(metrics["parameter_norm"]):
+                raise self.not_finite(f"a parameter after step {step}")
         if values:
             step, metrics = values[-1]
             record = self.task.summary({name: float(value) for name, value in metrics.items()})
@@ -217,13 +218,11 @@ class _Run:
     def save(self, step: int, state: TrainState, held_out: dict[str, float]) -> None:
         """Begins to write a checkpoint, unless something in it or before it is not finite.
 
-        The losses are those before each update; the last update shows in the parameters alone.
+        The losses are those before each update; the last update shows in the parameters' norm.
         """
         began = time.perf_counter()
         if self.pending:
             self.write_log()
-        if not math.isfinite(optax.global_norm(state.params)):
-            raise self.not_finite(f"a parameter after step {step}")
         position = {"next_example": step * self.options.global_batch_size}
         self.checkpoints.save(step, state, position, held_out)
         self.speed.exclude(time.perf_counter() - began)

@@ -1,7 +1,7 @@
 """One step of training and one of evaluation, as pure functions under jit."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from bert_jax.sharding.rules import batch_sharding, on_mesh
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Sums, Task, means
 
+Result = TypeVar("Result")
 GlobalBatch = dict[str, jax.Array]
 TrainStep = Callable[[TrainState, GlobalBatch], tuple[TrainState, dict[str, jax.Array]]]
 EvaluationStep = Callable[[Any, GlobalBatch], tuple[Sums, dict[str, jax.Array]]]
@@ -71,6 +72,7 @@ def make_train_step(
         params = optax.apply_updates(state.params, updates)
         metrics = means(sums, weights)
         metrics["gradient_norm"] = optax.global_norm(grads)
+        metrics["parameter_norm"] = optax.global_norm(params)
         metrics["learning_rate"] = jnp.asarray(schedule(state.step), jnp.float32)
         return TrainState(state.step + 1, params, opt_state), metrics
 
@@ -86,7 +88,7 @@ def make_train_step(
         state: TrainState, batch: GlobalBatch
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         with on_mesh(mesh):
-            return compiled(state, batch)
+            return _one_at_a_time(mesh, compiled(state, batch))
 
     return step_on_mesh
 
@@ -97,9 +99,20 @@ def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:
 
     def step_on_mesh(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
         with on_mesh(mesh):
-            return compiled(params, batch)
+            return _one_at_a_time(mesh, compiled(params, batch))
 
     return step_on_mesh
+
+
+def _one_at_a_time(mesh: Mesh, result: Result) -> Result:
+    """Waits for a step on several CPU devices; elsewhere steps are queued.
+
+    The CPU devices of a process share a pool of threads. Two programs with collectives at once can
+    leave each other without a thread, and wait for ever.
+    """
+    if mesh.size > 1 and mesh.devices.flat[0].platform == "cpu":
+        return jax.block_until_ready(result)
+    return result
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:

@@ -112,11 +112,14 @@ def test_metrics_by_name_and_meaning(
     make_step, make_tiny_task, initial, new, tiny_config, tiny_batch
 ):
     task = make_tiny_task(tiny_config)
-    _, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
+    after, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
     assert set(metrics) == {
         "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "gradient_norm",
-        "learning_rate",
+        "learning_rate", "parameter_norm",
     }  # fmt: skip
+    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(after.params)]
+    norm = np.sqrt(sum((leaf**2).sum() for leaf in leaves))
+    assert float(metrics["parameter_norm"]) == pytest.approx(norm, rel=1e-5)
     metrics = {name: float(value) for name, value in metrics.items()}
     assert metrics["loss"] == pytest.approx(metrics["mlm_loss"] + metrics["nsp_loss"], rel=1e-6)
     assert metrics["learning_rate"] == pytest.approx(1e-2)
