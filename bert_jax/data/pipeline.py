@@ -10,9 +10,6 @@ from bert_jax.data.tensorflow import import_tensorflow
 
 Batch = dict[str, np.ndarray]
 
-# A number costs a call into Python, which is felt when a batch takes a millisecond.
-_NUMBERS_AT_A_TIME = 64
-
 _open: "weakref.WeakSet[Generator[Batch, None, None]]" = weakref.WeakSet()
 
 
@@ -46,12 +43,6 @@ def _batches(
     dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
     wanted = True
 
-    def numbers() -> Iterator[np.ndarray]:
-        first = start
-        while wanted and first < stop:
-            yield np.arange(first, min(first + _NUMBERS_AT_A_TIME, stop))
-            first += _NUMBERS_AT_A_TIME
-
     def make(number: int) -> tuple[np.ndarray, ...]:
         return tuple((make_batch(int(number)) if wanted else example).values())
 
@@ -61,9 +52,8 @@ def _batches(
             array.set_shape(known.shape)
         return dict(zip(example, arrays, strict=True))
 
-    dataset = tf.data.Dataset.from_generator(
-        numbers, output_signature=tf.TensorSpec((None,), tf.int64)
-    ).unbatch()
+    going_on = tf.Variable(True)
+    dataset = tf.data.Dataset.range(start, stop).take_while(lambda _: going_on)
     dataset = dataset.map(
         make_tensors, num_parallel_calls=parallel_calls or tf.data.AUTOTUNE, deterministic=True
     )
@@ -75,6 +65,7 @@ def _batches(
         # waiting for an interpreter that is gone; so no more batches are made, and those that are
         # on their way are waited for.
         wanted = False
+        going_on.assign(False)
         _drain(iterator)
 
 
