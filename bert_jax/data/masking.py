@@ -125,7 +125,7 @@ def replace_tokens(
         nothing is masked.
     """
     originals = np.take_along_axis(input_ids, masked.positions, axis=1)
-    action = _uniform(keys[:, None], _ACTION + masked.deciders)
+    action = randomness.uniform_at(keys[:, None], _ACTION + masked.deciders)
     random_tokens = randomness.integers_below(
         randomness.random_bits(keys[:, None], _RANDOM_TOKEN + masked.positions), options.vocab_size
     )
@@ -143,10 +143,6 @@ def replace_tokens(
     replaced = input_ids.copy()
     np.put_along_axis(replaced, masked.positions, replacements, axis=1)
     return replaced, np.where(masked.chosen, originals, 0).astype(np.int32)
-
-
-def _uniform(keys: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    return randomness.uniform(randomness.random_bits(keys, positions))
 
 
 def _shuffled(eligible: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
@@ -208,7 +204,9 @@ def _mask_spans(
     rows, positions = np.arange(len(starts)), np.arange(starts.shape[1])
     segment_end = _next_true(~candidates)
     lengths = np.searchsorted(
-        _SPAN_THRESHOLDS, _uniform(keys[:, None], _SPAN_LENGTH + positions), side="right"
+        _SPAN_THRESHOLDS,
+        randomness.uniform_at(keys[:, None], _SPAN_LENGTH + positions),
+        side="right",
     )  # words after the first one, [B, T]
     word_end = _next_true(starts | ~candidates)
     order = _shuffled(starts, keys, starts.shape[1])

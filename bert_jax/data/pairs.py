@@ -128,7 +128,7 @@ class ExamplePlan:
     def _target_lengths(self, keys: np.ndarray) -> np.ndarray:
         """How many tokens each chunk aims at, int64 [B]."""
         longest = self._options.max_tokens
-        is_short = _uniform(keys, Draw.IS_SHORT) < self._options.short_probability
+        is_short = randomness.uniform_at(keys, Draw.IS_SHORT) < self._options.short_probability
         short = 2 + randomness.integers_below(
             randomness.random_bits(keys, Draw.SHORT_LENGTH), longest - 1
         )
@@ -148,7 +148,7 @@ class ExamplePlan:
         document_end = self._sentences[self._documents[document + 1]]
         length = document_end - document_start
         # All examples of a document share the phase, so that they cover it evenly in each epoch.
-        phase = _uniform(phase_keys, document)
+        phase = randomness.uniform_at(phase_keys, document)
         offset = ((number + phase - 0.5) * (length / count)).astype(np.int64)
         start = document_start + np.maximum(offset, 0)
         # Past this token no whole target is left: the example takes the sentences from there to
@@ -186,7 +186,7 @@ class ExamplePlan:
         A chunk of one sentence has nothing that follows, so its second segment is always random.
         """
         split = _split_point(first, last, keys)
-        is_random = (last - first == 1) | (_uniform(keys, Draw.IS_RANDOM_NEXT) < 0.5)
+        is_random = (last - first == 1) | (randomness.uniform_at(keys, Draw.IS_RANDOM_NEXT) < 0.5)
         documents = len(self._documents) - 1
         own = self._document_of(indices)
         # One of the others, each as likely: draw among one less and step over the own. A split of
@@ -217,7 +217,7 @@ class ExamplePlan:
         split = self._sentences[_split_point(first, last, keys)]
         start, end = self._sentences[first], self._sentences[last]
         split = np.where(last - first == 1, (start + end + 1) // 2, split)
-        swapped = _uniform(keys, Draw.IS_SWAPPED) < 0.5
+        swapped = randomness.uniform_at(keys, Draw.IS_SWAPPED) < 0.5
         return Segments(
             first_start=np.where(swapped, split, start),
             first_end=np.where(swapped, end, split),
@@ -225,10 +225,6 @@ class ExamplePlan:
             second_end=np.where(swapped, split, end),
             labels=swapped.astype(np.int64),
         )
-
-
-def _uniform(keys: np.ndarray, draw: np.ndarray | int) -> np.ndarray:
-    return randomness.uniform(randomness.random_bits(keys, draw))
 
 
 def _split_point(first: np.ndarray, last: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -50,6 +50,11 @@ def uniform(bits: np.ndarray) -> np.ndarray:
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
+def uniform_at(keys: np.ndarray, positions: np.ndarray | int) -> np.ndarray:
+    """The numbers of `random_bits` as float64 in [0, 1)."""
+    return uniform(random_bits(keys, positions))
+
+
 def integers_below(bits: np.ndarray, limits: np.ndarray | int) -> np.ndarray:
     """Random bits to int64 in [0, limit); every limit is at least 1."""
     return (uniform(bits) * limits).astype(np.int64)
