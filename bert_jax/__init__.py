@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from bert_jax.errors import UserError
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from bert_jax.inference.model import LoadedModel
 
 __all__ = ["UserError", "load"]
@@ -27,8 +29,16 @@ def __getattr__(name: str) -> ModuleType:
     return importlib.import_module("bert_jax.tokenization")
 
 
-def load(path: str | Path) -> "LoadedModel":
-    """A model directory in memory, see `bert_jax.inference.model.load`."""
-    from bert_jax.inference import model
+def load(
+    path: str | Path,
+    task: str | None = None,
+    *,
+    mesh: "Mesh | None" = None,
+    precision: str = "float32",
+    revision: str | None = None,
+    seed: int = 0,
+) -> "LoadedModel":
+    """A model directory or a model of the hub, see `bert_jax.inference.loading.load`."""
+    from bert_jax.inference import loading
 
-    return model.load(path)
+    return loading.load(path, task, mesh=mesh, precision=precision, revision=revision, seed=seed)

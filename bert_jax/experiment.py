@@ -16,6 +16,8 @@ from ml_collections import ConfigDict
 
 from bert_jax import configuration
 from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.data.corpus import TOKENIZER_DIRECTORY
 from bert_jax.data.preparation.prepare import PrepareOptions
@@ -39,7 +41,13 @@ from bert_jax.training.task import Task
 
 # Fields of the architecture that do not change what its parameters compute.
 TRAINING_FIELDS = frozenset(
-    {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
+    {
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "classifier_dropout",
+        "initializer_range",
+        "num_labels",
+    }
 )
 
 # What may change between two calls of one run: it does not change the numbers.
@@ -119,7 +127,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     mesh = make_mesh(MeshShape(**config.mesh))
     rows_per_host(options.global_batch_size, mesh, options.microbatches)
     task = make_task(config)
-    initial_params = _initial_params(config, task)
+    initial_params = _initial_params(config, task, mesh)
     _claim(workdir, config)
     result_file = workdir / "result.json"
     if result_file.is_file():  # it is written last
@@ -154,9 +162,12 @@ def evaluate(config: ConfigDict, workdir: Path | None, model: Path | None) -> di
         task = make_task(config)
         params, _ = _run_params(workdir, task.module, "latest", mesh)
     elif model is not None:
-        task = make_task(config, model_directory.load_config(model))
-        _check_tokenizer(model, task)
-        params = model_directory.load_params(model, abstract_params(task.module))
+        directory = resolve(model)
+        task = make_task(config, model_directory.load_description(directory).config)
+        _check_tokenizer(directory, task)
+        params, report = model_directory.load_params(directory, task.module, mesh=mesh)
+        if report.new:
+            raise UserError(f"{directory} cannot be evaluated for task {config.task}: {report}")
     else:
         raise UserError("evaluate needs --workdir RUN or --model DIR")
     batches = task.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
@@ -180,7 +191,8 @@ def export(workdir: Path, output: Path, *, which: str = "latest") -> int:
     architecture = model_config(config, tokenizer)
     task = configuration.task_module(config.task)
     params, step = _run_params(workdir, task.make_module(architecture, Execution()), which)
-    model_directory.save(output, architecture, params, tokenizer, architecture=task.ARCHITECTURE)
+    description = ModelDescription(architecture, task.ARCHITECTURE)
+    model_directory.save(output, description, params, tokenizer)
     return step
 
 
@@ -218,13 +230,13 @@ def _run_params(
     return checkpoints.restore_params(step, placed), step
 
 
-def _initial_params(config: ConfigDict, task: Task) -> Any:
+def _initial_params(config: ConfigDict, task: Task, mesh: Mesh) -> Any:
     """Parameters of `init_from`, None if there is none."""
     if not config.init_from:
         return None
-    directory = Path(config.init_from)
+    directory = resolve(config.init_from)
     _check_tokenizer(directory, task)
-    theirs, ours = model_directory.load_config(directory), task.module.config
+    theirs, ours = model_directory.load_description(directory).config, task.module.config
     for field in dataclasses.fields(BertConfig):
         old, new = getattr(theirs, field.name), getattr(ours, field.name)
         if old != new and field.name not in TRAINING_FIELDS:
@@ -232,7 +244,12 @@ def _initial_params(config: ConfigDict, task: Task) -> Any:
                 f"init_from {directory} has {field.name} {old!r}, the config {new!r}; give the "
                 "config the same model"
             )
-    return model_directory.load_params(directory, abstract_params(task.module))
+    params, report = model_directory.load_params(
+        directory, task.module, mesh=mesh, seed=config.seed
+    )
+    if is_main_host():
+        print(f"init_from {directory}: {report}", file=sys.stderr)
+    return params
 
 
 def _check_tokenizer(directory: Path, task: Task) -> None:

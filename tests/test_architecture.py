@@ -20,12 +20,23 @@ FLOORS = {
     "training": 3,
     "tasks": 4,
     "inference": 4,
+    "parity": 4,
     "planning": 4,
     "configuration": 5,
     "experiment": 5,
     "cli": 5,
     "__init__": 5,
     "__main__": 5,
+}
+# The door to TensorFlow stands in `data/`; its checkpoints are read and written through it.
+THROUGH_A_DOOR = {
+    "checkpoints/tensors/tensorflow_checkpoint.py": {"data"},
+    "checkpoints/google_files.py": {"data"},
+}
+# What is foreign to the house, and the one room that may have it.
+PERMITTED = {
+    "parity/reference.py": {"torch", "transformers"},
+    "checkpoints/tensors/pytorch_file.py": {"pickle"},
 }
 # The top floor is one room.
 TOP = 5
@@ -65,7 +76,7 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_imports_go_down_or_stay_in_the_folder(path):
     own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    for other in own_imports(path):
+    for other in own_imports(path) - THROUGH_A_DOOR.get(name_of(path), set()):
         allowed = FLOORS[other] < FLOORS[own] or other == own or FLOORS[own] == TOP
         assert allowed, f"{own} (floor {FLOORS[own]}) imports {other} (floor {FLOORS[other]})"
 
@@ -73,7 +84,8 @@ def test_imports_go_down_or_stay_in_the_folder(path):
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_tensorflow_stays_under_data_and_pytorch_outside(path):
     roots = {name.split(".")[0] for name in imports_of(path)}
-    assert not roots & {"torch", "transformers", "pickle", "dill", "cloudpickle"}
+    foreign = {"torch", "transformers", "pickle", "dill", "cloudpickle"}
+    assert roots & foreign <= PERMITTED.get(name_of(path), set())
     if path.relative_to(PACKAGE).parts[0] != "data":
         assert not roots & {"tensorflow", "tensorflow_datasets", "tensorflow_text"}
     assert "tests" not in roots

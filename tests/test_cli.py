@@ -10,7 +10,9 @@ import pytest
 
 from bert_jax import cli
 from bert_jax.checkpoints import model_directory
-from bert_jax.models.bert import BertForPreTraining, init_params
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.bert import init_params
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -265,7 +267,8 @@ def test_another_architecture_than_that_of_init_from_is_refused(
     """The shapes of all tensors are the same for any number of heads; what they compute is not."""
     params = init_params(BertForPreTraining(tiny_config), jax.random.key(0))
     start = tmp_path / "start"
-    model_directory.save(start, tiny_config, params, tokenizer, architecture="BertForPreTraining")
+    description = ModelDescription(tiny_config, "BertForPreTraining")
+    model_directory.save(start, description, params, tokenizer)
     fields = dataclasses.asdict(tiny_config) | {"num_attention_heads": 1}
     overrides = [f"--config.model.{name}={value}" for name, value in fields.items()]
     line = refused(

@@ -1,27 +1,48 @@
 """A model directory: `config.json`, `model.safetensors`, tokenizer files; Hugging Face's layout."""
 
 import dataclasses
-import json
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
+import ml_dtypes
 import numpy as np
-from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import Mesh
 
-from bert_jax.checkpoints.huggingface_names import RULES, from_tensor, tensor_shape, to_tensors
+from bert_jax.checkpoints.config_file import (
+    CONFIG,
+    DTYPES,
+    ModelDescription,
+    read_config,
+    write_config,
+)
+from bert_jax.checkpoints.names import huggingface
+from bert_jax.checkpoints.parameters import LoadReport, locate, read_parameters, to_tensors
+from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
+from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import Execution
+from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# Which heads a file holds, where its config does not say it. First match wins.
+_HEADS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("cls.predictions.transform.dense.weight", "cls.seq_relationship.weight"), "PreTraining"),
+    (("cls.predictions.transform.dense.weight",), "MaskedLM"),
+    (("cls.seq_relationship.weight",), "NextSentencePrediction"),
+    (("qa_outputs.weight",), "QuestionAnswering"),
+    # Three architectures call their head so; this one is by far the most frequent.
+    (("classifier.weight",), "SequenceClassification"),
+)
+
+# Weights in any form: of an older model in the same place, nothing may be left.
+_WEIGHTS = ("model*.safetensors", "model*.safetensors.index.json", "pytorch_model*.bin*")
 
 
-def save(
-    directory: Path, config: BertConfig, params: Any, tokenizer: Tokenizer, *, architecture: str
-) -> None:
+def save(directory: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
     """Writes a model directory that `transformers` loads.
 
     It is made beside its place and then moved file by file, the weights last: a directory that has
@@ -29,28 +50,16 @@ def save(
 
     Args:
         directory: made if it is missing; an older model in it is replaced.
-        config: of the model.
+        description: of the model; tensors are written in its dtype.
         params: its parameters; every one must be in the name table.
         tokenizer: its tokenizer.
-        architecture: Hugging Face's class for these parameters, as `BertForPreTraining`.
 
     Raises:
         UserError: the directory holds something else, or cannot be written.
     """
-    from safetensors.numpy import save as serialize
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
 
-    ours = flatten_dict(jax.device_get(params), sep="/")
-    rules = {rule.ours: rule for rule in RULES}
-    tensors = dict(
-        pair for name, value in ours.items() for pair in to_tensors(rules[name], np.asarray(value))
-    )
-    fields = {
-        "architectures": [architecture],
-        "model_type": "bert",
-        **dataclasses.asdict(config),
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-    }
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory} is a file; give a directory")
     if directory.is_dir() and any(directory.iterdir()) and not (directory / CONFIG).is_file():
@@ -60,91 +69,93 @@ def save(
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         tokenizer.save(partial)
-        write_atomically(partial / CONFIG, (json.dumps(fields, indent=2) + "\n").encode())
-        write_atomically(partial / WEIGHTS, serialize(tensors, metadata={"format": "pt"}))
+        write_config(partial / CONFIG, description)
+        tensors = _tensors(description, params)
+        save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
         directory.mkdir(exist_ok=True)
-        (directory / WEIGHTS).unlink(missing_ok=True)
-        for path in sorted(partial.iterdir(), key=lambda path: path.name == WEIGHTS):
+        for pattern in _WEIGHTS:
+            for path in directory.glob(pattern):
+                path.unlink()
+        for path in sorted(partial.iterdir(), key=lambda path: path.name == SAFETENSORS):
             path.replace(directory / path.name)
         partial.rmdir()
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise UserError(
-            f"cannot write {directory}: {error.strerror}; free space or give another directory"
+            f"cannot write {directory}: {getattr(error, 'strerror', error)}; free space or give "
+            "another directory"
         ) from error
 
 
-def load_config(directory: Path) -> BertConfig:
-    """The architecture of a model directory.
-
-    Raises:
-        UserError: there is no config, or it is not one of a BERT.
-    """
-    path = directory / CONFIG
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist; give a model directory") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
-    if not isinstance(fields, dict):
-        raise UserError(f"{path} is not a JSON object; give a model directory")
-    for key, default, wanted in (
-        ("model_type", None, "bert"),
-        ("position_embedding_type", "absolute", "absolute"),
-    ):
-        if (found := fields.get(key, default)) != wanted:
-            raise UserError(f"{path}: {key} is {found!r}; only {wanted!r} can be loaded")
-    known = {field.name for field in dataclasses.fields(BertConfig)}
-    try:
-        return BertConfig.from_fields({key: fields[key] for key in fields if key in known})
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-
-
-def load_params(directory: Path, abstract: Any) -> Any:
-    """Parameters of a model directory, float32 NumPy arrays.
+def load_description(directory: Path, architecture: str = "") -> ModelDescription:
+    """What a model directory holds; its weights are opened, but only a tied decoder is read.
 
     Args:
         directory: the model directory.
-        abstract: a tree of shapes that says which parameters are wanted.
+        architecture: the model that is wanted; "" for the one that the directory names, or that
+            its tensors tell.
 
     Raises:
-        UserError: a tensor is missing or has another shape.
+        UserError: config or weights are missing, damaged or not a BERT's.
     """
-    from safetensors import SafetensorError, safe_open
+    described = read_config(directory / CONFIG)
+    with open_tensors(directory) as file:
+        located = locate(file, huggingface.TABLE)
+        dtypes = {str(info.dtype) for info in file.tensors.values() if info.dtype.kind in "fV"}
+        config = described.config
+        if huggingface.DECODER in located and config.tie_word_embeddings:
+            # As transformers 5 has it: two different tables are not tied, whatever the config says.
+            tied = _same(file, located[huggingface.DECODER], located[huggingface.WORD_EMBEDDINGS])
+            config = dataclasses.replace(config, tie_word_embeddings=tied)
+    architecture = architecture or described.architecture or _architecture_of(located)
+    return dataclasses.replace(
+        described,
+        config=config,
+        architecture=architecture,
+        dtype=dtypes.pop() if len(dtypes) == 1 and dtypes <= set(DTYPES) else "float32",
+        add_pooling_layer=architecture != "BertModel" or "bert.pooler.dense.weight" in located,
+    )
 
-    path = directory / WEIGHTS
-    wanted = flatten_dict(abstract, sep="/")
-    rules = {rule.ours: rule for rule in RULES}
-    found: dict[str, np.ndarray] = {}
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
 
-            def read(name: str, ours: str, shape: tuple[int, ...]) -> np.ndarray:
-                rule = rules[ours]
-                if name not in names:
-                    raise UserError(f"{path} has no tensor {name}")
-                expected = tensor_shape(rule, shape)
-                tensor = file.get_tensor(name)
-                if tensor.shape != expected:
-                    raise UserError(
-                        f"{path}: tensor {name} has shape {tensor.shape}, the config asks for "
-                        f"{expected}"
-                    )
-                return from_tensor(rule, tensor, shape).astype(np.float32)
+def load_params(
+    directory: Path, module: nn.Module, *, mesh: Mesh | None = None, seed: int = 0
+) -> tuple[Any, LoadReport]:
+    """Parameters of a model directory for a model, float32, on a mesh (default: one device).
 
-            for ours, leaf in wanted.items():
-                rule = rules[ours]
-                if not rule.stacked:
-                    found[ours] = read(rule.theirs, ours, leaf.shape)
-                    continue
-                found[ours] = np.empty(leaf.shape, np.float32)
-                for layer in range(leaf.shape[0]):
-                    name = rule.theirs.format(layer=layer)
-                    found[ours][layer] = read(name, ours, leaf.shape[1:])
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist; give a model directory") from error
-    except SafetensorError as error:
-        raise UserError(f"{path} is damaged: {error}; copy it again") from error
-    return unflatten_dict(found, sep="/")
+    Raises:
+        UserError: the encoder is not whole, or a tensor has another shape.
+    """
+    if mesh is None:
+        mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
+    tied = module.config.tie_word_embeddings  # type: ignore[attr-defined]
+    table = huggingface.TIED_TABLE if tied else huggingface.TABLE
+    with open_tensors(directory) as file:
+        return read_parameters(file, table, module, mesh=mesh, seed=seed)
+
+
+def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray]:
+    """The tensors that `transformers` saves for this architecture, in the dtype on disk."""
+    tensors = to_tensors(params, huggingface.TABLE, description.make_module(Execution()))
+    if huggingface.DECODER in tensors:
+        tensors[huggingface.DECODER_BIAS] = tensors[huggingface.BIAS]
+    dtype = np.dtype(getattr(ml_dtypes, description.dtype, description.dtype))
+    bare = description.architecture == "BertModel"
+    return {
+        name.removeprefix("bert.") if bare else name: tensor.astype(dtype, copy=False)
+        for name, tensor in tensors.items()
+    }
+
+
+def _architecture_of(names: Collection[str]) -> str:
+    """The model that a file's tensors belong to."""
+    for tensors, head in _HEADS:
+        if all(tensor in names for tensor in tensors):
+            return f"BertFor{head}"
+    return "BertModel"
+
+
+def _same(file: TensorFile, one: str, other: str) -> bool:
+    """Whether two tensors are equal to the bit."""
+    if file.tensors[one] != file.tensors[other]:
+        return False
+    copy = file.read(one).copy()
+    return copy.tobytes() == file.read(other).tobytes()

@@ -10,11 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jax.sharding import Mesh
+
 from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.errors import UserError
-from bert_jax.models.bert import BertForPreTraining, abstract_params
 from bert_jax.models.config import BertConfig
-from bert_jax.tokenization import Tokenizer, load_tokenizer
+from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,13 @@ class LoadedModel:
     module: nn.Module
     params: Any
     tokenizer: Tokenizer
+    description: ModelDescription
+    report: LoadReport
+    mesh: Mesh
+
+    def save(self, directory: str | Path) -> None:
+        """Writes a model directory that `transformers` loads."""
+        model_directory.save(Path(directory), self.description, self.params, self.tokenizer)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[Filling]:
         """The most probable pieces for the first [MASK] of a text.
@@ -94,22 +104,3 @@ class LoadedModel:
             score=float(probabilities[word]),
             text=self.tokenizer.decode(filled),
         )
-
-
-def load(path: str | Path) -> LoadedModel:
-    """Reads a model directory that `bert-jax export`, `train` or `transformers` wrote.
-
-    Raises:
-        UserError: it is not one, or its files do not fit together.
-    """
-    directory = Path(path)
-    config = model_directory.load_config(directory)
-    module = BertForPreTraining(config)
-    params = model_directory.load_params(directory, abstract_params(module))
-    tokenizer = load_tokenizer(directory)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise UserError(
-            f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only "
-            f"{config.vocab_size}; they do not belong together"
-        )
-    return LoadedModel(config, module, jax.tree.map(jnp.asarray, params), tokenizer)

@@ -34,8 +34,13 @@ class SelfAttention(nn.Module):
     execution: Execution
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool) -> jax.Array:
-        """[B, T, D], bool [B, T] → [B, T, D]."""
+    def __call__(
+        self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool
+    ) -> tuple[jax.Array, jax.Array]:
+        """[B, T, D], bool [B, T] → [B, T, D] and the weights before dropout, float32 [B, N, T, T].
+
+        Where nobody reads the weights, the compiler drops them.
+        """
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
         query = dense(config, execution, heads, "query")(hidden)  # BTNH
@@ -44,8 +49,9 @@ class SelfAttention(nn.Module):
 
         weights = attention_weights(query, key, key_mask)  # BNTS
         # Each example, head and position draws its own mask, as in the original.
-        weights = nn.Dropout(config.attention_probs_dropout_prob)(
+        dropped = nn.Dropout(config.attention_probs_dropout_prob)(
             weights, deterministic=deterministic
         ).astype(value.dtype)
-        context = jnp.einsum("BNTS,BSNH->BTNH", weights, value)
-        return dense(config, execution, config.hidden_size, "output", axis=(-2, -1))(context)
+        context = jnp.einsum("BNTS,BSNH->BTNH", dropped, value)
+        output = dense(config, execution, config.hidden_size, "output", axis=(-2, -1))(context)
+        return output, weights

@@ -1,4 +1,4 @@
-"""BERT: the encoder of token ids, and the model that is pre-trained (paper, section 3)."""
+"""BERT itself: the encoder of token ids (paper, section 3)."""
 
 from typing import Any, NamedTuple
 
@@ -9,21 +9,40 @@ import jax.numpy as jnp
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoder import HIDDEN_AXES, Encoder
-from bert_jax.models.heads import MaskedLanguageModelHead, Pooler, gather_positions
-from bert_jax.models.layers import dense
+from bert_jax.models.heads import Pooler
+
+
+class BertOutput(NamedTuple):
+    """What the encoder says; the names are Hugging Face's.
+
+    Attributes:
+        last_hidden_state: [B, T, D], in the dtype of the execution, as all but `attentions`.
+        pooler_output: [B, D], tanh of a dense map of [CLS]; None without pooler.
+        hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
+            asked for.
+        attentions: float32 [L, B, N, T, T], attention weights before dropout; None unless asked
+            for.
+    """
+
+    last_hidden_state: jax.Array
+    pooler_output: jax.Array | None
+    hidden_states: jax.Array | None
+    attentions: jax.Array | None
 
 
 class Bert(nn.Module):
-    """Embeddings, encoder and pooler."""
+    """Embeddings, encoder and pooler (Hugging Face's BertModel)."""
 
     config: BertConfig
     execution: Execution = Execution()
+    add_pooling_layer: bool = True
 
     def setup(self) -> None:
         """Declares the parts."""
         self.embeddings = Embeddings(self.config, self.execution)
         self.encoder = Encoder(self.config, self.execution)
-        self.pooler = Pooler(self.config, self.execution)
+        if self.add_pooling_layer:
+            self.pooler = Pooler(self.config, self.execution)
 
     def __call__(
         self,
@@ -33,7 +52,9 @@ class Bert(nn.Module):
         position_ids: jax.Array | None = None,
         *,
         deterministic: bool = True,
-    ) -> tuple[jax.Array, jax.Array]:
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> BertOutput:
         """Encodes tokens.
 
         Args:
@@ -42,9 +63,8 @@ class Bert(nn.Module):
             attention_mask: int32 or bool [B, T], 0 for padding; None for no padding.
             position_ids: int32 [B, T]; None for 0 … T-1.
             deterministic: False for training: dropout draws from the RNG stream "dropout".
-
-        Returns:
-            Hidden states [B, T, D] and pooled output [B, D], in the dtype of the execution.
+            output_hidden_states: whether the hidden states of all layers are wanted.
+            output_attentions: whether the attention weights of all layers are wanted.
         """
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
@@ -52,12 +72,26 @@ class Bert(nn.Module):
             attention_mask = jnp.ones_like(input_ids)
         if position_ids is None:
             position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1]), input_ids.shape)
-        hidden = self.embeddings(
+        embedded = self.embeddings(
             input_ids, token_type_ids, position_ids, deterministic=deterministic
         )
-        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        hidden = self.encoder(hidden, attention_mask.astype(bool), deterministic=deterministic)
-        return hidden, self.pooler(hidden)
+        embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
+        hidden, inside = self.encoder(
+            embedded,
+            attention_mask.astype(bool),
+            deterministic=deterministic,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        hidden_states = inside.hidden_states
+        if hidden_states is not None:
+            hidden_states = jnp.concatenate([embedded[None], hidden_states])
+        return BertOutput(
+            last_hidden_state=hidden,
+            pooler_output=self.pooler(hidden) if self.add_pooling_layer else None,
+            hidden_states=hidden_states,
+            attentions=inside.attentions,
+        )
 
     def word_embeddings(self) -> jax.Array:
         """The table of word embeddings, float32 [V, D]."""
@@ -72,50 +106,3 @@ def init_params(module: nn.Module, key: jax.Array) -> Any:
 def abstract_params(module: nn.Module) -> Any:
     """Shapes and dtypes of the parameters, without computing them."""
     return jax.eval_shape(lambda: init_params(module, jax.random.key(0)))
-
-
-class PreTrainingOutput(NamedTuple):
-    """Logits of the two pre-training heads.
-
-    Attributes:
-        prediction_logits: float32 [B, P, V], words at the asked positions ([B, T, V] if none).
-        seq_relationship_logits: float32 [B, 2]; label 0: the second segment follows the first.
-    """
-
-    prediction_logits: jax.Array
-    seq_relationship_logits: jax.Array
-
-
-class BertForPreTraining(nn.Module):
-    """BERT with the masked-language-model head and the next-sentence head."""
-
-    config: BertConfig
-    execution: Execution = Execution()
-
-    def setup(self) -> None:
-        """Declares the parts."""
-        self.bert = Bert(self.config, self.execution)
-        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
-        self.nsp_head = dense(self.config, self.execution, 2, name="nsp_head")
-
-    def __call__(
-        self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
-        masked_lm_positions: jax.Array | None = None,
-        *,
-        deterministic: bool = True,
-    ) -> PreTrainingOutput:
-        """As `Bert`; `masked_lm_positions` int32 [B, P] limits the word scores to P positions."""
-        hidden, pooled = self.bert(
-            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
-        )
-        if masked_lm_positions is not None:
-            # The head over the vocabulary is a fifth of the work if all T positions pass it.
-            hidden = gather_positions(hidden, masked_lm_positions)  # BPD
-        return PreTrainingOutput(
-            prediction_logits=self.mlm_head(hidden, self.bert.word_embeddings()),
-            seq_relationship_logits=self.nsp_head(pooled).astype(jnp.float32),
-        )

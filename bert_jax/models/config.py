@@ -39,6 +39,9 @@ class BertConfig:
         initializer_range: standard deviation of the truncated normal initialisation.
         layer_norm_eps: added to the variance in every LayerNorm.
         pad_token_id: id of [PAD].
+        tie_word_embeddings: whether the word scores are read off the table of word embeddings.
+        classifier_dropout: dropout before a classifier; None: `hidden_dropout_prob`.
+        num_labels: C, outputs of a classifier.
     """
 
     vocab_size: int = 30522
@@ -54,6 +57,9 @@ class BertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     pad_token_id: int = 0
+    tie_word_embeddings: bool = True
+    classifier_dropout: float | None = None
+    num_labels: int = 2
 
     def __post_init__(self) -> None:
         for name in (
@@ -64,6 +70,7 @@ class BertConfig:
             "intermediate_size",
             "max_position_embeddings",
             "type_vocab_size",
+            "num_labels",
         ):
             if getattr(self, name) < 1:
                 raise UserError(f"model.{name} is {getattr(self, name)}; it must be at least 1")
@@ -77,8 +84,8 @@ class BertConfig:
                 f"model.hidden_act {self.hidden_act!r} is unknown; "
                 f"known are {', '.join(ACTIVATIONS)}"
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
                 raise UserError(f"model.{name} is {getattr(self, name)}; it must lie in [0, 1)")
 
     @property
@@ -115,9 +122,11 @@ class BertConfig:
         for key, value in fields.items():
             if key not in known:
                 raise UserError(f"model.{key} is not a field; known are {', '.join(known)}")
-            wanted = type(getattr(cls, key))
+            default = getattr(cls, key)
+            wanted = float if default is None else type(default)
             is_whole = isinstance(value, int) and not isinstance(value, bool)
-            if not (type(value) is wanted or (wanted is float and is_whole)):
+            fits = type(value) is wanted or (wanted is float and is_whole)
+            if not fits and not (value is None and default is None):
                 raise UserError(f"model.{key} is {value!r}; it must be a {wanted.__name__}")
         return cls(**fields)
 

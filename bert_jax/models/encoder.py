@@ -1,5 +1,7 @@
 """The stack of Transformer layers."""
 
+from typing import NamedTuple
+
 import flax.linen as nn
 import jax
 
@@ -10,6 +12,18 @@ from bert_jax.models.layers import activation, dense, layer_norm
 HIDDEN_AXES = ("batch", "length", "hidden")
 
 
+class Inside(NamedTuple):
+    """What the layers computed on the way, for those who asked; None for those who did not.
+
+    Attributes:
+        hidden_states: output of each layer, [L, B, T, D].
+        attentions: attention weights of each layer, float32 [L, B, N, T, T].
+    """
+
+    hidden_states: jax.Array | None
+    attentions: jax.Array | None
+
+
 class EncoderLayer(nn.Module):
     """Attention, then feed-forward; each: sub-layer → dropout → residual sum → LayerNorm."""
 
@@ -18,13 +32,18 @@ class EncoderLayer(nn.Module):
 
     @nn.compact
     def __call__(
-        self, hidden: jax.Array, key_mask: jax.Array, deterministic: bool
-    ) -> tuple[jax.Array, None]:
-        """[B, T, D], bool [B, T] → [B, T, D], and the None that `nn.scan` asks for."""
+        self,
+        hidden: jax.Array,
+        key_mask: jax.Array,
+        deterministic: bool,
+        output_hidden_states: bool,
+        output_attentions: bool,
+    ) -> tuple[jax.Array, Inside]:
+        """[B, T, D], bool [B, T] → [B, T, D], and what `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         dropout = nn.Dropout(config.hidden_dropout_prob, deterministic=deterministic)
 
-        attended = SelfAttention(config, execution, name="attention")(
+        attended, weights = SelfAttention(config, execution, name="attention")(
             hidden, key_mask, deterministic=deterministic
         )
         hidden = layer_norm(config, execution, "attention_norm")(hidden + dropout(attended))
@@ -33,7 +52,10 @@ class EncoderLayer(nn.Module):
         inner = activation(config.hidden_act)(inner)
         outer = dense(config, execution, config.hidden_size, "output")(inner)  # BTD
         hidden = layer_norm(config, execution, "output_norm")(hidden + dropout(outer))
-        return nn.with_logical_constraint(hidden, HIDDEN_AXES), None
+        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
+        return hidden, Inside(
+            hidden if output_hidden_states else None, weights if output_attentions else None
+        )
 
 
 class Encoder(nn.Module):
@@ -43,8 +65,16 @@ class Encoder(nn.Module):
     execution: Execution
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool) -> jax.Array:
-        """[B, T, D], bool [B, T] → [B, T, D]."""
+    def __call__(
+        self,
+        hidden: jax.Array,
+        key_mask: jax.Array,
+        *,
+        deterministic: bool,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> tuple[jax.Array, Inside]:
+        """[B, T, D], bool [B, T] → [B, T, D], and what was asked for of each layer."""
         layers = self.config.num_hidden_layers
         layer = EncoderLayer
         if self.execution.remat != "none":
@@ -54,17 +84,16 @@ class Encoder(nn.Module):
                 policy=policies[self.execution.remat],
                 # Inside a compiled loop nothing can be merged across iterations anyway.
                 prevent_cse=not self.execution.scan_layers,
-                static_argnums=(3,),  # deterministic, counted with self
+                static_argnums=(3, 4, 5),  # the three switches, counted with self
             )
         stack = nn.scan(
             layer,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
-            in_axes=(nn.broadcast, nn.broadcast),
+            in_axes=nn.broadcast,
             length=layers,
             unroll=1 if self.execution.scan_layers else layers,
         )
-        hidden, _ = stack(self.config, self.execution, name="layers")(
-            hidden, key_mask, deterministic
+        return stack(self.config, self.execution, name="layers")(
+            hidden, key_mask, deterministic, output_hidden_states, output_attentions
         )
-        return hidden

@@ -1,11 +1,11 @@
-"""What stands on the encoder: the pooler and the two pre-training heads (paper, section 3.1)."""
+"""What stands on the encoder: the pooler and the word scores (paper, section 3.1)."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import activation, dense, layer_norm
+from bert_jax.models.layers import activation, dense, kernel_init, layer_norm
 
 
 class Pooler(nn.Module):
@@ -24,7 +24,8 @@ class Pooler(nn.Module):
 class MaskedLanguageModelHead(nn.Module):
     """Scores of all words at some positions: dense → activation → LayerNorm → word embeddings.
 
-    The decoder is the table of word embeddings itself, with a bias of its own.
+    The decoder is the table of word embeddings itself, with a bias of its own; with
+    `tie_word_embeddings` false it is a table of its own.
     """
 
     config: BertConfig
@@ -36,11 +37,14 @@ class MaskedLanguageModelHead(nn.Module):
         hidden = dense(self.config, self.execution, self.config.hidden_size, "dense")(hidden)
         hidden = activation(self.config.hidden_act)(hidden)
         hidden = layer_norm(self.config, self.execution, "layer_norm")(hidden)
+        table = word_embeddings
+        if not self.config.tie_word_embeddings:
+            table = self.param("decoder", kernel_init(self.config), word_embeddings.shape)
         bias = self.param("bias", nn.initializers.zeros, (self.config.vocab_size,))
         logits = jnp.einsum(
             "BPD,VD->BPV",
             hidden,
-            word_embeddings.astype(hidden.dtype),
+            table.astype(hidden.dtype),
             preferred_element_type=jnp.float32,
         )
         return logits + bias

@@ -30,9 +30,10 @@ PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"layers/output/kernel$", ("layers", "feed_forward", "embed")),
     (r"layers/(attention/)?output/bias$", ("layers", "embed")),
     (r"mlm_head/bias$", ("vocab",)),
+    (r"mlm_head/decoder$", ("vocab", "embed")),
     (r"(pooler|mlm_head)/dense/kernel$", ("embed", None)),
-    (r"nsp_head/kernel$", ("embed", None)),
-    (r"(dense|nsp_head)/bias$", ()),
+    (r"(nsp_head|classifier|qa_outputs)/kernel$", ("embed", None)),
+    (r"(dense|nsp_head|classifier|qa_outputs)/bias$", ()),
 )
 
 MESH_AXES: dict[str, str | tuple[str, ...] | None] = {

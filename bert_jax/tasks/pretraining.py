@@ -17,7 +17,7 @@ from bert_jax.data.pipeline import batches_in_order
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.show import as_text
 from bert_jax.errors import UserError
-from bert_jax.models.bert import BertForPreTraining
+from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.task import Batch, Sums, Task

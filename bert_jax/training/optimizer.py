@@ -16,7 +16,7 @@ from bert_jax.training.schedule import learning_rate
 DECAY_RULES: tuple[tuple[str, bool], ...] = (
     (r"(layer_norm|attention_norm|output_norm)/", False),
     (r"bias$", False),
-    (r"(kernel|embedding)$", True),
+    (r"(kernel|embedding|decoder)$", True),
 )
 
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints import model_directory
-from bert_jax.models.bert import BertForPreTraining, abstract_params
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import Tokenizer
 
@@ -37,13 +39,17 @@ def model_params(model_config: BertConfig) -> Any:
     )
 
 
+@pytest.fixture(scope="session")
+def description(model_config: BertConfig) -> ModelDescription:
+    """The model with its pre-training heads."""
+    return ModelDescription(model_config, "BertForPreTraining")
+
+
 @pytest.fixture
 def model_path(
-    tmp_path: Path, model_config: BertConfig, model_params: Any, tokenizer: Tokenizer
+    tmp_path: Path, description: ModelDescription, model_params: Any, tokenizer: Tokenizer
 ) -> Path:
     """The model, saved."""
     directory = tmp_path / "model"
-    model_directory.save(
-        directory, model_config, model_params, tokenizer, architecture="BertForPreTraining"
-    )
+    model_directory.save(directory, description, model_params, tokenizer)
     return directory

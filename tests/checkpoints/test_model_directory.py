@@ -9,15 +9,15 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.model_directory import load_config, load_params
+from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.errors import UserError
-from bert_jax.models.bert import BertForPreTraining, abstract_params
+from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.tokenization import load_tokenizer
 
 
 @pytest.fixture
 def load(model_path, model_config):
-    return lambda: load_params(model_path, abstract_params(BertForPreTraining(model_config)))
+    return lambda: load_params(model_path, BertForPreTraining(model_config))[0]
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def test_parameters_come_back_to_the_bit(load, model_params):
     assert jax.tree.structure(found) == jax.tree.structure(model_params)
     for one, other in zip(*map(jax.tree.leaves, (found, model_params)), strict=True):
         assert one.dtype == np.float32
-        assert one.tobytes() == other.tobytes()
+        assert np.asarray(one).tobytes() == other.tobytes()
 
 
-def test_the_config_comes_back(model_path, model_config):
-    assert load_config(model_path) == model_config
+def test_the_description_comes_back(model_path, description):
+    assert load_description(model_path) == description
 
 
 def test_the_files_are_those_of_hugging_face(model_path, tokenizer):
@@ -59,12 +59,10 @@ def test_the_files_are_those_of_hugging_face(model_path, tokenizer):
 
 
 def test_saving_again_gives_the_same_bytes(
-    model_path, model_config, model_params, tokenizer, tmp_path
+    model_path, description, model_params, tokenizer, tmp_path
 ):
     again = tmp_path / "again"
-    model_directory.save(
-        again, model_config, model_params, tokenizer, architecture="BertForPreTraining"
-    )
+    model_directory.save(again, description, model_params, tokenizer)
     assert {p.name for p in again.iterdir()} == {p.name for p in model_path.iterdir()}
     for path in model_path.iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes()
@@ -73,7 +71,7 @@ def test_saving_again_gives_the_same_bytes(
 def test_other_tensors_in_the_file_do_not_matter(change, load, model_params):
     def add(tensors):
         tensors["bert.embeddings.position_ids"] = np.arange(32)[None]
-        tensors["cls.predictions.decoder.weight"] = np.zeros((40, 16), np.float32)
+        tensors["my_head.weight"] = np.zeros((2, 16), np.float32)
 
     change(add)
     assert jax.tree.structure(load()) == jax.tree.structure(model_params)
@@ -104,7 +102,7 @@ def test_a_tensor_of_another_shape(change, load):
         tensors[name] = np.ascontiguousarray(tensors[name][:39])
 
     change(shrink)
-    message = r"tensor bert.embeddings.word_embeddings.weight has shape \(39, 16\), the config .*40"
+    message = r"tensor bert.embeddings.word_embeddings.weight has shape \(39, 16\), the model .*40"
     with pytest.raises(UserError, match=message):
         load()
 
@@ -123,40 +121,19 @@ def test_a_transposed_kernel_is_not_taken_for_ours(change, load):
 def test_a_truncated_file(model_path, load, kept):
     path = model_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(UserError, match="model.safetensors is damaged: .*; copy it again"):
+    with pytest.raises(UserError, match="model.safetensors .*; copy or download it again"):
         load()
 
 
 def test_files_that_are_not_there(model_path, load, tmp_path):
     (model_path / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="model.safetensors does not exist; give a model directory"):
+    with pytest.raises(UserError, match="no weights|no model.safetensors"):
         load()
     with pytest.raises(UserError, match="config.json does not exist; give a model directory"):
-        load_config(tmp_path / "nowhere")
+        load_description(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "cannot be read"),
-        ("", "cannot be read"),
-        ("[]", "is not a JSON object; give a model directory"),
-        ("{}", "model_type is None; only 'bert' can be loaded"),
-        ('{"model_type": "gpt2"}', "model_type is 'gpt2'; only 'bert' can be loaded"),
-        ('{"model_type": "bert", "hidden_act": "mish"}', "model.hidden_act 'mish' is unknown"),
-        ('{"model_type": "bert", "hidden_size": "768"}', "model.hidden_size"),
-        ('{"model_type": "bert", "num_hidden_layers": null}', "model.num_hidden_layers"),
-    ],
-)
-def test_configs_that_are_none(model_path, content, message):
-    (model_path / "config.json").write_text(content)
-    with pytest.raises(UserError, match=message):
-        load_config(model_path)
-
-
-def test_a_directory_that_cannot_be_made(tmp_path, model_config, model_params, tokenizer):
+def test_a_directory_that_cannot_be_made(tmp_path, description, model_params, tokenizer):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write .*/file/model"):
-        model_directory.save(
-            tmp_path / "file" / "model", model_config, model_params, tokenizer, architecture="Bert"
-        )
+        model_directory.save(tmp_path / "file" / "model", description, model_params, tokenizer)

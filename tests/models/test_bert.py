@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from bert_jax.models.bert import Bert, BertForPreTraining
+from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.bert import Bert
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.encoder import Encoder
 
@@ -163,11 +164,11 @@ def test_activations_are_those_of_numpy(act):
 
 
 def test_hidden_states_and_pooled_output(params, inputs):
-    hidden, pooled = jax.jit(Bert(config_of()).apply)({"params": params["bert"]}, **inputs)
+    output = jax.jit(Bert(config_of()).apply)({"params": params["bert"]}, **inputs)
     expected_hidden, expected_pooled, _, _ = reference(params, inputs, "gelu")
-    assert hidden.shape == (BATCH, TOKENS, WIDTH)
-    np.testing.assert_allclose(hidden, expected_hidden, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(pooled, expected_pooled, rtol=1e-5, atol=1e-5)
+    assert output.last_hidden_state.shape == (BATCH, TOKENS, WIDTH)
+    np.testing.assert_allclose(output.last_hidden_state, expected_hidden, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(output.pooler_output, expected_pooled, rtol=1e-5, atol=1e-5)
 
 
 # --- Ways to compute it that change nothing ----------------------------------------------------

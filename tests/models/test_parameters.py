@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from bert_jax.models.bert import Bert, BertForPreTraining
+from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.bert import Bert
 from bert_jax.models.config import BertConfig, Execution
 
 

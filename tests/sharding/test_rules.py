@@ -9,7 +9,7 @@ from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.models.bert import BertForPreTraining
+from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.config import SIZES, BertConfig
 from bert_jax.parameter_names import match
 from bert_jax.sharding.mesh import MeshShape, make_mesh

@@ -8,7 +8,7 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.errors import UserError
-from bert_jax.models.bert import BertForPreTraining
+from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.config import BertConfig
 from bert_jax.training.optimizer import OptimizerOptions, decay_mask, make_optimizer
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from bert_jax.checkpoints.huggingface_names import RULES, from_tensor, tensor_shape, to_tensors
-from bert_jax.models.bert import BertForPreTraining
+from bert_jax.checkpoints.names.huggingface import TABLE, TIED_TABLE
+from bert_jax.checkpoints.names.rule import fill, tensor_shape, to_tensor
+from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.config import BertConfig
 
 # L 2, D 6, N 3, H 2, F 5, V 7: all different, so that no wrong transposition fits by chance.
@@ -18,20 +19,70 @@ CONFIG = BertConfig(
     num_attention_heads=3,
     intermediate_size=5,
     max_position_embeddings=9,
+    num_labels=4,
+    tie_word_embeddings=False,
 )
-BY_NAME = {rule.ours: rule for rule in RULES}
+BY_NAME = {rule.ours: rule for rule in TABLE.rules}
+
+
+def to_tensors(rule, value):
+    """Name and tensor of a parameter, for each layer if it is stacked."""
+    parts = value if rule.stacked else [value]
+    for layer, part in enumerate(parts):
+        yield rule.theirs.format(layer=layer), to_tensor(rule, part)
+
+
+def from_tensor(rule, tensor, shape):
+    place = np.empty(shape, tensor.dtype)
+    fill(rule, place, tensor)
+    return place
 
 
 @pytest.fixture(scope="module")
 def shapes():
-    module = BertForPreTraining(CONFIG)
-    tree = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 4), jnp.int32))["params"]
-    return {name: leaf.shape for name, leaf in flatten_dict(tree, sep="/").items()}
+    """Every parameter of any of the models."""
+    found = {}
+    for name, architecture in ARCHITECTURES.items():
+        module = architecture(CONFIG)
+        ids = jnp.zeros((1, 4), jnp.int32)
+        tree = jax.eval_shape(module.init, jax.random.key(0), ids)["params"]
+        prefix = "bert/" if name == "BertModel" else ""
+        for path, leaf in flatten_dict(tree, sep="/").items():
+            found[prefix + path] = leaf.shape
+    return found
 
 
 def test_every_parameter_has_one_rule_and_every_rule_a_parameter(shapes):
-    assert len(BY_NAME) == len(RULES) == len(shapes)
+    assert len(BY_NAME) == len(TABLE.rules) == len(shapes)
     assert set(BY_NAME) == set(shapes)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "canonical"),
+    [
+        ("bert.pooler.dense.weight", "bert.pooler.dense.weight"),
+        ("pooler.dense.weight", "bert.pooler.dense.weight"),
+        ("embeddings.LayerNorm.gamma", "bert.embeddings.LayerNorm.weight"),
+        (
+            "bert.encoder.layer.11.output.LayerNorm.beta",
+            "bert.encoder.layer.11.output.LayerNorm.bias",
+        ),
+        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+        ("classifier.weight", "classifier.weight"),
+        ("my_head.gamma", "my_head.gamma"),
+        ("bert.embeddings.position_ids", None),
+        ("embeddings.token_type_ids", None),
+    ],
+)
+def test_spellings(spelling, canonical):
+    assert TABLE.canonical(spelling) == canonical
+    assert TIED_TABLE.canonical(spelling) == canonical
+
+
+def test_the_decoder_of_a_tied_model_is_a_copy():
+    name = "cls.predictions.decoder.weight"
+    assert TABLE.canonical(name) == name
+    assert TIED_TABLE.canonical(name) is None
 
 
 def test_names_and_shapes_by_hand(shapes):
@@ -57,12 +108,18 @@ def test_names_and_shapes_by_hand(shapes):
         "bert.pooler.dense.weight": (6, 6),
         "bert.pooler.dense.bias": (6,),
         "cls.predictions.bias": (7,),
+        "cls.predictions.decoder.weight": (7, 6),
         "cls.predictions.transform.dense.weight": (6, 6),
         "cls.predictions.transform.dense.bias": (6,),
         "cls.predictions.transform.LayerNorm.weight": (6,),
         "cls.predictions.transform.LayerNorm.bias": (6,),
         "cls.seq_relationship.weight": (2, 6),
         "cls.seq_relationship.bias": (2,),
+        "qa_outputs.weight": (2, 6),
+        "qa_outputs.bias": (2,),
+        # The last of the models that call their head so: one score a choice.
+        "classifier.weight": (1, 6),
+        "classifier.bias": (1,),
     }
     for number in range(2):
         prefix = f"bert.encoder.layer.{number}."

@@ -1,0 +1,172 @@
+"""`config.json` of a model directory: what it says, read and written under Hugging Face's names."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+
+from bert_jax.errors import UserError
+from bert_jax.files import write_atomically
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.bert import Bert
+from bert_jax.models.config import BertConfig, Execution
+
+CONFIG = "config.json"
+
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+DTYPES = ("float32", "float16", "bfloat16")
+
+# Without these, sizes would be guesses.
+_REQUIRED = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
+# What would make it another function than the one we compute: the only value that is taken.
+_ONLY: Mapping[str, Any] = {
+    "model_type": "bert",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+# Fields that are written from the description and not carried along.
+_OWN = ("architectures", "id2label", "label2id", "num_labels", "problem_type", "dtype")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelDescription:
+    """All that a `config.json` says.
+
+    Attributes:
+        config: the function that the parameters compute.
+        architecture: Hugging Face's class, a key of `models.architectures.ARCHITECTURES`.
+        labels: names of the C labels; empty where nobody named them.
+        problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was made for, or None.
+        dtype: of the tensors on disk, one of `DTYPES`.
+        add_pooling_layer: for the bare encoder, whether it has a pooler.
+        other: fields that mean nothing to us and that `write_config` hands on.
+    """
+
+    config: BertConfig
+    architecture: str
+    labels: tuple[str, ...] = ()
+    problem_type: str | None = None
+    dtype: str = "float32"
+    add_pooling_layer: bool = True
+    other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.labels and len(self.labels) != self.config.num_labels:
+            raise UserError(
+                f"{len(self.labels)} labels for {self.config.num_labels} outputs; name each once"
+            )
+
+    def make_module(self, execution: Execution) -> nn.Module:
+        """The model that the parameters belong to."""
+        if self.architecture == "BertModel":
+            return Bert(self.config, execution, add_pooling_layer=self.add_pooling_layer)
+        return ARCHITECTURES[self.architecture](self.config, execution)
+
+
+def read_config(path: Path) -> ModelDescription:
+    """Reads a `config.json`; `architecture` is "" where the file names none that we know.
+
+    Raises:
+        UserError: there is none, it is damaged or incomplete, or it describes another model.
+    """
+    fields = read_json_object(path)
+    for key, wanted in _ONLY.items():
+        if (found := fields.get(key, wanted)) != wanted:
+            raise UserError(
+                f"{path}: {key} is {found!r}; only {wanted!r} can be loaded: give a BERT encoder"
+            )
+    missing = [key for key in _REQUIRED if key not in fields]
+    if missing:
+        raise UserError(f"{path} lacks {', '.join(missing)}; give the config.json of a BERT")
+    labels = _labels(path, fields)
+    known = {field.name for field in dataclasses.fields(BertConfig)}
+    own = {key: value for key, value in fields.items() if key in known and value is not None}
+    if labels:
+        own["num_labels"] = len(labels)
+    try:
+        config = BertConfig.from_fields(own)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    problem_type = fields.get("problem_type")
+    if problem_type not in (None, *PROBLEM_TYPES):
+        raise UserError(
+            f"{path}: problem_type is {problem_type!r}; known are {', '.join(PROBLEM_TYPES)}"
+        )
+    named = fields.get("architectures")
+    architectures = named if isinstance(named, list) else []
+    return ModelDescription(
+        config=config,
+        architecture=next((name for name in architectures if name in ARCHITECTURES), ""),
+        labels=labels,
+        problem_type=problem_type,
+        other={
+            key: value
+            for key, value in fields.items()
+            if key not in known and key not in (*_ONLY, *_OWN, "torch_dtype")
+        },
+    )
+
+
+def write_config(path: Path, description: ModelDescription) -> None:
+    """Writes a `config.json` that `transformers` reads, whole or not at all."""
+    config = dataclasses.asdict(description.config)
+    num_labels = config.pop("num_labels")
+    fields: dict[str, Any] = {
+        "architectures": [description.architecture],
+        "model_type": "bert",
+        **config,
+        "dtype": description.dtype,
+    }
+    # Hugging Face counts the names to know how many labels there are.
+    if description.labels or num_labels != BertConfig.num_labels:
+        labels = description.labels or tuple(f"LABEL_{label}" for label in range(num_labels))
+        fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        fields["label2id"] = {label: number for number, label in enumerate(labels)}
+    if description.problem_type is not None:
+        fields["problem_type"] = description.problem_type
+    text = json.dumps({**description.other, **fields}, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode())
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object.
+
+    Raises:
+        UserError: it is missing, damaged or something else.
+    """
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist; give a model directory") from error
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}; copy it again") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}; copy it again") from error
+    if not isinstance(fields, dict):
+        raise UserError(f"{path} is not a JSON object; give a model directory")
+    return fields
+
+
+def _labels(path: Path, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The labels in the order of their numbers."""
+    named = fields.get("id2label")
+    if named is None:
+        return ()
+    try:
+        by_number = {int(number): label for number, label in named.items()}
+        labels = tuple(by_number[number] for number in range(len(by_number)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{path}: id2label is {str(named)[:80]}; it must name the labels 0, 1, 2, … once each"
+        ) from None
+    return tuple(str(label) for label in labels)

@@ -1,0 +1,132 @@
+"""A model directory by its path, or by its id on the Hugging Face Hub through the hub's cache."""
+
+import os
+import re
+from pathlib import Path
+
+from bert_jax.errors import UserError
+
+DESCRIPTION_PATTERNS = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("vocab.txt", "*.model"),
+)
+SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
+PYTORCH_PATTERNS = (
+    *("pytorch_model.bin", "pytorch_model-*.bin"),
+    "pytorch_model.bin.index.json",
+)
+
+_HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
+
+
+def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
+    """The directory with the files of a model, downloaded if it is not there yet.
+
+    A directory that exists is itself. Everything else of the form `name` or `organisation/name` is
+    an id on the hub: of its files those that `bert_jax` reads are fetched into the hub's cache,
+    `pytorch_model.bin` only where there is no `model.safetensors`. The variables of
+    `huggingface_hub` hold: HF_HOME and HF_HUB_CACHE (where the cache is), HF_HUB_OFFLINE (only the
+    cache), HF_TOKEN (private models), HF_ENDPOINT (a mirror).
+
+    Args:
+        path_or_hub_id: "runs/quick/model", "google-bert/bert-base-uncased".
+        revision: a branch, tag or commit on the hub; None for its main branch.
+
+    Raises:
+        UserError: there is no such directory and no such model, or the hub cannot be reached.
+    """
+    given = str(path_or_hub_id)
+    directory = os.path.expanduser(given)
+    if given and os.path.isdir(directory):
+        if revision is not None:
+            raise UserError(
+                f"{given} is a directory here, and a directory has no revision {revision!r}; leave "
+                "the revision out"
+            )
+        return Path(directory)
+    if os.path.isfile(directory):
+        raise UserError(f"{given} is a file; give the model directory that it is in")
+    if not _HUB_ID.fullmatch(given):
+        raise UserError(
+            f"{given or 'the empty path'} does not exist; give a model directory or a hub id"
+        )
+    return _fetch(given, revision)
+
+
+def _fetch(hub_id: str, revision: str | None) -> Path:
+    for weights in (SAFETENSORS_PATTERNS, PYTORCH_PATTERNS):
+        directory = _snapshot(hub_id, revision, [*DESCRIPTION_PATTERNS, *weights])
+        if not (directory / "config.json").is_file():
+            raise UserError(
+                f"{hub_id}: {directory} has no config.json; the model is of another kind, or only "
+                "partly in the cache: then connect to the network and run again"
+            )
+        if any(file for pattern in weights for file in directory.glob(pattern)):
+            return directory
+    raise UserError(
+        f"{hub_id}: {directory} has neither model.safetensors nor pytorch_model.bin; the model is "
+        "of another kind, or only partly in the cache: then connect to the network and run again"
+    )
+
+
+def _snapshot(hub_id: str, revision: str | None, patterns: list[str]) -> Path:
+    """The hub's directory for one commit; it may lack files where the hub cannot be reached."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        # Folders hold the same weights for other programs ("onnx/", "openvino/").
+        return Path(
+            snapshot_download(
+                hub_id, revision=revision, allow_patterns=patterns, ignore_patterns="*/*"
+            )
+        )
+    except Exception as error:  # network errors have another base in each version of the library
+        # Without a network, newer versions refuse what another program has fetched for itself.
+        if partial := getattr(error, "snapshot_path", None):
+            return Path(partial)
+        raise UserError(f"{hub_id} {_explanation(error, revision)}") from error
+
+
+def _explanation(error: Exception, revision: str | None) -> str:
+    """What happened and how to mend it, to follow the hub id."""
+    from huggingface_hub import errors
+
+    match error:
+        case errors.HFValidationError():
+            return "does not exist and cannot be a hub id; give a model directory or a hub id"
+        case errors.GatedRepoError():  # a kind of RepositoryNotFoundError
+            return (
+                "is given by the hub only to those whom its authors admit; ask on its page, then "
+                "set HF_TOKEN to your token"
+            )
+        case errors.RepositoryNotFoundError():
+            return (
+                "is neither a directory here nor a model on the hub that you may read; check the "
+                "spelling, or set HF_TOKEN if it is private"
+            )
+        case errors.RevisionNotFoundError():
+            return (
+                f"has no revision {revision or 'main'} on the hub; give a branch, tag or commit "
+                "that it has"
+            )
+        case errors.LocalEntryNotFoundError(__cause__=errors.OfflineModeIsEnabled()):
+            return (
+                "is neither a directory here nor in the hub's cache, and HF_HUB_OFFLINE is set; "
+                "unset it, or give the path of a model directory"
+            )
+        case errors.LocalEntryNotFoundError():
+            return (
+                "is neither a directory here nor in the hub's cache, and the hub cannot be reached "
+                f"({_first_line(error.__cause__ or error)}); check the network and HF_ENDPOINT, or "
+                "give the path of a model directory"
+            )
+        case _:
+            return (
+                f"cannot be downloaded ({_first_line(error)}); check the network, HF_ENDPOINT and "
+                "the space for the cache, then run again"
+            )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,186 @@
+"""Tensors of a file to parameters of a model, and back, by a name table."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import Mesh, NamedSharding
+
+from bert_jax.checkpoints.names.rule import NameTable, Rule, fill, tensor_shape, to_tensor
+from bert_jax.checkpoints.tensors.interface import TensorFile
+from bert_jax.errors import UserError
+from bert_jax.models.bert import Bert, abstract_params, init_params
+from bert_jax.sharding.rules import state_shardings
+
+ENCODER = "bert/"
+# What a file may lack: heads are made anew for a new task. An encoder is whole or of no use.
+_MAY_BE_NEW = ("bert/pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/")
+
+# XLA takes over host memory that begins at such a multiple, and copies any other.
+_ALIGNMENT = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """Where the parameters of a model come from.
+
+    Attributes:
+        taken: names of the file's tensors that were read.
+        new: our parameters that the file does not have, freshly initialised.
+        left_over: names of the file's tensors that the model has no place for.
+    """
+
+    taken: tuple[str, ...]
+    new: tuple[str, ...]
+    left_over: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether file and model have the same parameters."""
+        return not self.new and not self.left_over
+
+    def __str__(self) -> str:
+        parts = [f"{len(self.taken)} tensors taken"]
+        if self.new:
+            parts.append(f"new and untrained: {', '.join(self.new)}")
+        if self.left_over:
+            parts.append(f"left over: {', '.join(self.left_over)}")
+        return "; ".join(parts)
+
+
+def locate(file: TensorFile, table: NameTable) -> dict[str, str]:
+    """From the table's names to the names in a file."""
+    found: dict[str, str] = {}
+    for name in file.tensors:
+        canonical = table.canonical(name)
+        # Of two names for one parameter, the alias is what others compute with.
+        if canonical is not None and (canonical not in found or name != canonical):
+            found[canonical] = name
+    return found
+
+
+def read_parameters(
+    file: TensorFile, table: NameTable, module: nn.Module, *, mesh: Mesh, seed: int = 0
+) -> tuple[Any, LoadReport]:
+    """The parameters of a model, float32, on a mesh; a head that the file lacks is new.
+
+    The largest parameter is read first, so that the peak of memory is hardly above the model.
+
+    Args:
+        file: where the tensors are.
+        table: what they are called there.
+        module: the model that is wanted.
+        mesh: where the parameters go.
+        seed: of new parameters.
+
+    Raises:
+        UserError: the encoder is not whole, or a tensor has another shape or no numbers in it.
+    """
+    prefix = ENCODER if isinstance(module, Bert) else ""
+    abstract = abstract_params(module)
+    wanted = flatten_dict(abstract, sep="/")
+    shardings = flatten_dict(state_shardings(mesh, abstract), sep="/")
+    rules = {rule.ours: rule for rule in table.rules}
+    located = locate(file, table)
+
+    found: dict[str, jax.Array] = {}
+    new: list[str] = []
+    taken: set[str] = set()
+    for ours, leaf in sorted(wanted.items(), key=lambda item: -item[1].size):
+        rule = rules[prefix + ours]
+        names = _tensor_names(rule, leaf.shape)
+        missing = [name for name in names if name not in located]
+        if missing and not (prefix + ours).startswith(_MAY_BE_NEW):
+            raise UserError(
+                f"{file.path} has no tensor {missing[0]}; the file or its config.json belongs to "
+                "another model"
+            )
+        if missing:
+            new.append(ours)
+            continue
+        taken |= set(names)
+        found[ours] = _read(file, [located[name] for name in names], rule, leaf, shardings[ours])
+    found |= _initialise(module, new, shardings, seed)
+    ignored = {name for name in file.tensors if table.canonical(name) is None}
+    used = {name for name in file.tensors if table.canonical(name) in taken}
+    report = LoadReport(
+        taken=tuple(sorted(used)),
+        new=tuple(sorted(new)),
+        left_over=tuple(sorted(set(file.tensors) - used - ignored)),
+    )
+    return unflatten_dict(found, sep="/"), report
+
+
+def to_tensors(params: Any, table: NameTable, module: nn.Module) -> dict[str, np.ndarray]:
+    """The parameters of a model under the names of a table, as NumPy arrays."""
+    prefix = ENCODER if isinstance(module, Bert) else ""
+    rules = {rule.ours: rule for rule in table.rules}
+    tensors: dict[str, np.ndarray] = {}
+    for ours, value in flatten_dict(params, sep="/").items():
+        rule, array = rules[prefix + ours], np.asarray(jax.device_get(value))
+        parts = array if rule.stacked else [array]
+        for name, part in zip(_tensor_names(rule, array.shape), parts, strict=True):
+            tensors[name] = to_tensor(rule, part)
+    return tensors
+
+
+def _tensor_names(rule: Rule, shape: tuple[int, ...]) -> list[str]:
+    """The tensors of one parameter."""
+    if not rule.stacked:
+        return [rule.theirs]
+    return [rule.theirs.format(layer=layer) for layer in range(shape[0])]
+
+
+def _read(
+    file: TensorFile,
+    names: list[str],
+    rule: Rule,
+    leaf: jax.ShapeDtypeStruct,
+    sharding: NamedSharding,
+) -> jax.Array:
+    """One parameter from its tensors."""
+    array = _empty(leaf.shape)
+    parts = array if rule.stacked else [array]
+    for name, part in zip(names, parts, strict=True):
+        info, expected = file.tensors[name], tensor_shape(rule, part.shape)
+        if info.shape != expected:
+            raise UserError(
+                f"{file.path}: tensor {name} has shape {info.shape}, the model asks for "
+                f"{expected}; mend config.json, or give the labels of this head"
+            )
+        if info.dtype.kind not in "fV" or info.dtype.itemsize > 8:  # V: bfloat16
+            raise UserError(
+                f"{file.path}: tensor {name} has dtype {info.dtype}, not floating point; "
+                "give a file of weights that are not quantised"
+            )
+        fill(rule, part, file.read(name))
+    # Every process has the whole parameter and puts its own pieces on its own devices.
+    return jax.make_array_from_callback(leaf.shape, sharding, lambda index: array[index])
+
+
+def _empty(shape: tuple[int, ...]) -> np.ndarray:
+    """An array of float32 that a CPU device can use where it lies."""
+    size = 4 * int(np.prod(shape))
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(np.float32).reshape(shape)
+
+
+def _initialise(
+    module: nn.Module, names: list[str], shardings: Mapping[str, NamedSharding], seed: int
+) -> dict[str, jax.Array]:
+    """New parameters; the compiler drops the draws of all the others."""
+    if not names:
+        return {}
+
+    def draw(key: jax.Array) -> dict[str, jax.Array]:
+        drawn = flatten_dict(init_params(module, key), sep="/")
+        return {name: drawn[name] for name in names}
+
+    return jax.jit(draw, out_shardings={name: shardings[name] for name in names})(
+        jax.random.key(seed)
+    )

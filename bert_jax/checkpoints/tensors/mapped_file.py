@@ -1,0 +1,116 @@
+"""What the file formats share: views of a mapped file."""
+
+import abc
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.checkpoints.tensors.interface import TensorFile, TensorInfo
+from bert_jax.errors import UserError
+
+# Git writes this in place of a large file when its extension LFS is not installed.
+LFS_POINTER = b"version https://git-lfs.github.com/"
+
+
+class MappedTensorFile(TensorFile):
+    """One file whose tensors are read-only views of its mapping; nothing is copied.
+
+    Everything is checked at opening, from the description of the tensors alone: no page of their
+    data is touched before `read`.
+
+    Attributes:
+        path: the file.
+        tensors: every tensor's name, shape and dtype, in the order in which the file names them.
+
+    Raises:
+        UserError: the file cannot be read, is damaged, or holds what is no tensor.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._map = _map(path)
+        self._views: dict[str, np.ndarray] = {}
+        try:
+            self._views = self._find_views()
+        except (ValueError, UserError) as error:
+            self.close()
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path} is damaged: {error}; copy or download it again") from error
+        self.tensors: Mapping[str, TensorInfo] = {
+            name: TensorInfo(view.shape, view.dtype) for name, view in self._views.items()
+        }
+
+    @abc.abstractmethod
+    def _find_views(self) -> dict[str, np.ndarray]:
+        """A view for every tensor, by `_view`.
+
+        Raises:
+            UserError: the file is sound, but not one that can be read.
+            ValueError: the file is damaged; says how.
+        """
+
+    def _view(
+        self,
+        offset: int,
+        dtype: np.dtype,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None = None,
+    ) -> np.ndarray:
+        """An array in the mapping, read-only, aligned or not.
+
+        Args:
+            offset: its first byte, from the beginning of the file.
+            dtype: of its elements.
+            shape: any.
+            strides: in bytes; rows are contiguous if None.
+
+        Raises:
+            ValueError: part of it is outside the file.
+        """
+        try:
+            return np.ndarray(shape, dtype, self._map, offset, strides)
+        except (TypeError, OverflowError) as error:
+            raise ValueError(error) from error
+
+    def read(self, name: str) -> np.ndarray:
+        """A tensor as it is stored; see `TensorFile.read`."""
+        self.give_back()
+        return self._views[name].view()
+
+    def give_back(self) -> None:
+        """Ends the residence of the pages that reads touched; views stay good.
+
+        Mapped pages count as memory of the process for as long as they are resident. A view that is
+        used again gets them back from the system's cache of the file.
+        """
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Ends the mapping, or leaves it to the views that are still held."""
+        self._views = {}
+        try:
+            self._map.close()
+        except BufferError:  # it ends with the last view: to unmap now would crash their users
+            self.give_back()
+
+
+def _map(path: Path) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist; give a model directory") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # what mmap says of a file of no bytes
+        raise UserError(f"{path} is empty; copy or download it again") from error
+    if mapping[: len(LFS_POINTER)] == LFS_POINTER:
+        mapping.close()
+        raise UserError(
+            f"{path} is only Git LFS's pointer to the weights; run `git lfs pull` in its directory"
+        )
+    return mapping

@@ -1,0 +1,83 @@
+"""A model directory, or a model of the hub, into memory."""
+
+import sys
+from pathlib import Path
+
+import jax
+from jax.sharding import Mesh
+
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.hub import resolve
+from bert_jax.errors import UserError
+from bert_jax.inference.model import LoadedModel
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.config import Execution
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tokenization import load_tokenizer
+
+# What users want to do, and the model that does it.
+TASKS: dict[str, str] = {
+    "pretraining": "BertForPreTraining",
+    "masked_lm": "BertForMaskedLM",
+    "next_sentence": "BertForNextSentencePrediction",
+    "classification": "BertForSequenceClassification",
+    "tagging": "BertForTokenClassification",
+    "question_answering": "BertForQuestionAnswering",
+    "multiple_choice": "BertForMultipleChoice",
+    "embedding": "BertModel",
+}
+
+
+def load(
+    path: str | Path,
+    task: str | None = None,
+    *,
+    mesh: Mesh | None = None,
+    precision: str = "float32",
+    revision: str | None = None,
+    seed: int = 0,
+) -> LoadedModel:
+    """Reads a model directory that `bert-jax` or `transformers` wrote, or fetches it from the hub.
+
+    The encoder must be whole. A head that the task needs and the files lack is new, drawn from
+    `seed`; a line on stderr says so, and `LoadedModel.report` says it in full.
+
+    Args:
+        path: a model directory, or a hub id as "google-bert/bert-base-uncased".
+        task: a key of `TASKS` or one of Hugging Face's class names; None for the model that the
+            files hold.
+        mesh: the devices to lay the parameters on; None for the first device.
+        precision: "float32" or "bfloat16", the dtype of the activations.
+        revision: of a hub id: branch, tag or commit.
+        seed: of parameters that the files lack.
+
+    Raises:
+        UserError: there is no such model, it is none that we can load, or its files are damaged or
+            do not fit together.
+    """
+    architecture = _architecture(task)
+    directory = resolve(path, revision)
+    description = model_directory.load_description(directory, architecture)
+    tokenizer = load_tokenizer(directory)
+    if tokenizer.vocab_size > description.config.vocab_size:
+        raise UserError(
+            f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only "
+            f"{description.config.vocab_size}; they do not belong together"
+        )
+    if mesh is None:
+        mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
+    module = description.make_module(Execution(dtype=precision))
+    params, report = model_directory.load_params(directory, module, mesh=mesh, seed=seed)
+    if not report.complete and is_main_host():
+        print(f"{directory}: {report}", file=sys.stderr)
+    return LoadedModel(description.config, module, params, tokenizer, description, report, mesh)
+
+
+def _architecture(task: str | None) -> str:
+    """Hugging Face's class name for what a user asks for, "" for nothing."""
+    if task is None or task in ARCHITECTURES:
+        return task or ""
+    if task not in TASKS:
+        raise UserError(f"task {task!r} is unknown; known are {', '.join(TASKS)}")
+    return TASKS[task]

@@ -1,0 +1,257 @@
+"""BERT with each of its heads, under the names of Hugging Face's classes (paper, figures 1 and 4).
+
+Every model takes what `Bert` takes and is called in the same way. Its parameters are the
+encoder's, under `bert`, and those of its head beside them.
+"""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.bert import Bert
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.heads import MaskedLanguageModelHead, gather_positions
+from bert_jax.models.layers import dense
+
+
+class PreTrainingOutput(NamedTuple):
+    """Logits of the two pre-training heads.
+
+    Attributes:
+        prediction_logits: float32 [B, P, V], words at the asked positions ([B, T, V] if none).
+        seq_relationship_logits: float32 [B, 2]; label 0: the second segment follows the first.
+    """
+
+    prediction_logits: jax.Array
+    seq_relationship_logits: jax.Array
+
+
+class QuestionAnsweringOutput(NamedTuple):
+    """Scores of each token as the first and as the last of the answer, float32 [B, T]."""
+
+    start_logits: jax.Array
+    end_logits: jax.Array
+
+
+class _Model(nn.Module):
+    """What all models have: an encoder."""
+
+    config: BertConfig
+    execution: Execution = Execution()
+
+    def _head(self, features: int, name: str) -> nn.DenseGeneral:
+        return dense(self.config, self.execution, features, name)
+
+    def _classifier_dropout(self) -> nn.Dropout:
+        rate = self.config.classifier_dropout
+        return nn.Dropout(self.config.hidden_dropout_prob if rate is None else rate)
+
+
+class BertForPreTraining(_Model):
+    """The masked-language-model head and the next-sentence head."""
+
+    def setup(self) -> None:
+        """Declares the parts."""
+        self.bert = Bert(self.config, self.execution)
+        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
+        self.nsp_head = self._head(2, "nsp_head")
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        masked_lm_positions: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> PreTrainingOutput:
+        """As `Bert`; `masked_lm_positions` int32 [B, P] limits the word scores to P positions."""
+        output = self.bert(
+            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+        )
+        hidden = output.last_hidden_state
+        if masked_lm_positions is not None:
+            # The head over the vocabulary is a fifth of the work if all T positions pass it.
+            hidden = gather_positions(hidden, masked_lm_positions)  # BPD
+        return PreTrainingOutput(
+            prediction_logits=self.mlm_head(hidden, self.bert.word_embeddings()),
+            seq_relationship_logits=self.nsp_head(output.pooler_output).astype(jnp.float32),
+        )
+
+
+class BertForMaskedLM(_Model):
+    """The masked-language-model head alone."""
+
+    def setup(self) -> None:
+        """Declares the parts."""
+        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
+        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        masked_lm_positions: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Word scores, float32 [B, P, V] at `masked_lm_positions` int32 [B, P], or [B, T, V]."""
+        hidden = self.bert(
+            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+        ).last_hidden_state
+        if masked_lm_positions is not None:
+            hidden = gather_positions(hidden, masked_lm_positions)  # BPD
+        return self.mlm_head(hidden, self.bert.word_embeddings())
+
+
+class BertForNextSentencePrediction(_Model):
+    """The next-sentence head alone."""
+
+    def setup(self) -> None:
+        """Declares the parts."""
+        self.bert = Bert(self.config, self.execution)
+        self.nsp_head = self._head(2, "nsp_head")
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Logits, float32 [B, 2]; label 0: the second segment follows the first."""
+        pooled = self.bert(
+            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+        ).pooler_output
+        return self.nsp_head(pooled).astype(jnp.float32)
+
+
+class BertForSequenceClassification(_Model):
+    """Scores of the labels of a text or a pair; with one label, a regression."""
+
+    def setup(self) -> None:
+        """Declares the parts."""
+        self.bert = Bert(self.config, self.execution)
+        self.dropout = self._classifier_dropout()
+        self.classifier = self._head(self.config.num_labels, "classifier")
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Logits, float32 [B, C]."""
+        pooled = self.bert(
+            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+        ).pooler_output
+        pooled = self.dropout(pooled, deterministic=deterministic)
+        return self.classifier(pooled).astype(jnp.float32)
+
+
+class BertForTokenClassification(_Model):
+    """Scores of the labels of every token."""
+
+    def setup(self) -> None:
+        """Declares the parts."""
+        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
+        self.dropout = self._classifier_dropout()
+        self.classifier = self._head(self.config.num_labels, "classifier")
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Logits, float32 [B, T, C]."""
+        hidden = self.bert(
+            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+        ).last_hidden_state
+        hidden = self.dropout(hidden, deterministic=deterministic)
+        return self.classifier(hidden).astype(jnp.float32)
+
+
+class BertForQuestionAnswering(_Model):
+    """Where in the second segment the answer begins and ends."""
+
+    def setup(self) -> None:
+        """Declares the parts."""
+        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
+        self.qa_outputs = self._head(2, "qa_outputs")
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> QuestionAnsweringOutput:
+        """As `Bert`; the span head has no dropout."""
+        hidden = self.bert(
+            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+        ).last_hidden_state
+        logits = self.qa_outputs(hidden).astype(jnp.float32)  # BT2
+        return QuestionAnsweringOutput(logits[..., 0], logits[..., 1])
+
+
+class BertForMultipleChoice(_Model):
+    """One score for each choice; every choice is a sequence of its own."""
+
+    def setup(self) -> None:
+        """Declares the parts."""
+        self.bert = Bert(self.config, self.execution)
+        self.dropout = self._classifier_dropout()
+        self.classifier = self._head(1, "classifier")
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """int32 [B, C, T], four times → logits of the C choices, float32 [B, C]."""
+
+        def rows(array: jax.Array | None) -> jax.Array | None:
+            return None if array is None else array.reshape(-1, array.shape[-1])
+
+        pooled = self.bert(
+            input_ids.reshape(-1, input_ids.shape[-1]),
+            rows(token_type_ids),
+            rows(attention_mask),
+            rows(position_ids),
+            deterministic=deterministic,
+        ).pooler_output
+        pooled = self.dropout(pooled, deterministic=deterministic)
+        return self.classifier(pooled).astype(jnp.float32).reshape(input_ids.shape[:-1])
+
+
+# Hugging Face's names, as they stand in `config.json`.
+ARCHITECTURES: dict[str, type[nn.Module]] = {
+    "BertModel": Bert,
+    "BertForPreTraining": BertForPreTraining,
+    "BertForMaskedLM": BertForMaskedLM,
+    "BertForNextSentencePrediction": BertForNextSentencePrediction,
+    "BertForSequenceClassification": BertForSequenceClassification,
+    "BertForTokenClassification": BertForTokenClassification,
+    "BertForQuestionAnswering": BertForQuestionAnswering,
+    "BertForMultipleChoice": BertForMultipleChoice,
+}

@@ -1,0 +1,149 @@
+"""`config.json`: what it may say, what comes back, and what is refused."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
+from bert_jax.errors import UserError
+from bert_jax.models.config import BertConfig
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+}
+CONFIG = BertConfig(**SIZES)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes fields to a file and reads them."""
+
+    def write_and_read(**fields):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({"model_type": "bert", **SIZES, **fields}))
+        return read_config(path)
+
+    return write_and_read
+
+
+def test_the_sizes_are_enough(read):
+    assert read() == ModelDescription(CONFIG, architecture="")
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        (["BertForMaskedLM"], "BertForMaskedLM"),
+        (["MyBert", "BertModel"], "BertModel"),
+        (["BertLMHeadModel"], ""),
+        (None, ""),
+        ("BertModel", ""),
+    ],
+)
+def test_the_architecture_is_one_that_we_know(read, named, found):
+    assert read(architectures=named).architecture == found
+
+
+def test_labels_stand_in_the_order_of_their_numbers(read):
+    described = read(
+        id2label={"1": "neutral", "0": "entailment", "2": "contradiction"},
+        label2id={"entailment": 0, "neutral": 1, "contradiction": 2},
+        problem_type="single_label_classification",
+    )
+    assert described.labels == ("entailment", "neutral", "contradiction")
+    assert described.config.num_labels == 3
+    assert described.problem_type == "single_label_classification"
+
+
+def test_null_is_the_default(read):
+    described = read(pad_token_id=None, classifier_dropout=None, id2label=None, problem_type=None)
+    assert described == ModelDescription(CONFIG, architecture="")
+
+
+def test_what_is_written_is_read(tmp_path):
+    description = ModelDescription(
+        dataclasses.replace(CONFIG, num_labels=3, classifier_dropout=0.25, hidden_act="gelu_new"),
+        "BertForSequenceClassification",
+        labels=("ja", "nein", "vielleicht"),
+        problem_type="multi_label_classification",
+        other={"use_cache": True, "_name_or_path": "somebody/model"},
+    )
+    path = tmp_path / "config.json"
+    write_config(path, description)
+    assert read_config(path) == description
+    fields = json.loads(path.read_text())
+    assert fields["id2label"] == {"0": "ja", "1": "nein", "2": "vielleicht"}
+    assert fields["label2id"] == {"ja": 0, "nein": 1, "vielleicht": 2}
+    assert "num_labels" not in fields  # Hugging Face counts the names
+    assert fields["use_cache"] is True
+    assert fields["dtype"] == "float32"
+
+
+def test_labels_without_names_are_numbered(tmp_path):
+    path = tmp_path / "config.json"
+    config = dataclasses.replace(CONFIG, num_labels=3)
+    write_config(path, ModelDescription(config, "BertForTokenClassification"))
+    assert json.loads(path.read_text())["id2label"] == {
+        "0": "LABEL_0",
+        "1": "LABEL_1",
+        "2": "LABEL_2",
+    }
+    assert read_config(path).config == config
+
+
+def test_two_labels_without_names_are_the_default(tmp_path):
+    path = tmp_path / "config.json"
+    write_config(path, ModelDescription(CONFIG, "BertModel"))
+    assert "id2label" not in json.loads(path.read_text())
+
+
+def test_labels_and_outputs_must_agree():
+    with pytest.raises(UserError, match="1 labels for 2 outputs"):
+        ModelDescription(CONFIG, "BertForTokenClassification", labels=("O",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta'; only 'bert' can be loaded"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True; only False can be loaded"),
+        ({"hidden_act": "mish"}, "model.hidden_act 'mish' is unknown"),
+        ({"hidden_size": "768"}, "model.hidden_size is '768'; it must be a int"),
+        ({"problem_type": "ranking"}, "problem_type is 'ranking'; known are regression"),
+        ({"id2label": ["a", "b"]}, "id2label is .*; it must name the labels 0, 1, 2"),
+        ({"id2label": {"1": "a", "2": "b"}}, "id2label is"),
+        ({"id2label": {"zero": "a"}}, "id2label is"),
+    ],
+)
+def test_what_is_refused(read, fields, message):
+    with pytest.raises(UserError, match=message):
+        read(**fields)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "config.json:1: not JSON"),
+        ("", "config.json:1: not JSON"),
+        ('{\n "a": 1,\n}', "config.json:3: not JSON"),
+        ("[]", "is not a JSON object; give a model directory"),
+        ('{"model_type": "bert"}', "lacks vocab_size, hidden_size, num_hidden_layers, num_att"),
+        ('{"model_type": "gpt2"}', "model_type is 'gpt2'; only 'bert' can be loaded"),
+    ],
+)
+def test_files_that_are_none(tmp_path, content, message):
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_config(path)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(UserError, match="config.json does not exist; give a model directory"):
+        read_config(tmp_path / "config.json")

@@ -1,0 +1,273 @@
+"""Parameters from tensors: what is taken, what is new, what is left over, and where it lies."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.model_directory import load_description, load_params
+from bert_jax.errors import UserError
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.config import Execution
+
+
+def load(path, architecture, **options):
+    module = load_description(path, architecture).make_module(Execution())
+    return load_params(path, module, **options)
+
+
+def flat(params):
+    return {name: np.asarray(value) for name, value in flatten_dict(params, sep="/").items()}
+
+
+@pytest.fixture
+def edit(model_path):
+    """Rewrites the tensors of the model directory: from a dict of them to another."""
+    path = model_path / "model.safetensors"
+
+    def rewrite(change) -> None:
+        save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+    return rewrite
+
+
+def test_a_classifier_on_a_pretrained_encoder(model_path, model_params):
+    params, report = load(model_path, "BertForSequenceClassification")
+    assert report.new == ("classifier/bias", "classifier/kernel")
+    assert report.left_over == (
+        "cls.predictions.bias",
+        "cls.predictions.transform.LayerNorm.bias",
+        "cls.predictions.transform.LayerNorm.weight",
+        "cls.predictions.transform.dense.bias",
+        "cls.predictions.transform.dense.weight",
+        "cls.seq_relationship.bias",
+        "cls.seq_relationship.weight",
+    )
+    assert len(report.taken) == 5 + 3 * 16 + 2  # embeddings, three layers, pooler
+    assert not report.complete
+    assert str(report).startswith("55 tensors taken; new and untrained: classifier/bias, class")
+    found, expected = flat(params["bert"]), flat(model_params["bert"])
+    assert set(found) == set(expected)
+    assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+
+
+def test_new_parameters_are_drawn_from_the_seed(model_path):
+    def kernel(seed):
+        params, _ = load(model_path, "BertForTokenClassification", seed=seed)
+        assert not np.asarray(params["classifier"]["bias"]).any()
+        return np.asarray(params["classifier"]["kernel"])
+
+    assert kernel(1).tobytes() == kernel(1).tobytes()
+    assert kernel(1).tobytes() != kernel(2).tobytes()
+    assert 0 < np.abs(kernel(1)).max() <= 0.04 / 0.87  # truncated at 2 sigma of 0.02
+    assert kernel(1).shape == (16, 2)
+
+
+def test_the_bare_encoder_of_a_model_with_heads(model_path, model_params):
+    params, report = load(model_path, "BertModel")
+    assert report.new == ()
+    assert len(report.left_over) == 7
+    found, expected = flat(params), flat(model_params["bert"])
+    assert set(found) == set(expected)
+    assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+
+
+@pytest.mark.parametrize("spelling", ["prefix", "no prefix", "gamma and beta", "all"])
+def test_spellings_of_the_years(model_path, edit, model_params, spelling):
+    def respell(tensors):
+        def old(name):
+            if spelling in ("no prefix", "all"):
+                name = name.removeprefix("bert.")
+            if spelling in ("gamma and beta", "all") and "LayerNorm" in name:
+                name = name.replace("weight", "gamma").replace("bias", "beta")
+            return name
+
+        return {old(name): tensor for name, tensor in tensors.items()}
+
+    edit(respell)
+    params, report = load(model_path, "")
+    assert report.complete
+    found, expected = flat(params), flat(model_params)
+    assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+
+
+def test_copies_of_a_tied_decoder_are_not_left_over(model_path, edit):
+    def copy(tensors):
+        tensors["cls.predictions.decoder.weight"] = tensors[
+            "bert.embeddings.word_embeddings.weight"
+        ].copy()
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
+        return tensors
+
+    edit(copy)
+    assert load_description(model_path).config.tie_word_embeddings
+    _, report = load(model_path, "")
+    assert report.complete
+    assert "cls.predictions.decoder.bias" in report.taken
+
+
+def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
+    """As transformers 5 has it, which computes with the decoder and with its bias."""
+    generator = np.random.default_rng(0)
+    decoder = generator.normal(size=(40, 16)).astype(np.float32)
+    bias = generator.normal(size=40).astype(np.float32)
+
+    def untie(tensors):
+        tensors["cls.predictions.decoder.weight"] = decoder
+        tensors["cls.predictions.decoder.bias"] = bias
+        return tensors
+
+    edit(untie)
+    description = load_description(model_path)
+    assert not description.config.tie_word_embeddings
+    params, report = load(model_path, "")
+    assert report.complete
+    assert np.asarray(params["mlm_head"]["decoder"]).tobytes() == decoder.tobytes()
+    assert np.asarray(params["mlm_head"]["bias"]).tobytes() == bias.tobytes()
+
+    again = tmp_path / "again"
+    model_directory.save(again, description, params, tokenizer)
+    tensors = load_file(again / "model.safetensors")
+    assert tensors["cls.predictions.decoder.weight"].tobytes() == decoder.tobytes()
+    assert tensors["cls.predictions.decoder.bias"].tobytes() == bias.tobytes()
+    assert json.loads((again / "config.json").read_text())["tie_word_embeddings"] is False
+
+
+@pytest.mark.parametrize(
+    ("kept", "architecture"),
+    [
+        ("cls.", "BertForPreTraining"),
+        ("cls.predictions.", "BertForMaskedLM"),
+        ("cls.seq_relationship.", "BertForNextSentencePrediction"),
+        ("nothing", "BertModel"),
+    ],
+)
+def test_tensors_tell_the_architecture_where_the_config_does_not(
+    model_path, edit, kept, architecture
+):
+    path = model_path / "config.json"
+    fields = json.loads(path.read_text())
+    del fields["architectures"]
+    path.write_text(json.dumps(fields))
+    edit(lambda tensors: {n: t for n, t in tensors.items() if n.startswith(("bert.", kept))})
+    assert load_description(model_path).architecture == architecture
+
+
+def test_an_encoder_without_pooler(model_path, edit, tokenizer, tmp_path):
+    edit(lambda tensors: {n: t for n, t in tensors.items() if "pooler" not in n})
+    _, report = load(model_path, "BertForNextSentencePrediction")
+    assert report.new == ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
+    description = load_description(model_path, "BertModel")
+    assert not description.add_pooling_layer
+    params, report = load(model_path, "BertModel")
+    assert report.new == ()
+    assert "pooler" not in params
+    model_directory.save(tmp_path / "bare", description, params, tokenizer)
+    names = load_file(tmp_path / "bare" / "model.safetensors")
+    assert "embeddings.word_embeddings.weight" in names
+    assert not any(name.startswith(("bert.", "pooler.")) for name in names)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_comes_back_to_the_bit(
+    description, model_params, tokenizer, tmp_path, dtype
+):
+    half = dataclasses.replace(description, dtype=dtype)
+    one, other = tmp_path / "one", tmp_path / "other"
+    model_directory.save(one, half, model_params, tokenizer)
+    found = load_description(one)
+    assert found == half
+    params, _ = load(one, "")
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(params))
+    model_directory.save(other, found, params, tokenizer)
+    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()}
+    for path in one.iterdir():
+        assert (other / path.name).read_bytes() == path.read_bytes()
+    with safe_open(one / "model.safetensors", framework="numpy") as file:
+        dtypes = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    assert dtypes == {{"float16": "F16", "bfloat16": "BF16"}[dtype]}
+
+
+def test_whole_numbers_are_no_weights(model_path, edit):
+    def quantise(tensors):
+        name = "bert.encoder.layer.0.output.dense.weight"
+        return tensors | {name: tensors[name].astype(np.int8)}
+
+    edit(quantise)
+    with pytest.raises(UserError, match="layer.0.output.dense.weight has dtype int8, not floating"):
+        load(model_path, "")
+
+
+def test_a_head_of_another_size_is_an_error_with_both_shapes(model_path, tokenizer, tmp_path):
+    description = load_description(model_path, "BertForTokenClassification")
+    params, _ = load(model_path, "BertForTokenClassification")
+    model_directory.save(tmp_path / "tagger", description, params, tokenizer)
+    path = tmp_path / "tagger" / "config.json"
+    fields = json.loads(path.read_text())
+    fields["id2label"] = {"0": "O", "1": "B-PER", "2": "I-PER"}
+    path.write_text(json.dumps(fields))
+    message = r"classifier.* has shape \(2, 16\), the model asks for \(3, 16\)"
+    with pytest.raises(UserError, match=message):
+        load(tmp_path / "tagger", "")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_comes_back_to_the_bit(architecture, model_config, tokenizer, tmp_path):
+    config = dataclasses.replace(model_config, num_labels=3)
+    description = ModelDescription(config, architecture, labels=("x", "y", "z"))
+    module = description.make_module(Execution())
+    ids = np.zeros((1, 1), np.int32)
+    params = jax.tree.map(
+        lambda leaf: np.random.default_rng(leaf.size).normal(size=leaf.shape).astype(np.float32),
+        jax.eval_shape(module.init, jax.random.key(0), ids)["params"],
+    )
+    model_directory.save(tmp_path / "model", description, params, tokenizer)
+    assert load_description(tmp_path / "model") == description
+    found, report = load(tmp_path / "model", "")
+    assert report.complete
+    assert jax.tree.structure(found) == jax.tree.structure(params)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
+        assert np.asarray(one).tobytes() == other.tobytes()
+
+
+EIGHT_DEVICES = """
+import sys
+from pathlib import Path
+import jax
+import numpy as np
+import bert_jax
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+
+mesh = make_mesh(MeshShape(data=2, fsdp=2, tensor=2))
+model = bert_jax.load(sys.argv[1], task="classification", mesh=mesh)
+kernel = model.params["bert"]["encoder"]["layers"]["intermediate"]["kernel"]
+print(len(kernel.sharding.device_set), kernel.addressable_shards[0].data.shape)
+print(len(model.params["classifier"]["kernel"].sharding.device_set))
+alone = bert_jax.load(sys.argv[1], task="classification")
+pairs = zip(jax.tree.leaves(model.params), jax.tree.leaves(alone.params), strict=True)
+print(all(np.asarray(one).tobytes() == np.asarray(other).tobytes() for one, other in pairs))
+"""
+
+
+@pytest.mark.slow
+def test_parameters_are_laid_out_on_a_mesh(model_path):
+    done = subprocess.run(
+        [sys.executable, "-c", EIGHT_DEVICES, str(model_path)],
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # [L 3, D 16, F 32]: D is split over fsdp, F over tensor.
+    assert done.stdout.splitlines() == ["8 (3, 8, 16)", "8", "True"]
