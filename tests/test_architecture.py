@@ -20,18 +20,17 @@ FLOORS = {
     "training": 3,
     "tasks": 4,
     "inference": 4,
-    "parity": 4,
     "planning": 4,
-    "configuration": 5,
-    "experiment": 5,
-    "cli": 5,
-    "__init__": 5,
-    "__main__": 5,
+    "parity": 5,
+    "configuration": 6,
+    "experiment": 6,
+    "cli": 6,
+    "__init__": 6,
+    "__main__": 6,
 }
 # The door to TensorFlow stands in `data/`; its checkpoints are read and written through it.
 THROUGH_A_DOOR = {
     "checkpoints/tensors/tensorflow_checkpoint.py": {"data"},
-    "checkpoints/google_files.py": {"data"},
 }
 # What is foreign to the house, and the one room that may have it.
 PERMITTED = {
@@ -39,7 +38,7 @@ PERMITTED = {
     "checkpoints/tensors/pytorch_file.py": {"pickle"},
 }
 # The top floor is one room.
-TOP = 5
+TOP = 6
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -1,7 +1,6 @@
 """A model directory: `config.json`, `model.safetensors`, tokenizer files; Hugging Face's layout."""
 
 import dataclasses
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import LoadReport, locate, read_parameters, to_tensors
 from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.checkpoints.tensors.interface import TensorFile
-from bert_jax.errors import UserError
+from bert_jax.checkpoints.whole_directory import whole_directory
 from bert_jax.models.config import Execution
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization.interface import Tokenizer
@@ -34,8 +33,9 @@ _HEADS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("cls.predictions.transform.dense.weight",), "MaskedLM"),
     (("cls.seq_relationship.weight",), "NextSentencePrediction"),
     (("qa_outputs.weight",), "QuestionAnswering"),
-    # Three architectures call their head so; this one is by far the most frequent.
-    (("classifier.weight",), "SequenceClassification"),
+    # Multiple choice calls its head so too, but is far less frequent.
+    (("classifier.weight", "bert.pooler.dense.weight"), "SequenceClassification"),
+    (("classifier.weight",), "TokenClassification"),
 )
 
 # Weights in any form: of an older model in the same place, nothing may be left.
@@ -43,10 +43,7 @@ _WEIGHTS = ("model*.safetensors", "model*.safetensors.index.json", "pytorch_mode
 
 
 def save(directory: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
-    """Writes a model directory that `transformers` loads.
-
-    It is made beside its place and then moved file by file, the weights last: a directory that has
-    weights is whole.
+    """Writes a model directory that `transformers` loads; one that has weights is whole.
 
     Args:
         directory: made if it is missing; an older model in it is replaced.
@@ -60,30 +57,14 @@ def save(directory: Path, description: ModelDescription, params: Any, tokenizer:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    if directory.exists() and not directory.is_dir():
-        raise UserError(f"{directory} is a file; give a directory")
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / CONFIG).is_file():
-        raise UserError(f"{directory} holds something that is no model; give another directory")
-    partial = directory.with_name(directory.name + ".partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+    tensors = _tensors(description, params)
+    with whole_directory(directory, marker=CONFIG, last=SAFETENSORS, obsolete=_WEIGHTS) as partial:
         tokenizer.save(partial)
         write_config(partial / CONFIG, description)
-        tensors = _tensors(description, params)
-        save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
-        directory.mkdir(exist_ok=True)
-        for pattern in _WEIGHTS:
-            for path in directory.glob(pattern):
-                path.unlink()
-        for path in sorted(partial.iterdir(), key=lambda path: path.name == SAFETENSORS):
-            path.replace(directory / path.name)
-        partial.rmdir()
-    except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"cannot write {directory}: {getattr(error, 'strerror', error)}; free space or give "
-            "another directory"
-        ) from error
+        try:
+            save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
 
 
 def load_description(directory: Path, architecture: str = "") -> ModelDescription:
@@ -126,7 +107,7 @@ def load_params(
     """
     if mesh is None:
         mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
-    tied = module.config.tie_word_embeddings  # type: ignore[attr-defined]
+    tied = module.config.tie_word_embeddings
     table = huggingface.TIED_TABLE if tied else huggingface.TABLE
     with open_tensors(directory) as file:
         return read_parameters(file, table, module, mesh=mesh, seed=seed)

@@ -20,6 +20,9 @@ ENCODER = "bert/"
 # What a file may lack: heads are made anew for a new task. An encoder is whole or of no use.
 _MAY_BE_NEW = ("bert/pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/")
 
+# Of a line that a person reads; the report has them all.
+_NAMES_SHOWN = 8
+
 # XLA takes over host memory that begins at such a multiple, and copies any other.
 _ALIGNMENT = 64
 
@@ -46,10 +49,16 @@ class LoadReport:
     def __str__(self) -> str:
         parts = [f"{len(self.taken)} tensors taken"]
         if self.new:
-            parts.append(f"new and untrained: {', '.join(self.new)}")
+            parts.append(f"new and untrained: {_some(self.new)}")
         if self.left_over:
-            parts.append(f"left over: {', '.join(self.left_over)}")
+            parts.append(f"left over: {_some(self.left_over)}")
         return "; ".join(parts)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    """As many names as a line holds."""
+    rest = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def locate(file: TensorFile, table: NameTable) -> dict[str, str]:

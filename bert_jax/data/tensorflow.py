@@ -1,4 +1,4 @@
-"""The one door to TensorFlow, which is used for tf.data and TensorFlow Datasets alone."""
+"""The one door to TensorFlow: for tf.data, TensorFlow Datasets, and Google's checkpoints."""
 
 import os
 from typing import Any

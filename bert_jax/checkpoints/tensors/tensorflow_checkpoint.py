@@ -26,6 +26,10 @@ class TensorflowCheckpoint(TensorFile):
         Raises:
             UserError: a file is missing or damaged, or TensorFlow is not installed.
         """
+        if set("*?[\\") & set(str(prefix)):
+            raise UserError(
+                f"{prefix}: TensorFlow takes *, ?, [ and \\ in a path for wildcards; rename it"
+            )
         tensorflow = _tensorflow(prefix)
         self.path = prefix
         # Its reader raises its own exceptions, and whatever the binding makes of the others.
