@@ -37,6 +37,8 @@ setup(
         "importlib-resources>=6",  # tensorflow-datasets imports it without requiring it
         # Files, logs and pictures.
         "safetensors>=0.5,<0.9",
+        "ml-dtypes>=0.5,<1",
+        "huggingface_hub>=0.34,<3",
         "tensorboardX>=2.6.2,<3",
         "tqdm>=4.66,<5",
         "matplotlib>=3.9,<4",

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from bert_jax.errors import UserError
 
-BAD_INPUT, STOPPED = 2, 75
+DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
 
 
 class _Parser(argparse.ArgumentParser):
@@ -24,7 +24,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a verb; returns the exit code: 0 done, 2 bad input, 75 stopped by a signal and saved."""
+    """Runs a verb.
+
+    Returns:
+        The exit code: 0 done, 1 `parity` found differences, 2 bad input, 75 stopped by a signal
+        after saving.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     rest, overrides = _split_overrides(given)
     options = _parser().parse_args(rest)
@@ -91,6 +96,50 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--output", type=Path, required=True, metavar="DIR")
     export.add_argument("--step", default="latest", help="latest (default), best or a number")
     export.set_defaults(run=_export)
+
+    predict = verbs.add_parser("predict", help="a model's answers to a file, one JSON a line")
+    predict.add_argument("--model", required=True, metavar="DIR", help="or a hub id")
+    predict.add_argument(
+        "--task", required=True, metavar="NAME", help="embed, fill_mask, hidden_states, attentions"
+    )
+    predict.add_argument(
+        "--input", required=True, metavar="FILE", help="text, JSONL, TSV or CSV; - is stdin"
+    )
+    predict.add_argument("--output", required=True, metavar="FILE", help="JSONL; - is stdout")
+    predict.add_argument("--pooling", default="mean", help="mean (default), max, cls or pooler")
+    predict.add_argument("--normalize", action="store_true", help="vectors of length 1")
+    predict.add_argument("--layers", metavar="N,N", help="0 the embeddings, -1 the last layer")
+    predict.add_argument("--combine", metavar="HOW", help="layers: sum, mean or concatenate")
+    predict.add_argument("--top-k", type=int, default=5, metavar="N", help="words for a mask")
+    predict.add_argument("--batch-size", type=int, default=32, metavar="N")
+    predict.add_argument("--max-length", type=int, metavar="N", help="tokens; more are cut")
+    predict.add_argument("--text-column", default="text", metavar="NAME")
+    predict.add_argument("--pair-column", metavar="NAME")
+    predict.add_argument("--input-format", metavar="NAME", help="text, jsonl, tsv or csv")
+    predict.add_argument("--precision", default="float32", help="float32 (default) or bfloat16")
+    predict.set_defaults(run=_predict)
+
+    parity = verbs.add_parser(
+        "parity", help="differences from transformers, layer by layer (needs PyTorch)"
+    )
+    parity.add_argument("--model", required=True, metavar="DIR", help="or a hub id")
+    parity.add_argument("--reference", metavar="DIR", help="what transformers reads; default: DIR")
+    parity.add_argument("--json", action="store_true", help="in place of the table")
+    parity.set_defaults(run=_parity)
+
+    convert = verbs.add_parser(
+        "convert", help="Google's or Hugging Face's files → model directory, or back to Google's"
+    )
+    convert.add_argument(
+        "--input", required=True, metavar="DIR_OR_CKPT", help="a directory, checkpoint or hub id"
+    )
+    convert.add_argument("--output", type=Path, required=True, metavar="DIR")
+    convert.add_argument("--task", metavar="NAME", help="the model to make, as classification")
+    convert.add_argument("--to", choices=("huggingface", "google"), default="huggingface")
+    convert.add_argument("--hidden-act", metavar="NAME", help="in place of what the config says")
+    convert.add_argument("--add-words", type=Path, metavar="FILE", help="new words, one a line")
+    convert.add_argument("--positions", type=int, metavar="N", help="a longer position table")
+    convert.set_defaults(run=_convert)
     return parser
 
 
@@ -166,6 +215,55 @@ def _export(options: argparse.Namespace) -> int:
     step = experiment.export(options.workdir, options.output, which=options.step)
     print(f"{options.output}: step {step} of {options.workdir}")
     return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from bert_jax.inference.loading import load
+    from bert_jax.inference.predict import PredictOptions, predict
+
+    given = vars(options)
+    fields = {
+        field.name: given[field.name]
+        for field in dataclasses.fields(PredictOptions)
+        if field.name in given
+    }
+    if options.layers is not None:
+        fields["layers"] = _whole_numbers("--layers", options.layers)
+    model = load(options.model, precision=options.precision)
+    count = predict(model, options.task, options.input, options.output, PredictOptions(**fields))
+    print(f"{options.output}: {count:,} records", file=sys.stderr)
+    return 0
+
+
+def _parity(options: argparse.Namespace) -> int:
+    from bert_jax.parity.compare import compare
+
+    report = compare(options.model, options.reference)
+    print(json.dumps(report.as_dict()) if options.json else report.as_table())
+    return 0 if report.agrees else DIFFERS
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from bert_jax.inference.conversion import convert
+
+    model = convert(
+        options.input,
+        options.output,
+        task=options.task,
+        to=options.to,
+        hidden_act=options.hidden_act,
+        words=options.add_words,
+        positions=options.positions,
+    )
+    print(f"{options.output}: {model.description.architecture}, {model.report}")
+    return 0
+
+
+def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise UserError(f"{option} {text!r}: give whole numbers, as -4,-3,-2,-1") from None
 
 
 if __name__ == "__main__":

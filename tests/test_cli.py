@@ -52,11 +52,13 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
     )
     assert done.returncode == 0
     assert done.stderr == "[]\n"
-    for verb in ("prepare", "train", "evaluate", "export"):
+    for verb in ("prepare", "train", "evaluate", "export", "predict", "convert", "parity"):
         assert f"\n    {verb} " in done.stdout
 
 
-@pytest.mark.parametrize("verb", ["prepare", "train", "evaluate", "export"])
+@pytest.mark.parametrize(
+    "verb", ["prepare", "train", "evaluate", "export", "predict", "convert", "parity"]
+)
 def test_every_verb_has_help(verb, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main([verb, "--help"])

@@ -54,8 +54,9 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
 
 
 def _fetch(hub_id: str, revision: str | None) -> Path:
+    refusal = _refusal(hub_id, revision)
     for weights in (SAFETENSORS_PATTERNS, PYTORCH_PATTERNS):
-        directory = _snapshot(hub_id, revision, [*DESCRIPTION_PATTERNS, *weights])
+        directory = _snapshot(hub_id, revision, [*DESCRIPTION_PATTERNS, *weights], refusal)
         if not (directory / "config.json").is_file():
             raise UserError(
                 f"{hub_id}: {directory} has no config.json; the model is of another kind, or only "
@@ -69,22 +70,43 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
     )
 
 
-def _snapshot(hub_id: str, revision: str | None, patterns: list[str]) -> Path:
-    """The hub's directory for one commit; it may lack files where the hub cannot be reached."""
-    from huggingface_hub import snapshot_download
+def _refusal(hub_id: str, revision: str | None) -> Exception | None:
+    """Why the hub does not give a model; None if it does.
+
+    `snapshot_download` asks the same, but waits for ever for a server that never answers.
+    """
+    from huggingface_hub import HfApi, constants
 
     try:
-        # Folders hold the same weights for other programs ("onnx/", "openvino/").
-        return Path(
-            snapshot_download(
-                hub_id, revision=revision, allow_patterns=patterns, ignore_patterns="*/*"
-            )
+        HfApi().model_info(hub_id, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except Exception as error:
+        return error
+    return None
+
+
+def _snapshot(
+    hub_id: str, revision: str | None, patterns: list[str], refusal: Exception | None
+) -> Path:
+    """The directory of a commit in the cache: downloaded, or after a refusal what is there."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        directory = snapshot_download(
+            hub_id,
+            revision=revision,
+            allow_patterns=patterns,
+            ignore_patterns="*/*",  # the same weights for other programs: "onnx/", "openvino/"
+            local_files_only=refusal is not None,
         )
+    except LocalEntryNotFoundError as error:
+        # Newer versions refuse what another program fetched for itself; it may suffice us.
+        directory = getattr(error, "snapshot_path", "")
+        if not directory:
+            raise UserError(f"{hub_id} {_explanation(refusal or error, revision)}") from error
     except Exception as error:  # network errors have another base in each version of the library
-        # Without a network, newer versions refuse what another program has fetched for itself.
-        if partial := getattr(error, "snapshot_path", None):
-            return Path(partial)
         raise UserError(f"{hub_id} {_explanation(error, revision)}") from error
+    return Path(directory)
 
 
 def _explanation(error: Exception, revision: str | None) -> str:
@@ -109,21 +131,16 @@ def _explanation(error: Exception, revision: str | None) -> str:
                 f"has no revision {revision or 'main'} on the hub; give a branch, tag or commit "
                 "that it has"
             )
-        case errors.LocalEntryNotFoundError(__cause__=errors.OfflineModeIsEnabled()):
+        case errors.OfflineModeIsEnabled():
             return (
                 "is neither a directory here nor in the hub's cache, and HF_HUB_OFFLINE is set; "
                 "unset it, or give the path of a model directory"
             )
-        case errors.LocalEntryNotFoundError():
-            return (
-                "is neither a directory here nor in the hub's cache, and the hub cannot be reached "
-                f"({_first_line(error.__cause__ or error)}); check the network and HF_ENDPOINT, or "
-                "give the path of a model directory"
-            )
         case _:
             return (
-                f"cannot be downloaded ({_first_line(error)}); check the network, HF_ENDPOINT and "
-                "the space for the cache, then run again"
+                "is neither a directory here nor whole in the hub's cache, and cannot be "
+                f"downloaded ({_first_line(error)}); check the network, HF_ENDPOINT and the space "
+                "for the cache, or give the path of a model directory"
             )
 
 

@@ -1,12 +1,13 @@
-"""A model directory, or a model of the hub, into memory."""
+"""A model directory, a model of the hub, or Google's files, into memory."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
 from bert_jax.inference.model import LoadedModel
@@ -37,28 +38,42 @@ def load(
     precision: str = "float32",
     revision: str | None = None,
     seed: int = 0,
+    hidden_act: str | None = None,
 ) -> LoadedModel:
     """Reads a model directory that `bert-jax` or `transformers` wrote, or fetches it from the hub.
+
+    Files of google-research/bert are read as well (by TensorFlow, which takes some seconds).
 
     The encoder must be whole. A head that the task needs and the files lack is new, drawn from
     `seed`; a line on stderr says so, and `LoadedModel.report` says it in full.
 
     Args:
-        path: a model directory, or a hub id as "google-bert/bert-base-uncased".
+        path: a model directory, a hub id as "google-bert/bert-base-uncased", or the place of
+            Google's files, see `checkpoints.google_files.find`.
         task: a key of `TASKS` or one of Hugging Face's class names; None for the model that the
             files hold.
         mesh: the devices to lay the parameters on; None for the first device.
         precision: "float32" or "bfloat16", the dtype of the activations.
         revision: of a hub id: branch, tag or commit.
         seed: of parameters that the files lack.
+        hidden_act: in place of what the config says, for those who know better; "gelu" of
+            Google's files is the exact form, as Hugging Face computes it.
 
     Raises:
         UserError: there is no such model, it is none that we can load, or its files are damaged or
             do not fit together.
     """
     architecture = _architecture(task)
-    directory = resolve(path, revision)
-    description = model_directory.load_description(directory, architecture)
+    google = google_files.find(Path(path))
+    directory = google.directory if google else resolve(path, revision)
+    description = (
+        google_files.load_description(google, architecture)
+        if google
+        else model_directory.load_description(directory, architecture)
+    )
+    if hidden_act is not None:
+        config = dataclasses.replace(description.config, hidden_act=hidden_act)
+        description = dataclasses.replace(description, config=config)
     tokenizer = load_tokenizer(directory)
     if tokenizer.vocab_size > description.config.vocab_size:
         raise UserError(
@@ -68,7 +83,11 @@ def load(
     if mesh is None:
         mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
     module = description.make_module(Execution(dtype=precision))
-    params, report = model_directory.load_params(directory, module, mesh=mesh, seed=seed)
+    params, report = (
+        google_files.load_params(google, module, mesh=mesh, seed=seed)
+        if google
+        else model_directory.load_params(directory, module, mesh=mesh, seed=seed)
+    )
     if not report.complete and is_main_host():
         print(f"{directory}: {report}", file=sys.stderr)
     return LoadedModel(description.config, module, params, tokenizer, description, report, mesh)

@@ -108,6 +108,23 @@ class Tokenizer(abc.ABC):
         """
 
     @abc.abstractmethod
+    def with_words(self, words: Sequence[str]) -> "Tokenizer":
+        """A tokenizer that knows more words; this one stays as it is.
+
+        Each word is normalised as text is, and becomes one piece of its own: the ids V, V+1, …, in
+        the order of `words`. What is in the vocabulary already, or comes twice, is passed over, so
+        the new pieces are those from V on. Only whole words: a piece inside words ("##19") would
+        give other words other ids, and has no meaning of its own to begin with.
+
+        Words that do not begin with a new word keep their ids. Those that do are read from it on:
+        with "covid", "covids" is "covid", "##s", and is unknown where the rest has no pieces.
+
+        Raises:
+            UserError: an empty word; one that text never has in one piece, because it is split
+                ("New York", "covid-19") or too long; or a tokenizer that cannot take any.
+        """
+
+    @abc.abstractmethod
     def fingerprint(self) -> str:
         """16 hex digits that change whenever any text could get other ids."""
 

@@ -172,6 +172,19 @@ class SentencePieceTokenizer(Tokenizer):
             ]
         )
 
+    def with_words(self, words: Sequence[str]) -> "SentencePieceTokenizer":
+        """See `Tokenizer.with_words`: refused.
+
+        A SentencePiece model weighs its pieces against each other, by scores that it learned.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "words: a SentencePiece model cannot take new words, which have no learned scores; "
+            "train a new one, or use a WordPiece tokenizer"
+        )
+
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`: of the model's bytes and the cleaning."""
         rules = json.dumps(["SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents])

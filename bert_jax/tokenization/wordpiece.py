@@ -183,6 +183,55 @@ class WordPieceTokenizer(Tokenizer):
         """See `Tokenizer.continuations`: the pieces that begin with "##"."""
         return np.array([piece.startswith(CONTINUATION_PREFIX) for piece in self._pieces])
 
+    def with_words(self, words: Sequence[str]) -> "WordPieceTokenizer":
+        """See `Tokenizer.with_words`.
+
+        The words are entries of the vocabulary, not "added tokens" of the library: those are found
+        inside other words too ("art" in "party"), and whoever reads `vocab.txt` misses them.
+        """
+        import tokenizers
+
+        definition = json.loads(self._library.to_str())
+        vocabulary = definition["model"]["vocab"]
+        outside = [piece for piece in self._pieces if piece not in vocabulary]
+        if outside:
+            raise UserError(
+                f"words: this tokenizer has {len(outside)} added tokens beside its vocabulary "
+                f"({', '.join(outside[:3])}), whose ids would move; add the words as those were, "
+                "with tokenizer.add_tokens of transformers"
+            )
+        check_texts(words)
+        wholes = dict.fromkeys(map(self._whole_word, words))
+        added = [whole for whole in wholes if whole not in vocabulary]
+        vocabulary |= {whole: self.vocab_size + index for index, whole in enumerate(added)}
+        library = tokenizers.Tokenizer.from_str(json.dumps(definition))
+        return WordPieceTokenizer(library, origin="the vocabulary with the new words")
+
+    def _whole_word(self, word: str) -> str:
+        """The one normalised word that the model is asked for where a text has this word."""
+        normalizer, splitter = self._library.normalizer, self._library.pre_tokenizer
+        text = word if normalizer is None else normalizer.normalize_str(word)
+        parts = (
+            [text] if splitter is None else [part for part, _ in splitter.pre_tokenize_str(text)]
+        )
+        if not "".join(parts):
+            raise UserError(f"words: nothing is left of {word!r} once normalised; remove it")
+        if len(parts) > 1:
+            raise UserError(
+                f"words: {word!r} is always split into {', '.join(map(repr, parts[:5]))}, so it "
+                "would never be found; give words that stay whole"
+            )
+        (whole,) = parts
+        limit = self._library.model.max_input_chars_per_word
+        if len(whole) > limit:
+            raise UserError(
+                f"words: {whole[:20]!r}… has {len(whole)} characters; words of more than {limit} "
+                "are unknown whatever the vocabulary: leave it out"
+            )
+        if whole.startswith(CONTINUATION_PREFIX):
+            raise UserError(f"words: {whole!r} would be a piece inside words; give whole words")
+        return whole
+
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`; the same from `vocab.txt` and from `tokenizer.json`."""
         if self.switches is None:

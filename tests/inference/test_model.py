@@ -1,64 +1,42 @@
-"""A loaded model that is asked for words."""
+"""A loaded model: from a directory and back, on one device and on several."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.checkpoints import model_directory
 from bert_jax.errors import UserError
-from bert_jax.models.bert import BertForPreTraining, abstract_params
+from bert_jax.models.architectures import ARCHITECTURES
 
 
-@pytest.fixture(scope="module")
-def model_path(tmp_path_factory, tiny_config, tokenizer):
-    """A model that always answers "song", then "sun", then "sea": only the output bias counts."""
-    params = jax.tree.map(
-        lambda leaf: np.zeros(leaf.shape, np.float32),
-        abstract_params(BertForPreTraining(tiny_config)),
-    )
-    for word, score in {"song": 3.0, "sun": 2.0, "sea": 1.0}.items():
-        params["mlm_head"]["bias"][tokenizer.token_to_id(word)] = score
-    directory = tmp_path_factory.mktemp("model")
-    model_directory.save(
-        directory, tiny_config, params, tokenizer, architecture="BertForPreTraining"
-    )
-    return directory
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_saved_model_is_the_same_model(make_model, tmp_path, architecture):
+    model = make_model(architecture)
+    model.save(tmp_path / "model")
+    loaded = bert_jax.load(tmp_path / "model")
+    assert type(loaded.module) is type(model.module)
+    assert loaded.report.complete
+    assert loaded.config == model.config
+    jax.tree.map(np.testing.assert_array_equal, loaded.params, model.params)
+    texts = ["the sun was low", ("a cat", "it ran")]
+    np.testing.assert_array_equal(loaded.embed(texts), model.embed(texts))
 
 
-@pytest.fixture(scope="module")
-def model(model_path):
-    return bert_jax.load(model_path)
-
-
-def test_fillings_by_hand(model):
-    found = model.fill_mask("The [MASK] was long.", top_k=3)
-    assert [filling.token for filling in found] == ["song", "sun", "sea"]
-    assert [filling.token_id for filling in found] == [16, 17, 18]
-    assert [filling.text for filling in found] == [
-        "the song was long.",
-        "the sun was long.",
-        "the sea was long.",
-    ]
-    total = np.exp([3.0, 2.0, 1.0]).sum() + 37
-    np.testing.assert_allclose(
-        [filling.score for filling in found], np.exp([3.0, 2.0, 1.0]) / total, rtol=1e-5
-    )
-
-
-def test_all_scores_sum_to_one(model):
-    found = model.fill_mask("[MASK]", top_k=1000)
-    assert len(found) == 40
-    assert sum(filling.score for filling in found) == pytest.approx(1.0)
-
-
-def test_texts_that_cannot_be_filled(model):
-    with pytest.raises(UserError, match=r"the text has no \[MASK\]: 'The sun was long.'"):
-        model.fill_mask("The sun was long.")
-    with pytest.raises(UserError, match="the text has 43 tokens, the model takes 32; shorten it"):
-        model.fill_mask("the [MASK] " * 20 + ".")
+def test_a_head_on_request(make_model, tmp_path, capsys):
+    make_model("BertForMaskedLM").save(tmp_path / "model")
+    model = bert_jax.load(tmp_path / "model", task="classification")
+    assert "classifier/kernel" in capsys.readouterr().err
+    assert model.embed(["sun"], "cls").shape == (1, 16)
+    with pytest.raises(UserError, match="this BertForSequenceClassification has no masked-languag"):
+        model.fill_mask("[MASK]")
+    again = bert_jax.load(tmp_path / "model", task="masked_lm")
+    assert len(again.fill_mask("[MASK]")) == 5
 
 
 def test_a_directory_that_is_no_model(tmp_path):
@@ -66,12 +44,64 @@ def test_a_directory_that_is_no_model(tmp_path):
         bert_jax.load(tmp_path)
 
 
-def test_a_vocabulary_beyond_the_word_table_is_refused(model_path, tmp_path, pieces):
-    import shutil
-
-    directory = shutil.copytree(model_path, tmp_path / "model")
+def test_a_vocabulary_beyond_the_word_table_is_refused(model, tmp_path, pieces):
+    model.save(tmp_path / "saved")
+    directory = shutil.copytree(tmp_path / "saved", tmp_path / "model")
     (directory / "tokenizer.json").unlink()
     (directory / "vocab.txt").write_text("\n".join([*pieces, "moon", "star"]) + "\n")
     assert json.loads((directory / "config.json").read_text())["vocab_size"] == 40
     with pytest.raises(UserError, match="42"):
         bert_jax.load(directory)
+
+
+PROGRAM = """
+import sys
+import jax, numpy
+import bert_jax
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+
+directory, output, data, fsdp, tensor = sys.argv[1:]
+mesh = make_mesh(MeshShape(int(data), int(fsdp), int(tensor)))
+assert mesh.size == 8
+model = bert_jax.load(directory, mesh=mesh)
+texts = ["the sun was low " * (number % 7) for number in range(45)] + [("a cat", "it ran")]
+numpy.savez(
+    output,
+    mean=model.embed(texts, batch_size=12),
+    pooler=model.embed(texts, "pooler", batch_size=5),
+    states=model.hidden_states(texts[-9:], (0, 1, 2))[-1].states,
+    weights=model.attentions(texts[-9:])[-1].weights,
+    scores=[
+        [filling.score for filling in of_text]
+        for of_text in model.fill_mask(["[MASK] sun", "the [MASK] was [MASK]", "[MASK]"], top_k=7)
+    ],
+)
+"""
+
+
+@pytest.mark.slow
+def test_eight_devices_give_the_answers_of_one(model, tmp_path):
+    model.save(tmp_path / "model")
+
+    def answers(data, fsdp, tensor, devices=8):
+        output = tmp_path / f"{data}-{fsdp}-{tensor}.npz"
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        sizes = [str(size) for size in (data, fsdp, tensor)]
+        program = PROGRAM.replace("mesh.size == 8", f"mesh.size == {devices}")
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / "model"), str(output), *sizes],
+            env=os.environ | {"XLA_FLAGS": flags},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        with np.load(output) as found:
+            return dict(found)
+
+    expected = answers(1, 1, 1, devices=1)
+    assert expected["mean"].shape == expected["pooler"].shape == (46, 16)
+    for sizes in ((8, 1, 1), (2, 2, 2), (1, 8, 1), (1, 4, 2)):
+        found = answers(*sizes)
+        for name, array in expected.items():
+            np.testing.assert_allclose(found[name], array, atol=1e-6, rtol=0, err_msg=name)

@@ -1,5 +1,6 @@
 """Files of named tensors: safetensors and PyTorch's, whole or in shards."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from bert_jax.checkpoints.tensors.interface import TensorFile, TensorInfo
@@ -16,7 +17,7 @@ PYTORCH = "pytorch_model.bin"
 PYTORCH_INDEX = "pytorch_model.bin.index.json"
 
 # The first that is there is read.
-FORMATS: dict[str, type[TensorFile]] = {
+FORMATS: dict[str, Callable[[Path], TensorFile]] = {
     SAFETENSORS: SafetensorsFile,
     SAFETENSORS_INDEX: ShardedFiles,
     PYTORCH: PytorchFile,
@@ -26,11 +27,11 @@ FORMATS: dict[str, type[TensorFile]] = {
 TRANSFORMERS = f"get {SAFETENSORS}, or let transformers 4 write it (from_tf, from_flax)"
 # Weights of other kinds, by pattern of their names, and what to do with them.
 OTHER_WEIGHTS = {
-    "*.ckpt*.index": "Google's files; `bert-jax convert` makes a model directory of them",
+    "*.ckpt*.index": "Google's; `bert-jax convert` makes a model directory of it",
     "tf_model*.h5": f"TensorFlow's; {TRANSFORMERS}",
     "flax_model*.msgpack": f"Flax's, in transformers' layout; {TRANSFORMERS}",
-    "*.safetensors": f"not named {SAFETENSORS}; rename it if it holds the whole model",
-    "*.bin": f"not named {PYTORCH}; rename it if it holds the whole model",
+    "*model*.safetensors": f"not named {SAFETENSORS}; rename it if it holds the whole model",
+    "*model*.bin": f"not named {PYTORCH}; rename it if it holds the whole model",
 }
 
 
@@ -43,9 +44,9 @@ def open_tensors(directory: Path) -> TensorFile:
     if not directory.is_dir():
         kind = "is a file" if directory.exists() else "does not exist"
         raise UserError(f"{directory} {kind}; give a model directory")
-    for name, file_class in FORMATS.items():
+    for name, open_file in FORMATS.items():
         if (directory / name).is_file():
-            return file_class(directory / name)
+            return open_file(directory / name)
     for pattern, remedy in OTHER_WEIGHTS.items():
         for path in sorted(directory.glob(pattern)):
             raise UserError(f"{directory} has no {SAFETENSORS}; its {path.name} is {remedy}")

@@ -31,6 +31,9 @@ class MappedTensorFile(TensorFile):
     def __init__(self, path: Path):
         self.path = path
         self._map = _map(path)
+        # Views are made of this array: it keeps the mapping from being closed while one is held,
+        # which an `np.ndarray` made of the mapping itself does not.
+        self._bytes = np.frombuffer(self._map, np.uint8)
         self._views: dict[str, np.ndarray] = {}
         try:
             self._views = self._find_views()
@@ -71,7 +74,7 @@ class MappedTensorFile(TensorFile):
             ValueError: part of it is outside the file.
         """
         try:
-            return np.ndarray(shape, dtype, self._map, offset, strides)
+            return np.ndarray(shape, dtype, self._bytes, offset, strides)
         except (TypeError, OverflowError) as error:
             raise ValueError(error) from error
 
@@ -91,7 +94,7 @@ class MappedTensorFile(TensorFile):
 
     def close(self) -> None:
         """Ends the mapping, or leaves it to the views that are still held."""
-        self._views = {}
+        self._views, self._bytes = {}, np.empty(0, np.uint8)
         try:
             self._map.close()
         except BufferError:  # it ends with the last view: to unmap now would crash their users

@@ -1,0 +1,262 @@
+"""What the encoder says of texts: their vectors, hidden states, attention (paper, section 5.3).
+
+The functions read an iterator of texts and give an iterator of answers in the same order, in
+constant memory. `LoadedModel` has methods that collect the answers.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.inference import pooling as poolings
+from bert_jax.inference.batching import BatchOptions
+from bert_jax.inference.interface import Advance, Model, Text
+from bert_jax.inference.streams import answers
+from bert_jax.models.bert import Bert
+from bert_jax.tokenization import Encoding
+
+COMBINATIONS = ("sum", "mean", "concatenate")
+
+# The answers of a window wait for their turn on the host, and these are large.
+_LARGE_ANSWERS_WINDOW = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenStates:
+    """Hidden states of the tokens of a text.
+
+    Attributes:
+        tokens: T pieces, [CLS] and [SEP] among them.
+        offsets: (start, end) of each in the characters of its text; (0, 0) for special tokens.
+        states: float32 [T, D], [T, K · D] for K concatenated layers, [K, T, D] uncombined.
+    """
+
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    states: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionMaps:
+    """Where each token of a text looks.
+
+    Attributes:
+        tokens: T pieces, [CLS] and [SEP] among them.
+        weights: float32 [K, N, T, T]: of K layers and N heads, from each token to each; rows sum
+            to 1.
+    """
+
+    tokens: list[str]
+    weights: np.ndarray
+
+
+def embeddings(
+    model: Model,
+    texts: Iterable[Text],
+    *,
+    pooling: str = "mean",
+    normalize: bool = False,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    advance: Advance | None = None,
+) -> Iterator[np.ndarray]:
+    """One vector for each text, float32 [D]; see `LoadedModel.embed`.
+
+    Raises:
+        UserError: the pooling is unknown, or the model has no pooler.
+    """
+    if pooling not in poolings.POOLINGS:
+        known = ", ".join(poolings.POOLINGS)
+        raise UserError(f"pooling {pooling!r} is unknown; known are {known}")
+    encoder, params = _encoder(model, with_pooler=pooling == "pooler")
+    compute = functools.partial(
+        _vectors, params, encoder=encoder, pooling=pooling, normalize=normalize
+    )
+    return answers(
+        model,
+        texts,
+        compute,
+        lambda encoding, vector: vector.copy(),
+        BatchOptions(batch_size, max_length),
+        advance=advance,
+    )
+
+
+def hidden_states(
+    model: Model,
+    texts: Iterable[Text],
+    *,
+    layers: Sequence[int] = (-1,),
+    combine: str | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    advance: Advance | None = None,
+) -> Iterator[TokenStates]:
+    """The hidden states of chosen layers; see `LoadedModel.hidden_states`.
+
+    Raises:
+        UserError: there is no such layer or combination.
+    """
+    if combine is not None and combine not in COMBINATIONS:
+        raise UserError(f"combine {combine!r} is unknown; known are {', '.join(COMBINATIONS)}")
+    encoder, params = _encoder(model)
+    chosen = _layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
+
+    def read(encoding: Encoding, states: np.ndarray) -> TokenStates:
+        real = states[..., : len(encoding), :].copy()
+        return TokenStates(encoding.tokens, encoding.offsets, real)
+
+    return answers(
+        model,
+        texts,
+        functools.partial(_states, params, encoder=encoder, layers=chosen, combine=combine),
+        read,
+        BatchOptions(batch_size, max_length, window=_LARGE_ANSWERS_WINDOW),
+        advance=advance,
+    )
+
+
+def attentions(
+    model: Model,
+    texts: Iterable[Text],
+    *,
+    layers: Sequence[int] | None = None,
+    batch_size: int = 8,
+    max_length: int | None = None,
+    advance: Advance | None = None,
+) -> Iterator[AttentionMaps]:
+    """The attention weights of chosen layers; see `LoadedModel.attentions`.
+
+    Raises:
+        UserError: there is no such layer.
+    """
+    encoder, params = _encoder(model)
+    last = model.config.num_hidden_layers
+    chosen = _layer_numbers(range(1, last + 1) if layers is None else layers, first=1, last=last)
+
+    def read(encoding: Encoding, weights: np.ndarray) -> AttentionMaps:
+        length = len(encoding)
+        return AttentionMaps(encoding.tokens, weights[..., :length, :length].copy())
+
+    return answers(
+        model,
+        texts,
+        functools.partial(_weights, params, encoder=encoder, layers=chosen),
+        read,
+        BatchOptions(batch_size, max_length, window=_LARGE_ANSWERS_WINDOW),
+        advance=advance,
+    )
+
+
+def _encoder(model: Model, *, with_pooler: bool = False) -> tuple[Bert, Any]:
+    """The encoder of any model, and its parameters.
+
+    Raises:
+        UserError: the pooler is wanted, and there is none.
+    """
+    module: Any = model.module
+    params = model.params.get("bert", model.params)
+    names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
+    if with_pooler and "pooler" not in params:
+        raise UserError(
+            f"pooling 'pooler': this {model.description.architecture} has no pooler; "
+            "choose cls, mean or max"
+        )
+    encoder = Bert(model.config, module.execution, add_pooling_layer=with_pooler)
+    return encoder, {name: params[name] for name in names}
+
+
+def _layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int, ...]:
+    """Layers counted from `first` to `last`; -1 is the last, -2 the one before it."""
+    if not layers:
+        raise UserError(f"layers is empty; give numbers from {first} to {last}")
+    chosen = []
+    for layer in layers:
+        number = last + 1 + layer if layer < 0 else layer
+        if not first <= number <= last:
+            raise UserError(
+                f"layer {layer} does not exist; this model has {first} to {last}"
+                f"{' (0: the embeddings)' if first == 0 else ''}, or -1 to {first - last - 1} "
+                "from the end"
+            )
+        chosen.append(number)
+    return tuple(chosen)
+
+
+def _encode(
+    encoder: Bert,
+    params: Any,
+    batch: dict[str, jax.Array],
+    *,
+    hidden_states: bool = False,
+    attentions: bool = False,
+) -> Any:
+    """The `BertOutput` of a batch."""
+    return encoder.apply(
+        {"params": params},
+        batch["input_ids"],
+        batch["token_type_ids"],
+        batch["attention_mask"],
+        output_hidden_states=hidden_states,
+        output_attentions=attentions,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("encoder", "pooling", "normalize"))
+def _vectors(
+    params: Any, batch: dict[str, jax.Array], *, encoder: Bert, pooling: str, normalize: bool
+) -> jax.Array:
+    """A batch → float32 [B, D]."""
+    output = _encode(encoder, params, batch)
+    hidden = output.last_hidden_state.astype(jnp.float32)  # BTD
+    mask = batch["attention_mask"].astype(bool)
+    if pooling == "cls":
+        vectors = poolings.cls(hidden)
+    elif pooling == "pooler":
+        vectors = output.pooler_output.astype(jnp.float32)
+    elif pooling == "mean":
+        vectors = poolings.masked_mean(hidden, mask)
+    else:
+        vectors = poolings.masked_max(hidden, mask)
+    return poolings.unit_length(vectors) if normalize else vectors
+
+
+@functools.partial(jax.jit, static_argnames=("encoder", "layers", "combine"))
+def _states(
+    params: Any,
+    batch: dict[str, jax.Array],
+    *,
+    encoder: Bert,
+    layers: tuple[int, ...],
+    combine: str | None,
+) -> jax.Array:
+    """A batch → float32 [B, T, D], [B, T, K · D] or [B, K, T, D], see `TokenStates`."""
+    only_last = set(layers) == {encoder.config.num_hidden_layers}
+    output = _encode(encoder, params, batch, hidden_states=not only_last)
+    # All layers take L + 1 times the memory of the last.
+    by_layer = output.hidden_states
+    kept = [output.last_hidden_state if only_last else by_layer[layer] for layer in layers]
+    states = jnp.stack(kept, axis=1).astype(jnp.float32)  # BKTD
+    if combine == "sum":
+        return states.sum(axis=1)
+    if combine == "mean":
+        return states.mean(axis=1)
+    if combine == "concatenate":
+        states = states.swapaxes(1, 2)  # BTKD
+        return states.reshape(*states.shape[:2], -1)
+    return states
+
+
+@functools.partial(jax.jit, static_argnames=("encoder", "layers"))
+def _weights(
+    params: Any, batch: dict[str, jax.Array], *, encoder: Bert, layers: tuple[int, ...]
+) -> jax.Array:
+    """A batch → attention weights of K layers, float32 [B, K, N, T, T]."""
+    output = _encode(encoder, params, batch, attentions=True)
+    return jnp.stack([output.attentions[layer - 1] for layer in layers], axis=1)

@@ -1,0 +1,127 @@
+"""Records written as JSON lines, in full or not at all."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bert_jax.errors import UserError
+
+STDOUT = "-"
+
+
+class _ReaderGoneError(UserError):
+    """Nobody reads the pipe any more, as after `| head`."""
+
+
+class Records:
+    """A writer of JSON lines."""
+
+    def __init__(self, name: str, stream: BinaryIO, flush: bool) -> None:
+        """See `open_records`; with `flush`, each line is out before the next."""
+        self._name = name
+        self._stream = stream
+        self._flush = flush
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Writes one line; values are what JSON takes, or arrays of float32.
+
+        Raises:
+            UserError: the line cannot be written, or an array has a NaN.
+        """
+        line = to_json(record) + "\n"
+        with _named_errors(self._name):
+            self._stream.write(line.encode())
+            if self._flush:
+                self._stream.flush()
+
+
+@contextlib.contextmanager
+def open_records(target: str | Path) -> Iterator[Records]:
+    """Opens an output: a file that is complete or does not exist, or "-" for stdout.
+
+    The file is written beside its place and renamed at the end; after an error, an older file of
+    the same name is as it was.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    if str(target) == STDOUT:
+        with _quiet_exit():
+            yield Records("stdout", sys.stdout.buffer, flush=True)
+        return
+    # A link stays a link: what it points to is replaced.
+    path = Path(os.path.realpath(target))
+    if path.exists() and not path.is_file():
+        # /dev/null, a named pipe: nothing to rename.
+        with _named_errors(str(target)), path.open("wb") as stream:
+            yield Records(str(target), stream, flush=True)
+        return
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with _named_errors(str(target)), partial.open("wb") as stream:
+            yield Records(str(target), stream, flush=False)
+            stream.flush()
+            os.fsync(stream.fileno())
+            partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """One object; a float32 becomes the shortest decimal that reads back as the same float32."""
+    entries = (
+        f"{json.dumps(key, ensure_ascii=False)}: "
+        + (
+            _array_to_json(key, value)
+            if isinstance(value, np.ndarray)
+            else json.dumps(value, ensure_ascii=False)
+        )
+        for key, value in record.items()
+    )
+    return "{" + ", ".join(entries) + "}"
+
+
+def shortest(number: float) -> float:
+    """A float32 as the double that Python prints like the float32: 0.1, not 0.10000000149011612."""
+    return float(str(np.float32(number)))
+
+
+def _array_to_json(key: str, values: np.ndarray) -> str:
+    if not np.isfinite(values).all():
+        raise UserError(f"{key!r} is not finite; the parameters of the model are damaged")
+
+    def nested(part: np.ndarray) -> str:
+        items = map(str, part) if part.ndim == 1 else map(nested, part)
+        return "[" + ", ".join(items) + "]"
+
+    return nested(values)
+
+
+@contextlib.contextmanager
+def _quiet_exit() -> Iterator[None]:
+    """Lets Python flush to nowhere at its exit what nobody reads; otherwise it complains."""
+    try:
+        yield
+    except _ReaderGoneError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise
+
+
+@contextlib.contextmanager
+def _named_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGoneError(f"{name}: its reader has stopped reading") from error
+    except OSError as error:
+        raise UserError(
+            f"cannot write {name}: {error.strerror}; free space or choose another place"
+        ) from error

@@ -1,0 +1,239 @@
+"""Vectors, hidden states and attention against a plain call of the module."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.bert import Bert
+from bert_jax.models.config import Execution
+
+TEXTS = [
+    "the cat sat on the mat .",
+    "",
+    ("the dog ran up", "it was warm ."),
+    "a sea",
+    "one found a shell . it was long and warm . the sun went down to the sea and up .",
+    "the boys walked to the sea .",
+    ("a", ""),
+]
+
+
+@functools.partial(jax.jit, static_argnames="encoder")
+def encode(params, ids, type_ids, encoder):
+    return encoder.apply(
+        {"params": params}, ids, type_ids, output_hidden_states=True, output_attentions=True
+    )
+
+
+def alone(model, text):
+    """A text by itself, unpadded, through the encoder: the reference."""
+    first, pair = ([text], None) if isinstance(text, str) else ([text[0]], [text[1]])
+    (encoding,) = model.tokenizer.encode_batch(first, pair)
+    params = model.params.get("bert", model.params)
+    encoder = Bert(model.config, add_pooling_layer="pooler" in params)
+    return encode(params, jnp.array([encoding.ids]), jnp.array([encoding.type_ids]), encoder)
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_model_embeds(make_model, architecture):
+    model = make_model(architecture)
+    found = model.embed(TEXTS, batch_size=3)
+    assert found.shape == (7, 16)
+    assert found.dtype == np.float32
+    for vector, text in zip(found, TEXTS, strict=True):
+        assert_close(vector, alone(model, text).last_hidden_state[0].mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "reference"),
+    [
+        ("cls", lambda output: output.last_hidden_state[0, 0]),
+        ("mean", lambda output: output.last_hidden_state[0].mean(axis=0)),
+        ("max", lambda output: output.last_hidden_state[0].max(axis=0)),
+        ("pooler", lambda output: output.pooler_output[0]),
+    ],
+)
+def test_every_pooling(model, pooling, reference):
+    found = model.embed(TEXTS, pooling)
+    expected = np.stack([reference(alone(model, text)) for text in TEXTS])
+    assert_close(found, expected)
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    assert_close(model.embed(TEXTS, pooling, normalize=True), expected / lengths)
+
+
+def test_a_vector_does_not_depend_on_the_other_texts(model):
+    together = model.embed(TEXTS * 3, batch_size=8)
+    single = np.stack([model.embed([text])[0] for text in TEXTS])
+    np.testing.assert_allclose(together, np.tile(single, (3, 1)), atol=1e-6, rtol=0)
+
+
+def test_no_texts(model):
+    assert model.embed([]).shape == (0, 16)
+    assert model.hidden_states([]) == []
+    assert model.attentions([]) == []
+
+
+def test_a_cut_text_is_its_beginning(model, capsys):
+    assert_close(model.embed(["sun " * 90]), model.embed(["sun " * 30]))
+    assert_close(model.embed(["the sun was low"], max_length=4), model.embed(["the sun"]))
+    assert "1 of 1 texts were longer than 4 tokens: cut" in capsys.readouterr().err
+
+
+def test_half_precision_gives_float32(make_model):
+    model = make_model("BertForMaskedLM")
+    half = dataclasses.replace(
+        model, module=model.module.clone(execution=Execution(dtype="bfloat16"))
+    )
+    found = half.embed(TEXTS)
+    assert found.dtype == np.float32
+    difference = np.abs(found - model.embed(TEXTS)).max()
+    assert 1e-6 < difference < 0.1
+
+
+def test_poolings_that_cannot_be(model, make_model):
+    with pytest.raises(UserError, match="pooling 'middle' is unknown; known are cls, pooler, mea"):
+        model.embed(["sun"], "middle")
+    for without in (
+        make_model("BertForMaskedLM"),
+        make_model("BertModel", add_pooling_layer=False),
+    ):
+        assert without.embed(["sun"], "cls").shape == (1, 16)
+        with pytest.raises(UserError, match="has no pooler; choose cls, mean or max"):
+            without.embed(["sun"], "pooler")
+
+
+def test_one_string_is_no_list(model):
+    for ask in (model.embed, model.hidden_states, model.attentions):
+        with pytest.raises(UserError, match="the texts are one string; give a list of strings"):
+            ask("the sun")
+
+
+def test_the_bar_of_a_long_list(model, capsys):
+    model.embed(TEXTS, progress=True)
+    assert "7/7" in capsys.readouterr().err
+    model.embed(TEXTS)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("architecture", ["BertForPreTraining", "BertForQuestionAnswering"])
+def test_hidden_states_of_all_layers(make_model, architecture):
+    model = make_model(architecture)
+    found = model.hidden_states(TEXTS, layers=(0, 1, 2), batch_size=3)
+    for record, text in zip(found, TEXTS, strict=True):
+        expected = alone(model, text).hidden_states[:, 0]
+        assert record.states.shape == (3, len(record.tokens), 16)
+        assert record.states.dtype == np.float32
+        assert_close(record.states, expected)
+
+
+def test_layer_zero_is_the_embeddings(model):
+    (record,) = model.hidden_states(["the sun"], layers=(0,))
+    table = model.params["bert"]["embeddings"]
+    ids = np.array([2, 6, 17, 3])
+    total = (
+        table["word_embeddings"]["embedding"][ids]
+        + table["position_embeddings"]["embedding"][:4]
+        + table["token_type_embeddings"]["embedding"][0]
+    )
+    total = np.asarray(total, np.float64)
+    centred = total - total.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        record.states[0], centred / np.sqrt((centred**2).mean(axis=1, keepdims=True)), atol=1e-5
+    )
+
+
+def test_tokens_and_offsets(model):
+    text, pair = model.hidden_states(["the dogs", ("a", "sea")])
+    assert text.tokens == ["[CLS]", "the", "dog", "##s", "[SEP]"]
+    assert text.offsets == [(0, 0), (0, 3), (4, 7), (7, 8), (0, 0)]
+    assert pair.tokens == ["[CLS]", "a", "[SEP]", "sea", "[SEP]"]
+    assert pair.offsets == [(0, 0), (0, 1), (0, 0), (0, 3), (0, 0)]
+
+
+def test_layers_are_counted_from_either_end(model):
+    def states(layers):
+        return model.hidden_states(TEXTS[:1], layers)[0].states
+
+    for layer, from_the_end in ((0, -3), (1, -2), (2, -1)):
+        np.testing.assert_array_equal(states((layer,)), states((from_the_end,)))
+    np.testing.assert_array_equal(states((2, 0, 2))[1], states((0,))[0])
+
+
+def test_layers_combined(model):
+    def states(layers, combine):
+        return model.hidden_states(TEXTS, layers, combine)
+
+    for combine, by_hand in {
+        "sum": lambda array: array.sum(axis=0),
+        "mean": lambda array: array.mean(axis=0),
+        "concatenate": lambda array: np.concatenate(list(array), axis=-1),
+    }.items():
+        for record, apart in zip(states((2, 0), combine), states((2, 0), None), strict=True):
+            assert_close(record.states, by_hand(apart.states))
+    for record, last in zip(states((-1, -1), "sum"), states((-1,), None), strict=True):
+        assert_close(record.states, 2 * last.states[0])
+
+
+def test_attention_of_all_layers(model):
+    found = model.attentions(TEXTS, batch_size=3)
+    for record, text in zip(found, TEXTS, strict=True):
+        tokens = len(record.tokens)
+        assert record.weights.shape == (2, 2, tokens, tokens)
+        assert record.weights.dtype == np.float32
+        np.testing.assert_allclose(record.weights.sum(axis=-1), 1, atol=1e-6)
+        assert_close(record.weights, alone(model, text).attentions[:, 0])
+
+
+def test_attention_of_a_layer(model):
+    (every,) = model.attentions(["the sun was low"])
+    for layers in ((2,), (-1,)):
+        (last,) = model.attentions(["the sun was low"], layers)
+        np.testing.assert_array_equal(last.weights[0], every.weights[1])
+
+
+def test_layers_and_combinations_that_are_not_there(model):
+    for layer in (3, -4):
+        with pytest.raises(UserError, match=f"layer {layer} does not exist; this model has 0 to 2"):
+            model.hidden_states(["sun"], (layer,))
+    for layer in (0, 3, -3):
+        with pytest.raises(UserError, match=f"layer {layer} does not exist; this model has 1 to 2"):
+            model.attentions(["sun"], (layer,))
+    with pytest.raises(UserError, match="layers is empty"):
+        model.hidden_states(["sun"], ())
+    with pytest.raises(UserError, match="combine 'product' is unknown; known are sum, mean, conca"):
+        model.hidden_states(["sun"], (1, 2), "product")
+
+
+def test_answers_do_not_hold_their_batch(model):
+    (record, *_) = model.hidden_states(TEXTS)
+    assert record.states.base is None
+    assert model.attentions(TEXTS)[0].weights.base is None
+
+
+def test_few_shapes_are_compiled(model):
+    compiled = []
+
+    def listen(event, *_, **__):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(event)
+
+    # Lengths 2 … 32 in batches of 11: [11, 32], [11, 16], and the last three texts [4, 16].
+    texts = ["sun " * (number % 31) for number in range(300)]
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        model.embed(texts, batch_size=11)
+        assert len(compiled) == 3
+        model.embed(texts[::-1], batch_size=11)
+        assert len(compiled) == 3
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

@@ -1,0 +1,122 @@
+"""Words for masks, by a model whose answers are known and against a plain call of the module."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def song_model(make_model, tokenizer):
+    """Answers "song", then "sun", then "sea" everywhere: only the output bias counts."""
+
+    def make(architecture):
+        model = make_model(architecture)
+        params = jax.tree.map(np.zeros_like, model.params)
+        for word, score in {"song": 3.0, "sun": 2.0, "sea": 1.0}.items():
+            params["mlm_head"]["bias"][tokenizer.token_to_id(word)] = score
+        return dataclasses.replace(model, params=params)
+
+    return make
+
+
+@pytest.mark.parametrize("architecture", ["BertForPreTraining", "BertForMaskedLM"])
+def test_fillings_by_hand(song_model, architecture):
+    found = song_model(architecture).fill_mask("The [MASK] was long.", top_k=3)
+    assert [filling.token for filling in found] == ["song", "sun", "sea"]
+    assert [filling.token_id for filling in found] == [16, 17, 18]
+    assert [filling.text for filling in found] == [
+        "the song was long.",
+        "the sun was long.",
+        "the sea was long.",
+    ]
+    total = np.exp([3.0, 2.0, 1.0]).sum() + 37
+    np.testing.assert_allclose(
+        [filling.score for filling in found], np.exp([3.0, 2.0, 1.0]) / total, rtol=1e-5
+    )
+
+
+def test_all_scores_sum_to_one(model):
+    found = model.fill_mask("[MASK]", top_k=1000)
+    assert len(found) == 40
+    assert sum(filling.score for filling in found) == pytest.approx(1.0)
+    assert [filling.score for filling in found] == sorted(
+        (filling.score for filling in found), reverse=True
+    )
+
+
+def test_equal_scores_stand_in_the_order_of_the_vocabulary(song_model):
+    found = song_model("BertForMaskedLM").fill_mask("[MASK]", top_k=6)
+    assert [filling.token_id for filling in found] == [16, 17, 18, 0, 1, 2]
+
+
+def test_scores_are_those_of_the_module(model, tokenizer):
+    text = "the cat [MASK] on the [MASK] ."
+    (encoding,) = tokenizer.encode_batch([text])
+    output = model.module.apply({"params": model.params}, jnp.array([encoding.ids]))
+    probabilities = jax.nn.softmax(output.prediction_logits[0])
+    # Among others, so that there is padding.
+    (*_, found) = model.fill_masks(["[MASK]", "it was long and warm . " * 3 + "[MASK]", text], 40)
+    assert len(found) == 2
+    for position, of_mask in zip((3, 6), found, strict=True):
+        for filling in of_mask:
+            expected = probabilities[position, filling.token_id]
+            assert filling.score == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_several_texts_and_masks(song_model):
+    model = song_model("BertForMaskedLM")
+    texts = ["a [MASK]", "the [MASK] and the [MASK] .", ("one [MASK]", "it ran")]
+    assert [[filling.text for filling in of_text] for of_text in model.fill_mask(texts, 2)] == [
+        ["a song", "a sun"],
+        # The other mask stays.
+        ["the song and the [MASK].", "the sun and the [MASK]."],
+        ["one song it ran", "one sun it ran"],
+    ]
+    found = model.fill_masks(texts, 1)
+    assert [[[filling.text for filling in mask] for mask in of_text] for of_text in found] == [
+        [["a song"]],
+        [["the song and the [MASK]."], ["the [MASK] and the song."]],
+        [["one song it ran"]],
+    ]
+    assert model.fill_mask([]) == []
+
+
+def test_ids_beyond_the_tokenizer_are_never_proposed(make_model):
+    model = make_model("BertForMaskedLM", vocab_size=64)
+    params = jax.tree.map(np.zeros_like, model.params)
+    params["mlm_head"]["bias"][40:] = 100.0
+    params["mlm_head"]["bias"][39] = 1.0
+    found = dataclasses.replace(model, params=params).fill_mask("[MASK]", 2)
+    assert found[0].token == "##er"
+    assert found[0].score == pytest.approx(np.e / (np.e + 39))
+
+
+def test_texts_that_cannot_be_filled(model):
+    with pytest.raises(UserError, match=r"the text has no \[MASK\]: 'The sun was long.'"):
+        model.fill_mask("The sun was long.")
+    with pytest.raises(UserError, match=r"the text has no \[MASK\]: 'a sea'") as caught:
+        model.fill_mask(["[MASK]", "a [MASK]", "a sea"], batch_size=2)
+    assert caught.value.index == 2
+    with pytest.raises(UserError, match="the text has 43 tokens, the model takes 32; shorten it"):
+        model.fill_mask("the [MASK] " * 20 + ".")
+    with pytest.raises(UserError, match="top_k is 0; it must be at least 1"):
+        model.fill_mask("[MASK]", top_k=0)
+
+
+def test_long_texts_are_cut_where_that_is_wanted(model, capsys):
+    found = model.fill_mask("the [MASK] " + "sun " * 99, top_k=1, max_length=32)
+    assert found[0].text.count("sun") >= 28
+    assert "1 of 1 texts were longer than 32 tokens: cut" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"the text has no \[MASK\]: 'sun sun"):
+        model.fill_mask("sun " * 99 + "[MASK]", max_length=32)
+
+
+def test_a_model_without_the_head(make_model):
+    for architecture in ("BertModel", "BertForSequenceClassification"):
+        with pytest.raises(UserError, match=f"this {architecture} has no masked-language-model he"):
+            make_model(architecture).fill_mask("[MASK]")

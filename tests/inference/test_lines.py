@@ -1,0 +1,82 @@
+"""Lines of files of every kind, and of pipes."""
+
+import gzip
+import io
+import os
+import threading
+
+import pytest
+import zstandard
+
+from bert_jax.errors import UserError
+from bert_jax.inference.lines import open_lines
+
+
+def read(source):
+    with open_lines(source) as lines:
+        return list(lines)
+
+
+def test_lines_and_their_ends(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes("\ufeffthe sun\r\nüber\n\n\ufefflast".encode())
+    assert read(path) == [(1, "the sun\r\n"), (2, "über\n"), (3, "\n"), (4, "\ufefflast")]
+    path.write_bytes(b"")
+    assert read(path) == []
+
+
+def test_compressed_files(tmp_path):
+    for name, compress in {"a.gz": gzip.compress, "a.zst": zstandard.compress}.items():
+        (tmp_path / name).write_bytes(compress(b"one\ntwo\n"))
+        assert read(tmp_path / name) == [(1, "one\n"), (2, "two\n")]
+        (tmp_path / name).write_bytes(compress(b"one\n" * 9999)[:-9])
+        with pytest.raises(UserError, match=f"{name}: damaged compressed file"):
+            read(tmp_path / name)
+
+
+def test_how_much_is_read(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"abcd\n" * 4)
+    with open_lines(path) as lines:
+        assert [lines.fraction() for _ in lines] == [0.25, 0.5, 0.75, 1.0]
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"abcd\n" * 4))
+    with open_lines(tmp_path / "text.gz") as lines:
+        assert [lines.fraction() for _ in lines][-1] == 1.0
+
+
+def test_a_pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b"one\ntwo\n",))
+    writer.start()
+    with open_lines(path) as lines:
+        assert list(lines) == [(1, "one\n"), (2, "two\n")]
+        assert lines.fraction() is None
+    writer.join()
+
+
+def test_stdin(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeffone\nzwölf".encode())))
+    with open_lines("-") as lines:
+        assert lines.name == "stdin"
+        assert list(lines) == [(1, "one\n"), (2, "zwölf")]
+        assert lines.fraction() is None
+
+
+def test_what_cannot_be_read(tmp_path):
+    with pytest.raises(UserError, match="none.txt: cannot be read: No such file or directory"):
+        read(tmp_path / "none.txt")
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        read(tmp_path)
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"fine\nd\xe9j\xe0 vu\n")
+    with pytest.raises(UserError, match=r"latin.txt:2: byte 2 of the line \(0xe9\) is not UTF-8"):
+        read(path)
+
+
+def test_a_line_without_end_is_refused(tmp_path):
+    path = tmp_path / "long.txt"
+    path.write_bytes(b"short\n")
+    os.truncate(path, (64 << 20) + 100)
+    with pytest.raises(UserError, match="long.txt:2: the line is longer than the limit of 64 MiB"):
+        read(path)

@@ -1,0 +1,259 @@
+"""Files answered row by row."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.inference.predict import TASKS, PredictOptions, predict
+
+ROWS = [
+    {"id": 1, "text": "the cat sat on the mat ."},
+    {"id": "two", "text": "the dog ran", "text_pair": "it was warm ."},
+    {"text": "", "label": None},
+    {"id": 4, "text": "the sun went down to the sea and up .", "tags": ["é"]},
+    {"id": 5, "text": "a bird"},
+]
+TEXTS = [(row["text"], row["text_pair"]) if "text_pair" in row else row["text"] for row in ROWS]
+
+
+@pytest.fixture
+def ask(model, tmp_path):
+    """Writes an input, answers it, and reads the records."""
+
+    def run(task, content, name="in.jsonl", model=model, **options):
+        source, target = tmp_path / name, tmp_path / "out.jsonl"
+        source.write_bytes(content if isinstance(content, bytes) else content.encode())
+        options = PredictOptions(**{"progress": False, "batch_size": 2, **options})
+        count = predict(model, task, source, target, options)
+        found = [json.loads(line) for line in target.read_text().splitlines()]
+        assert len(found) == count
+        return found
+
+    return run
+
+
+def as_lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_vectors(ask, model):
+    found = ask("embed", as_lines(ROWS), pooling="max", normalize=True)
+    assert [list(record) for record in found] == [
+        ["id", "embedding"],
+        ["id", "embedding"],
+        ["label", "embedding"],
+        ["id", "tags", "embedding"],
+        ["id", "embedding"],
+    ]
+    assert [record.get("id") for record in found] == [1, "two", None, 4, 5]
+    assert found[3]["tags"] == ["é"]
+    # Written so that the same float32 is read.
+    np.testing.assert_array_equal(
+        np.array([record["embedding"] for record in found], np.float32),
+        model.embed(TEXTS, "max", normalize=True, batch_size=2),
+    )
+
+
+def test_hidden_states(ask, model):
+    found = ask("hidden_states", as_lines(ROWS), layers=(0, -1), combine="concatenate")
+    expected = model.hidden_states(TEXTS, (0, -1), "concatenate", batch_size=2)
+    for record, states in zip(found, expected, strict=True):
+        assert record["tokens"] == states.tokens
+        assert [tuple(offset) for offset in record["offsets"]] == states.offsets
+        np.testing.assert_array_equal(np.array(record["hidden_states"], np.float32), states.states)
+    (last,) = ask("hidden_states", "a bird\n", "in.txt")
+    assert np.shape(last["hidden_states"]) == (1, 4, 16)
+
+
+def test_attentions(ask, model):
+    found = ask("attentions", as_lines(ROWS))
+    for record, maps in zip(found, model.attentions(TEXTS, batch_size=2), strict=True):
+        assert record["tokens"] == maps.tokens
+        np.testing.assert_array_equal(np.array(record["attentions"], np.float32), maps.weights)
+    (last,) = ask("attentions", "a bird\n", "in.txt", layers=(2,))
+    assert np.shape(last["attentions"]) == (1, 2, 4, 4)
+
+
+def test_fillings(ask, model):
+    texts = ["the [MASK] sat .", "a [MASK] and a [MASK]"]
+    found = ask("fill_mask", "\n".join(texts), "in.txt", top_k=3)
+    for record, masks in zip(found, model.fill_masks(texts, 3), strict=True):
+        assert list(record) == ["fillings"]
+        assert len(record["fillings"]) == len(masks)
+        for of_record, of_mask in zip(record["fillings"], masks, strict=True):
+            assert [filling["token"] for filling in of_record] == [f.token for f in of_mask]
+            assert [filling["token_id"] for filling in of_record] == [f.token_id for f in of_mask]
+            assert [filling["text"] for filling in of_record] == [f.text for f in of_mask]
+            np.testing.assert_allclose(
+                [filling["score"] for filling in of_record],
+                [f.score for f in of_mask],
+                rtol=1e-5,
+            )
+
+
+def test_every_format_gives_the_same_vectors(ask):
+    expected = ask("embed", '{"id": "1", "text": "the sun"}\n{"id": "2", "text": "a, b"}\n')
+    assert ask("embed", 'id,text\r\n1,the sun\r\n2,"a, b"\r\n', "in.csv") == expected
+    assert ask("embed", "\ufefftext\tid\nthe sun\t1\na, b\t2\n", "in.tsv") == expected
+    packed = gzip.compress(b'number,sentence\n1,the sun\n2,"a, b"\n')
+    named = ask("embed", packed, "in.csv.gz", text_column="sentence")
+    assert [record["number"] for record in named] == ["1", "2"]
+    for plain in (
+        [record["embedding"] for record in named],
+        [record["embedding"] for record in ask("embed", "the sun\na, b\n", "in.txt")],
+        [record["embedding"] for record in ask("embed", "the sun\na, b", "in", input_format=None)],
+    ):
+        assert plain == [record["embedding"] for record in expected]
+
+
+def test_order_and_count_over_many_windows(ask):
+    rows = [{"id": number, "text": "sun " * (number * 7 % 31)} for number in range(500)]
+    found = ask("embed", as_lines(rows), batch_size=3)
+    assert [record["id"] for record in found] == list(range(500))
+    lengths = {}
+    for row, record in zip(rows, found, strict=True):
+        same = lengths.setdefault(row["text"], record["embedding"])
+        np.testing.assert_allclose(record["embedding"], same, atol=1e-6)
+    assert len(lengths) == 31
+
+
+def test_an_empty_file(ask, tmp_path):
+    assert ask("embed", "") == []
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+def test_cut_texts_are_told(ask, capsys):
+    ask("embed", "sun\n" + "sun " * 40 + "\n", "in.txt")
+    assert capsys.readouterr().err == "1 of 2 texts were longer than 32 tokens: cut\n"
+
+
+def test_the_bar(ask, capsys):
+    ask("embed", "the sun\n" * 7, "in.txt", progress=True)
+    assert "7/7" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "options", "message"),
+    [
+        ("embed", '{"text": "a"}\n{"text": 1}\n', {}, "in.jsonl:2: 'text' is not a string but int"),
+        (
+            "embed",
+            '{"text": "a"}\n\n{"embedding": 1, "text": "a"}',
+            {},
+            "in.jsonl:3: 'embedding' is",
+        ),
+        ("embed", '{"text": "a"}', {"pooling": "x"}, "pooling 'x' is unknown; known are"),
+        ("embed", '{"text": "a"}', {"batch_size": 0}, "batch_size is 0"),
+        ("embed", '{"text": "a"}', {"max_length": 99}, "max_length is 99"),
+        ("embed", '{"text": "a"}', {"input_format": "xml"}, "input format 'xml' is unknown"),
+        ("hidden_states", '{"text": "a"}', {"layers": (9,)}, "layer 9 does not exist"),
+        ("attentions", '{"text": "a"}', {"layers": (0,)}, "layer 0 does not exist"),
+        (
+            "fill_mask",
+            '{"text": "[MASK]"}\n' * 9 + '\n{"text": "a sea"}\n' + '{"text": "[MASK]"}\n' * 9,
+            {},
+            r"in.jsonl:11: the text has no \[MASK\]: 'a sea'",
+        ),
+        (
+            "fill_mask",
+            '{"text": "[MASK]"}\n{"text": "' + "[MASK] " * 31 + '"}\n',
+            {},
+            "in.jsonl:2: the text has 33 tokens, the model takes 32; shorten it, or give max_len",
+        ),
+        ("nonsense", "", {}, "task 'nonsense' is unknown; known are embed, fill_mask, hidden_st"),
+    ],
+)
+def test_errors_leave_nothing_behind(ask, tmp_path, task, content, options, message):
+    with pytest.raises(UserError, match=message):
+        ask(task, content, **options)
+    assert os.listdir(tmp_path) == ["in.jsonl"]
+
+
+def test_places(model, tmp_path):
+    (tmp_path / "in.txt").write_text("sun\n")
+    quiet = PredictOptions(progress=False)
+    with pytest.raises(UserError, match="in.txt is input and output; give another output"):
+        predict(model, "embed", tmp_path / "in.txt", tmp_path / "in.txt", quiet)
+    assert (tmp_path / "in.txt").read_text() == "sun\n"
+    with pytest.raises(UserError, match="none.txt: cannot be read: No such file or directory"):
+        predict(model, "embed", tmp_path / "none.txt", tmp_path / "out", quiet)
+    assert os.listdir(tmp_path) == ["in.txt"]
+
+
+def test_one_entry_makes_a_task(model, tmp_path, monkeypatch):
+    def lengths(model, texts, options, advance):
+        return ({"length": len(text)} for text in texts)
+
+    monkeypatch.setitem(TASKS, "length", lengths)
+    (tmp_path / "in.txt").write_text("sun\n\nthe sea\n")
+    assert predict(model, "length", tmp_path / "in.txt", tmp_path / "out") == 3
+    assert (tmp_path / "out").read_text() == '{"length": 3}\n{"length": 0}\n{"length": 7}\n'
+
+
+# The peak of getrusage would be that of the process that started this one, if that is higher.
+PROGRAM = """
+import pathlib, re, sys
+import bert_jax
+from bert_jax.inference.predict import PredictOptions, predict
+directory, task, source, target = sys.argv[1:]
+options = PredictOptions(progress=False, layers=(0, 1, 2))
+count = predict(bert_jax.load(directory), task, source, target, options)
+status = pathlib.Path("/proc/self/status")
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1] if status.exists() else 0
+print(count, peak, file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def run_process(model, tmp_path_factory):
+    """Answers a file in a process of its own; returns stdout, the number of records, peak KiB."""
+    directory = tmp_path_factory.mktemp("model")
+    model.save(directory)
+
+    def run(task, source, target, text=None):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(directory), task, str(source), str(target)],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        count, peak = done.stderr.splitlines()[-1].split()
+        return done.stdout, int(count), int(peak)
+
+    return run
+
+
+@pytest.mark.slow
+def test_stdin_to_stdout(run_process):
+    stdout, count, _ = run_process("embed", "-", "-", "the sun\n\nthe sea\n")
+    assert count == 3
+    assert [len(json.loads(line)["embedding"]) for line in stdout.splitlines()] == [16] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux")
+@pytest.mark.parametrize(
+    ("task", "counts"), [("embed", (20_000, 100_000)), ("hidden_states", (4_000, 20_000))]
+)
+def test_memory_does_not_grow_with_the_file(run_process, tmp_path, task, counts):
+    peaks = []
+    for count in counts:
+        source = tmp_path / f"{count}.jsonl"
+        with source.open("w") as file:
+            for number in range(count):
+                text = "the sun was low " * (number % 8)
+                file.write(f'{{"id": {number}, "text": "{text}"}}\n')
+        _, answered, peak = run_process(task, source, tmp_path / "out.jsonl")
+        assert answered == count
+        with (tmp_path / "out.jsonl").open() as file:
+            assert [json.loads(line)["id"] for line in file] == list(range(count))
+        peaks.append(peak)
+    assert peaks[1] / peaks[0] < 1.1

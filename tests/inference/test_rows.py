@@ -1,0 +1,143 @@
+"""Rows of every format, by hand."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.errors import UserError
+from bert_jax.inference.rows import Columns, open_rows
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Writes a file and reads its rows as (text, other, line)."""
+
+    def read(name, content, text="text", pair=None, form=None):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with open_rows(path, Columns(text, pair), form) as found:
+            return [(row.text, row.other, int(row.place.removeprefix(f"{path}:"))) for row in found]
+
+    return read
+
+
+def test_plain_text(rows):
+    expected = [("the sun", {}, 1), ("", {}, 2), ('{"a": 1}\tb ', {}, 3), ("end", {}, 4)]
+    content = '\ufeffthe sun\r\n\n{"a": 1}\tb \nend'
+    assert rows("a.txt", content) == expected
+    assert rows("a", content) == expected
+    assert rows("text.gz", gzip.compress(content.encode())) == expected
+
+
+def test_objects(rows):
+    content = """\
+{"id": 7, "text": "the sun", "tags": ["x", null]}
+
+{"text": "a", "text_pair": "b", "id": "é"}
+{"text": "", "text_pair": null}
+{"text": "half \\ud83d\\ude00"}
+"""
+    assert rows("a.jsonl", content) == [
+        ("the sun", {"id": 7, "tags": ["x", None]}, 1),
+        (("a", "b"), {"id": "é"}, 3),
+        ("", {}, 4),
+        ("half 😀", {}, 5),
+    ]
+
+
+def test_names_of_columns(rows):
+    line = '{"premise": "a", "hypothesis": "b", "text": "other", "text_pair": "c"}\n'
+    assert rows("a.jsonl", line, "premise", "hypothesis") == [
+        (("a", "b"), {"text": "other", "text_pair": "c"}, 1)
+    ]
+    assert rows("a.jsonl", line, "premise") == [
+        (("a", "c"), {"hypothesis": "b", "text": "other"}, 1)
+    ]
+    table = "premise\thypothesis\tid\na\tb\t1\n"
+    assert rows("a.tsv", table, "premise", "hypothesis") == [(("a", "b"), {"id": "1"}, 2)]
+    assert rows("a.tsv", table, "premise") == [("a", {"hypothesis": "b", "id": "1"}, 2)]
+
+
+def test_tabs(rows):
+    content = 'id\ttext\r\n1\tsay "sun\r\n\r\n2\t\r\n'
+    assert rows("a.tsv", content) == [('say "sun', {"id": "1"}, 2), ("", {"id": "2"}, 4)]
+    assert rows("a.TSV.gz", gzip.compress(content.encode()))[0][0] == 'say "sun'
+    assert rows("a.tsv", "text\ttext_pair\na\tb\n") == [(("a", "b"), {}, 2)]
+    assert rows("a.tsv", "text\n") == []
+
+
+def test_commas(rows):
+    content = 'id,text\n1,"a, b"\n2,"two\nlines ""here"""\n\n3,c\n'
+    assert rows("a.csv", content) == [
+        ("a, b", {"id": "1"}, 2),
+        ('two\nlines "here"', {"id": "2"}, 3),
+        ("c", {"id": "3"}, 6),
+    ]
+    long = "sun " * 100_000
+    assert rows("a.csv", f"text\n{long}\n") == [(long, {}, 2)]
+
+
+def test_a_format_that_the_name_does_not_tell(rows):
+    assert rows("a.txt", '{"text": "sun"}\n', form="jsonl") == [("sun", {}, 1)]
+    assert rows("a.jsonl", '{"text"\n', form="text") == [('{"text"', {}, 1)]
+    with pytest.raises(UserError, match="input format 'xml' is unknown; known are jsonl, tsv, csv"):
+        rows("a.txt", "", form="xml")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', "a.jsonl:2: not valid JSON: Expecting value, co"),
+        ("a.jsonl", "[" * 100_000, "a.jsonl:1: not valid JSON: maximum recursion depth exceeded"),
+        ("a.jsonl", "\n[1]\n", "a.jsonl:2: not a JSON object but list; mend the line"),
+        (
+            "a.jsonl",
+            '{"texts": 1, "id": 2}',
+            "a.jsonl:1: there is no 'text', only 'texts', 'id'; s",
+        ),
+        ("a.jsonl", "{}", "a.jsonl:1: there is no 'text', only nothing; say with text_column"),
+        ("a.jsonl", '{"text": 5}', "a.jsonl:1: 'text' is not a string but int"),
+        ("a.jsonl", '{"text": null}', "a.jsonl:1: 'text' is not a string but NoneType"),
+        ("a.jsonl", '{"text": "a", "text_pair": 1}', "a.jsonl:1: 'text_pair' is not a string but"),
+        ("a.jsonl", '{"text": "a", "b": "\\ud83d"}', "a.jsonl:1: half of a surrogate pair"),
+        ("a.tsv", "a\tb\n", "a.tsv:1: there is no 'text', only 'a', 'b'; say with text_column"),
+        ("a.tsv", "", "a.tsv:1: there is no 'text', only nothing"),
+        ("a.tsv", "text\tb\n1\t2\n1\n", "a.tsv:3: 1 fields, but the header has 2; mend the line"),
+        ("a.csv", 'text\n"a\nb"\nc,d\n', "a.csv:4: 2 fields, but the header has 1"),
+        ("a.csv", "text,id,id\n", "a.csv:1: two columns are called 'id'; rename one"),
+        ("a.csv", 'text\na\n"b\nc\n', "a.csv:3: not valid CSV: unexpected end of data; mend it"),
+        ("a.csv", 'text\n"b"c\n', "a.csv:2: not valid CSV: ',' expected after '\"'; mend it"),
+    ],
+)
+def test_rows_that_are_malformed(rows, name, content, message):
+    with pytest.raises(UserError, match=message):
+        rows(name, content)
+
+
+def test_a_pair_that_is_asked_for_must_be_there(rows):
+    with pytest.raises(UserError, match="a.jsonl:1: there is no 'b', only nothing"):
+        rows("a.jsonl", '{"text": "a"}', pair="b")
+    with pytest.raises(UserError, match="a.csv:1: there is no 'b', only 'text'"):
+        rows("a.csv", "text\n", pair="b")
+
+
+def test_the_number_of_rows_is_estimated_from_the_bytes(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "sun"}\n' * 100)
+    with open_rows(path) as rows:
+        assert rows.estimated_total() is None
+        estimates = [rows.estimated_total() for _ in rows]
+    assert estimates == [100] * 100
+    assert rows.count == 100
+
+
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_any_text_survives_json_lines(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("rows") / "a.jsonl"
+    lines = [json.dumps({"text": text, "id": text}, ensure_ascii=False) for text in texts]
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    with open_rows(path) as rows:
+        assert [(row.text, row.other) for row in rows] == [(text, {"id": text}) for text in texts]

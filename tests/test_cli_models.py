@@ -1,0 +1,184 @@
+"""The verbs for models that exist: convert, predict, parity."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import bert_jax
+from bert_jax import cli
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.bert import init_params
+
+
+@pytest.fixture
+def model(tmp_path, tiny_config, tokenizer):
+    """The tiny model with its pre-training heads, saved."""
+    directory = tmp_path / "model"
+    params = init_params(BertForPreTraining(tiny_config), jax.random.key(0))
+    description = ModelDescription(tiny_config, "BertForPreTraining")
+    model_directory.save(directory, description, params, tokenizer)
+    return directory
+
+
+def refused(capsys, *arguments: object) -> str:
+    """The one line that a refused command says."""
+    assert cli.main([str(argument) for argument in arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_predict_answers_line_by_line(model, tmp_path, capsys):
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    rows = [{"id": 7, "text": "the cat sat ."}, {"id": 8, "text": "a dog ran", "text_pair": "up"}]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["predict", "--model", model, "--task", "embed", "--input", source]
+    arguments += ["--output", target, "--pooling", "cls", "--normalize"]
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    assert "2 records" in capsys.readouterr().err
+    found = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [record["id"] for record in found] == [7, 8]
+    expected = bert_jax.load(model).embed(
+        ["the cat sat .", ("a dog ran", "up")], pooling="cls", normalize=True
+    )
+    np.testing.assert_allclose([record["embedding"] for record in found], expected, atol=1e-6)
+
+
+def test_predict_gives_chosen_layers(model, tmp_path):
+    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("the cat\n")
+    arguments = ["predict", "--model", model, "--task", "hidden_states", "--input", source]
+    arguments += ["--output", target, "--layers=0,-1", "--combine", "concatenate"]
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    record = json.loads(target.read_text())
+    assert record["tokens"] == ["[CLS]", "the", "cat", "[SEP]"]
+    width = bert_jax.load(model).config.hidden_size
+    assert np.shape(record["hidden_states"]) == (4, 2 * width)
+
+
+def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path, capsys):
+    words = tmp_path / "words.txt"
+    words.write_text("lighthouse\n\nfish\n")
+    output = tmp_path / "converted"
+    arguments = ["convert", "--input", model, "--output", output, "--task", "tagging"]
+    arguments += ["--add-words", words, "--positions", 80]
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{output}: BertForTokenClassification, ")
+    assert "new and untrained: classifier/bias, classifier/kernel" in said.err
+    found, before = bert_jax.load(output), bert_jax.load(model)
+    assert found.description.architecture == "BertForTokenClassification"
+    assert found.config.max_position_embeddings == 80
+    assert found.config.vocab_size == before.config.vocab_size + 2
+    (encoding,) = found.tokenizer.encode_batch(["the fish"])
+    assert encoding.tokens == ["[CLS]", "the", "fish", "[SEP]"]
+
+
+def test_google_and_back(model, tmp_path):
+    google, back = tmp_path / "google", tmp_path / "back"
+    assert cli.main(["convert", "--input", str(model), "--output", str(google), "--to=google"]) == 0
+    assert {path.name for path in google.iterdir()} >= {
+        "bert_config.json",
+        "vocab.txt",
+        "bert_model.ckpt.index",
+        "bert_model.ckpt.data-00000-of-00001",
+    }
+    assert cli.main(["convert", "--input", str(google), "--output", str(back)]) == 0
+    one, other = (load_file(path / "model.safetensors") for path in (model, back))
+    assert set(one) == set(other)
+    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+    assert (back / "config.json").read_bytes() == (model / "config.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"--task": "translate"}, "task 'translate' is unknown; known are embed, fill_mask"),
+        ({"--layers": "last"}, "--layers 'last': give whole numbers, as -4,-3,-2,-1"),
+        ({"--task": "hidden_states", "--layers": "9"}, "layer"),
+        ({"--pooling": "median"}, "median"),
+        ({"--precision": "float8"}, "precision 'float8' is unknown; known are float32, bfloat16"),
+        ({"--task": "fill_mask"}, "in.txt"),  # the text has no mask: file and line
+        ({"--input": "nowhere.txt"}, "nowhere.txt"),
+        ({"--model": "./nowhere"}, "./nowhere does not exist"),
+    ],
+)
+def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
+    (tmp_path / "in.txt").write_text("the cat\n")
+    given = {
+        "--model": model,
+        "--task": "embed",
+        "--input": tmp_path / "in.txt",
+        "--output": tmp_path / "out.jsonl",
+    }
+    arguments = [part for pair in (given | changes).items() for part in pair]
+    assert cli.main(["predict", *map(str, arguments)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert message in said[-1]
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "cooking"], "task 'cooking' is unknown; known are pretraining, masked_lm"),
+        (["--add-words", "nowhere.txt"], "--add-words nowhere.txt: no such file"),
+        (["--hidden-act", "mish"], "model.hidden_act 'mish' is unknown"),
+    ],
+)
+def test_what_convert_refuses(model, tmp_path, capsys, arguments, message):
+    output = tmp_path / "converted"
+    line = refused(capsys, "convert", "--input", model, "--output", output, *arguments)
+    assert message in line
+    assert not output.exists()
+
+
+def test_parity_without_pytorch_is_one_line(model):
+    """With PyTorch installed or not: a finder that hides it comes first."""
+    script = (
+        "import sys\n"
+        "class Hide:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('torch', 'transformers'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Hide())\n"
+        "from bert_jax.cli import main\n"
+        f"sys.exit(main(['parity', '--model', {str(model)!r}]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "pip install" in line
+    assert "torch" in line
+
+
+@pytest.mark.slow
+def test_parity_agrees_with_itself_and_names_a_cause(model, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+
+    def parity(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bert_jax", "parity", "--model", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    same = parity(model)
+    assert same.returncode == 0, same.stderr
+    assert "agrees" in same.stdout.splitlines()[-1]
+    other = tmp_path / "other"
+    arguments = ["convert", "--input", model, "--output", other, "--hidden-act", "relu"]
+    assert cli.main([str(argument) for argument in arguments]) == 0
+    differs = parity(model, "--reference", other, "--json")
+    assert differs.returncode == 1, differs.stderr
+    assert "activation" in differs.stdout
