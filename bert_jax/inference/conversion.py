@@ -37,7 +37,10 @@ def convert(
     """
     model = load(source, task, hidden_act=hidden_act)
     if words is not None:
-        model = model.add_words(_read_words(words))
+        try:
+            model = model.add_words(_read_words(words))
+        except UserError as error:
+            raise UserError(f"{words}: {error}") from error
     if positions is not None:
         model = model.extend_positions(positions)
     if to == "google":
@@ -51,10 +54,10 @@ def _read_words(path: Path) -> list[str]:
     """The words of a file; empty lines say nothing."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError as error:
-        raise UserError(f"--add-words {path}: no such file") from error
+    except OSError as error:
+        raise UserError(f"{error.strerror}; give a file of words") from error
     except UnicodeDecodeError as error:
         raise UserError(
-            f"--add-words {path}: byte {error.start} is not UTF-8; save it as UTF-8"
+            f"byte {error.start} is not UTF-8; save it as UTF-8"
         ) from error
     return [word for word in map(str.strip, lines) if word]

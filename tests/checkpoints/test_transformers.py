@@ -1,8 +1,13 @@
-"""An exported model in the hands of Hugging Face's `transformers`."""
+"""Models of Hugging Face's `transformers`: in, out again, and back in its own hands."""
 
-import jax.numpy as jnp
+import json
+import re
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
+import safetensors
 
 import bert_jax
 
@@ -10,84 +15,315 @@ pytestmark = pytest.mark.slow
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+safetensors_torch = pytest.importorskip("safetensors.torch")
+
+REFERENCE = runpy.run_path(str(Path(__file__).with_name("record_reference.py")))
+Case, CASES, reference_model = (REFERENCE[name] for name in ("Case", "CASES", "reference_model"))
+
+ROUND_TRIPS = CASES | {
+    "pretraining_untied": Case("BertForPreTraining", {"tie_word_embeddings": False}),
+    "regression": Case(
+        "BertForSequenceClassification", {"num_labels": 1, "problem_type": "regression"}
+    ),
+    "multi_label": Case(
+        "BertForSequenceClassification",
+        {"num_labels": 5, "problem_type": "multi_label_classification", "classifier_dropout": 0.3},
+    ),
+}
 
 TEXTS = ["the cats sat on the mat .", "A bird sang", "it was [MASK] and warm ."]
 SECONDS = ["it was long .", "the boys walked to the sea and it was low .", "down"]
 
 
-@pytest.fixture(params=["gelu", "gelu_new", "relu"])
-def exported(request, tmp_path, model_config, model_params, tokenizer):
-    import dataclasses
-
-    from bert_jax.checkpoints import model_directory
-
-    config = dataclasses.replace(model_config, hidden_act=request.param)
-    model_directory.save(
-        tmp_path, config, model_params, tokenizer, architecture="BertForPreTraining"
-    )
-    return tmp_path
+# --- What a directory holds ------------------------------------------------------------------
 
 
-def test_every_tensor_finds_its_place_and_the_logits_agree(exported):
-    theirs, information = transformers.BertForPreTraining.from_pretrained(
-        exported, output_loading_info=True
-    )
-    assert not information["missing_keys"]
-    assert not information["unexpected_keys"]
-    assert not information["mismatched_keys"]
-    theirs.eval()
-    tokens = transformers.AutoTokenizer.from_pretrained(exported)(
-        TEXTS, SECONDS, padding=True, return_tensors="pt"
-    )
-    with torch.no_grad():
-        expected = theirs(**tokens)
-    ours = bert_jax.load(exported)
-    found = ours.module.apply(
-        {"params": ours.params},
-        *(
-            jnp.asarray(tokens[n].numpy())
-            for n in ("input_ids", "token_type_ids", "attention_mask")
-        ),
-    )
-    real = tokens["attention_mask"].numpy().astype(bool)
-    np.testing.assert_allclose(
-        np.asarray(found.prediction_logits)[real],
-        expected.prediction_logits.numpy()[real],
-        atol=1e-4,
-    )
-    np.testing.assert_allclose(
-        found.seq_relationship_logits, expected.seq_relationship_logits.numpy(), atol=1e-4
-    )
+def tensors_of(directory: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """Name to dtype, shape and bytes of all tensors in the safetensors files of a directory."""
+    found = {}
+    for path in directory.glob("*.safetensors"):
+        for name, tensor in safetensors.deserialize(path.read_bytes()):
+            found[name] = (tensor["dtype"], tuple(tensor["shape"]), bytes(tensor["data"]))
+    return found
 
 
-def test_the_tokenizer_gives_the_same_ids(exported, tokenizer):
-    theirs = transformers.AutoTokenizer.from_pretrained(exported)
+def config_of(directory: Path) -> dict:
+    """The config as transformers understands it."""
+    fields = transformers.AutoConfig.from_pretrained(directory).to_dict()
+    return {key: value for key, value in fields.items() if key != "_name_or_path"}
+
+
+def change_config(directory: Path, **changes) -> None:
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def load_with_transformers(directory: Path, case):
+    """The model in transformers, if every tensor of file and model has its counterpart."""
+    model_class = getattr(transformers, case.architecture)
+    model, information = model_class.from_pretrained(
+        directory, output_loading_info=True, **case.options
+    )
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not information[kind], kind
+    return model.eval()
+
+
+# What no model computes with: beside a decoder of its own, transformers keeps a second bias.
+DEAD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+
+
+def with_one_bias(tensors):
+    """Tensors as we write them: both names of the decoder's bias have what is computed with."""
+    if DECODER_BIAS not in tensors:
+        return tensors
+    return tensors | {DEAD_BIAS: tensors[DECODER_BIAS]}
+
+
+# --- Round trips -----------------------------------------------------------------------------
+
+
+def save_whole(model, directory: Path) -> None:
+    model.save_pretrained(directory)
+
+
+def save_sharded(model, directory: Path) -> None:
+    model.save_pretrained(directory, max_shard_size="4KB")
+    assert len(list(directory.glob("model-*.safetensors"))) > 2
+
+
+def save_pickled(model, directory: Path) -> None:
+    """With the duplicates of tied tensors, which torch.save stores once and names twice."""
+    model.config.save_pretrained(directory)
+    torch.save(model.state_dict(), directory / "pytorch_model.bin")
+
+
+def save_pickled_shards(model, directory: Path) -> None:
+    """As transformers 4 did it."""
+    model.config.save_pretrained(directory)
+    state = model.state_dict()
+    shards = {name: f"pytorch_model-{number % 3}.bin" for number, name in enumerate(state)}
+    for shard in set(shards.values()):
+        held = {name: tensor for name, tensor in state.items() if shards[name] == shard}
+        torch.save(held, directory / shard)
+    index = {"metadata": {}, "weight_map": shards}
+    (directory / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+
+
+FORMATS = {
+    "whole": (save_whole, "float32"),
+    "sharded": (save_sharded, "float32"),
+    "pickled": (save_pickled, "float32"),
+    "float16": (save_whole, "float16"),
+    "bfloat16": (save_whole, "bfloat16"),
+    "pickled shards": (save_pickled_shards, "float32"),
+    "pickled bfloat16": (save_pickled, "bfloat16"),
+}
+
+
+@pytest.fixture(scope="module", params=ROUND_TRIPS)
+def case(request):
+    return ROUND_TRIPS[request.param]
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_round_trip(case, file_format, tokenizer, tmp_path):
+    save, dtype = FORMATS[file_format]
+    model = reference_model(case).to(getattr(torch, dtype))
+    expected, given, found = (tmp_path / name for name in ("expected", "given", "found"))
+    save_whole(model, expected)
+    save(model, given)
+    tokenizer.save(given)
+
+    loaded = bert_jax.load(given)
+    assert loaded.report.complete
+    assert loaded.description.architecture == case.architecture
+    loaded.save(found)
+
+    assert tensors_of(found) == with_one_bias(tensors_of(expected))
+    assert config_of(found) == config_of(expected)
+    load_with_transformers(found, case)
+
+
+FLOATING = {"float16": np.uint16, "bfloat16": np.uint16, "float32": np.uint32}
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+def test_every_bit_pattern_comes_back(dtype, tokenizer, tmp_path):
+    """All finite numbers of 16 bits, and some of 32, with -0, infinities and subnormals."""
+    bits = FLOATING[dtype]
+    step = 2 ** (8 * bits().itemsize - 16)
+    patterns = torch.from_numpy((np.arange(2**16) * step).astype(bits)).view(getattr(torch, dtype))
+    assert patterns.isinf().sum() == 2
+    fields = {"hidden_size": 64, "intermediate_size": 1024}
+    model = reference_model(Case("BertModel", fields)).to(getattr(torch, dtype))
+    weight = model.encoder.layer[0].intermediate.dense.weight
+    weight.data.copy_(patterns.nan_to_num(0, torch.inf, -torch.inf).reshape(weight.shape))
+    save_whole(model, tmp_path / "given")
+    tokenizer.save(tmp_path / "given")
+    bert_jax.load(tmp_path / "given").save(tmp_path / "found")
+    assert tensors_of(tmp_path / "found") == tensors_of(tmp_path / "given")
+
+
+# --- Spellings of other years ----------------------------------------------------------------
+
+
+def with_gamma_and_beta(tensors):
+    return {
+        re.sub(r"LayerNorm\.bias$", "LayerNorm.beta", name.replace("Norm.weight", "Norm.gamma")): t
+        for name, t in tensors.items()
+    }
+
+
+def without_prefix(tensors):
+    return {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+
+
+def with_prefix(tensors):
+    return {f"bert.{name}": tensor for name, tensor in tensors.items()}
+
+
+def with_buffers(tensors):
+    prefix = "bert." if any(name.startswith("bert.") for name in tensors) else ""
+    return tensors | {
+        f"{prefix}embeddings.position_ids": torch.arange(16)[None],
+        f"{prefix}embeddings.token_type_ids": torch.zeros((1, 16), dtype=torch.int64),
+    }
+
+
+def with_the_decoder(tensors):
+    return tensors | {
+        "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"].clone(),
+        "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].clone(),
+    }
+
+
+def edit_tensors(directory: Path, edit) -> None:
+    path = directory / "model.safetensors"
+    before = safetensors_torch.load_file(path)
+    after = edit(before)
+    assert set(after) != set(before)
+    safetensors_torch.save_file(after, path, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("pretraining", with_gamma_and_beta),
+        ("pretraining", without_prefix),
+        ("pretraining", with_buffers),
+        ("pretraining", with_the_decoder),
+        ("masked_lm_untied", with_gamma_and_beta),
+        ("masked_lm_silu", with_the_decoder),
+        ("question_answering", without_prefix),
+        ("encoder_gelu", with_prefix),
+        ("encoder_gelu", with_buffers),
+        ("encoder_gelu_new", with_prefix),
+        ("encoder_relu", with_gamma_and_beta),
+    ],
+)
+def test_another_spelling(name, edit, tokenizer, tmp_path):
+    given, expected, found = (tmp_path / name for name in ("given", "expected", "found"))
+    save_whole(reference_model(CASES[name]), expected)
+    save_whole(reference_model(CASES[name]), given)
+    tokenizer.save(given)
+    edit_tensors(given, edit)
+    loaded = bert_jax.load(given)
+    assert loaded.report.complete
+    loaded.save(found)
+    assert tensors_of(found) == with_one_bias(tensors_of(expected))
+
+
+@pytest.mark.parametrize(
+    "name",
+    # A multiple choice has the tensors of a classification, it must be asked for.
+    [name for name, case in ROUND_TRIPS.items() if case.architecture != "BertForMultipleChoice"],
+)
+def test_a_config_that_does_not_name_its_model(name, tokenizer, tmp_path):
+    given, found = tmp_path / "given", tmp_path / "found"
+    save_whole(reference_model(ROUND_TRIPS[name]), given)
+    tokenizer.save(given)
+    change_config(given, architectures=None)
+    loaded = bert_jax.load(given)
+    assert loaded.description.architecture == ROUND_TRIPS[name].architecture
+    loaded.save(found)
+    assert tensors_of(found) == with_one_bias(tensors_of(given))
+
+
+# --- Other models on the same encoder --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "task", "architecture"),
+    [
+        ("pretraining", "embedding", "BertModel"),
+        ("pretraining", "masked_lm", "BertForMaskedLM"),
+        ("pretraining", "next_sentence", "BertForNextSentencePrediction"),
+        ("sequence_classification", "embedding", "BertModel"),
+    ],
+)
+def test_a_part_of_a_model(source, task, architecture, tokenizer, tmp_path):
+    whole, expected, found = (tmp_path / name for name in ("whole", "expected", "found"))
+    save_whole(reference_model(CASES[source]), whole)
+    tokenizer.save(whole)
+    getattr(transformers, architecture).from_pretrained(whole).save_pretrained(expected)
+    loaded = bert_jax.load(whole, task=task)
+    assert not loaded.report.new
+    assert set(loaded.report.taken) | set(loaded.report.left_over) == set(tensors_of(whole))
+    loaded.save(found)
+    assert tensors_of(found) == tensors_of(expected)
+    assert config_of(found) == config_of(expected)
+
+
+def test_a_file_as_bert_base_uncased_is(tokenizer, tmp_path):
+    """Both heads, LayerNorm of 2018, and a config of transformers 4 that names one head."""
+    given, found = tmp_path / "given", tmp_path / "found"
+    save_whole(reference_model(CASES["pretraining"]), given)
+    tokenizer.save(given)
+    edit_tensors(given, with_gamma_and_beta)
+    edit_tensors(given, with_the_decoder)
+    change_config(
+        given,
+        architectures=["BertForMaskedLM"],
+        gradient_checkpointing=False,
+        position_embedding_type="absolute",
+        transformers_version="4.6.0.dev0",
+    )
+    loaded = bert_jax.load(given)
+    assert loaded.report.left_over == (
+        "bert.pooler.dense.bias", "bert.pooler.dense.weight",
+        "cls.seq_relationship.bias", "cls.seq_relationship.weight",
+    )  # fmt: skip
+    loaded.save(found)
+    ours = load_with_transformers(found, Case("BertForMaskedLM")).state_dict()
+    theirs = transformers.BertForMaskedLM.from_pretrained(given).state_dict()
+    assert list(ours) == list(theirs)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert bert_jax.load(given, task="pretraining").report.complete
+
+
+# --- The tokenizer beside the model ----------------------------------------------------------
+
+
+def test_the_tokenizer_gives_the_same_ids(tokenizer, tmp_path):
+    save_whole(reference_model(CASES["pretraining"]), tmp_path / "given")
+    tokenizer.save(tmp_path / "given")
+    bert_jax.load(tmp_path / "given").save(tmp_path / "saved")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
     expected = theirs(TEXTS, SECONDS)
     found = tokenizer.encode_batch(TEXTS, SECONDS)
     assert [encoding.ids for encoding in found] == expected["input_ids"]
     assert [encoding.type_ids for encoding in found] == expected["token_type_ids"]
     assert theirs.mask_token_id == tokenizer.special_ids.mask
     assert len(theirs) == tokenizer.vocab_size
+    # And the other way round.
+    theirs.save_pretrained(tmp_path / "given")
+    assert bert_jax.load(tmp_path / "given").tokenizer.fingerprint() == tokenizer.fingerprint()
 
 
-def test_auto_classes_know_the_model(exported):
-    config = transformers.AutoConfig.from_pretrained(exported)
-    assert config.model_type == "bert"
-    assert config.architectures == ["BertForPreTraining"]
-    model = transformers.AutoModelForMaskedLM.from_pretrained(exported)
-    assert model.config.hidden_act == config.hidden_act
-
-
-def test_what_transformers_saves_is_loaded(exported, tmp_path):
-    theirs = transformers.BertForPreTraining.from_pretrained(exported)
-    theirs.save_pretrained(tmp_path / "saved")
-    transformers.AutoTokenizer.from_pretrained(exported).save_pretrained(tmp_path / "saved")
-    before, after = bert_jax.load(exported), bert_jax.load(tmp_path / "saved")
-    assert after.config == before.config
-    ids = jnp.array([[2, 6, 10, 4, 3]])
-    one, other = (
-        model.module.apply({"params": model.params}, ids).prediction_logits
-        for model in (before, after)
-    )
-    assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-    assert after.tokenizer.fingerprint() == before.tokenizer.fingerprint()
+def test_auto_classes_know_the_model(tokenizer, tmp_path):
+    save_whole(reference_model(CASES["pretraining"]), tmp_path / "given")
+    tokenizer.save(tmp_path / "given")
+    bert_jax.load(tmp_path / "given").save(tmp_path / "saved")
+    model = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "saved")
+    assert type(model) is transformers.BertForPreTraining

@@ -42,7 +42,7 @@ TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class RefusedName(Exception):  # noqa: N818 - the name says what happened
-    """The pickle names something that is no part of a tensor; `str` is the name."""
+    """The pickle asks for something that is no part of a tensor; `str` is its name."""
 
 
 class Storage(NamedTuple):
@@ -90,8 +90,8 @@ def read_pickle(file: IO[bytes]) -> Pickled:
     """Reads one pickle and leaves the file behind it.
 
     Raises:
-        RefusedName: it names something that is no part of a tensor.
-        ValueError: it is damaged, or has an instruction that PyTorch does not write.
+        RefusedName: it asks for something that is no part of a tensor.
+        ValueError: it is damaged.
     """
     machine = _Machine()
     try:
@@ -179,7 +179,7 @@ class _Machine:
                 if not isinstance(stack[-1], dict):
                     raise ValueError("its pickle sets attributes of what has none")
             case _:
-                raise ValueError(f"its pickle has the instruction {opcode}, which no tensor needs")
+                raise RefusedName(f"the instruction {opcode}")
 
     def _since_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.outer_stacks.pop()

@@ -1,0 +1,197 @@
+"""Why two models differ: found by comparing their weights, then by trying other configs."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from bert_jax.checkpoints.names.huggingface import DECODER
+from bert_jax.models.config import ACTIVATIONS, BertConfig
+from bert_jax.parity.inputs import ParityInput
+from bert_jax.parity.quantities import HIDDEN_STATES, TOLERANCES, Difference
+
+# BERT's own, and the defaults of Flax, PyTorch and some converters.
+EPSILONS = (1e-12, 1e-6, 1e-5, 1e-7)
+
+# Two programs round differently, so that one may be some times as far from the truth as the other.
+_ROUNDING = 10
+
+
+class Case(NamedTuple):
+    """An input and the reference's hidden states, [L + 1, R, T, D]."""
+
+    given: ParityInput
+    hidden_states: np.ndarray
+
+
+class _Switch(NamedTuple):
+    """A field of the config that changes the hidden states but no parameter.
+
+    Attributes:
+        field: its name.
+        cause: what it is called in a cause.
+        usual: values to try besides the one in the reference's config.
+        states: the hidden states that must come out equal.
+    """
+
+    field: str
+    cause: str
+    usual: tuple[Any, ...]
+    states: slice
+
+
+# In this order. The embeddings have passed a LayerNorm but no activation and no attention: they
+# tell the epsilon by themselves, so that it is found though another switch is wrong too.
+_SWITCHES = (
+    _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(0, 1)),
+    _Switch("hidden_act", "activation", ACTIVATIONS, slice(None)),
+    _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(None)),
+    _Switch("num_attention_heads", "attention heads", (), slice(None)),
+)
+
+
+def causes_in_tensors(
+    ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], dtype: str
+) -> list[str]:
+    """What is wrong with our weights; nothing if they are the reference's to the bit.
+
+    Args:
+        ours: our parameters by the names of `names.huggingface.TABLE`; a decoder only if untied.
+        theirs: the reference's, likewise.
+        dtype: of our tensors on disk.
+    """
+    causes: list[str] = []
+    if (DECODER in ours) != (DECODER in theirs):
+        own, tied = ("model", "reference") if DECODER in ours else ("reference", "model")
+        causes.append(
+            f"missing tie: the {tied} scores words with its word embeddings, the {own} with "
+            f"{DECODER}, a table of its own (tie_word_embeddings in config.json)"
+        )
+    shared = [name for name in theirs if name in ours]
+    unequal = [name for name in shared if not np.array_equal(ours[name], theirs[name])]
+    rounded = [name for name in unequal if _is_rounded(ours[name], theirs[name], dtype)]
+    transposed = [name for name in unequal if _is_transposed(ours[name], theirs[name])]
+    rest = [name for name in unequal if name not in {*rounded, *transposed}]
+    if transposed:
+        causes.append(f"transposed kernel: {_listed(transposed)}")
+    if rounded:
+        causes.append(f"precision: the model's file holds {dtype}; rounded are {_listed(rounded)}")
+    if rest:
+        distances = {name: float(np.abs(ours[name] - theirs[name]).max()) for name in rest}
+        most = max(distances, key=lambda name: distances[name])
+        causes.append(
+            f"other weights: {_listed(rest)}; the largest distance is {distances[most]:.1e}, "
+            f"in {most}"
+        )
+    return causes
+
+
+def causes_in_config(
+    config: BertConfig,
+    reference_config: Mapping[str, Any],
+    states_of: Callable[[BertConfig, ParityInput], np.ndarray],
+    cases: Sequence[Case],
+) -> list[str]:
+    """Which field of the config, set otherwise, makes our hidden states equal to the reference's.
+
+    Args:
+        config: ours.
+        reference_config: the reference's, whose values are tried first.
+        states_of: our hidden states under another config, [L + 1, R, T, D].
+        cases: the inputs that were compared.
+
+    Returns:
+        The causes; empty if the hidden states agree as they are, or under no config that was tried.
+    """
+    case = _worst_case(config, states_of, cases)
+    causes = []
+    for switch in _SWITCHES:
+        if _gap(switch, config, states_of, case) <= TOLERANCES[HIDDEN_STATES]:
+            continue
+        own = getattr(config, switch.field)
+        gaps = {
+            value: _gap(
+                switch, dataclasses.replace(config, **{switch.field: value}), states_of, case
+            )
+            for value in dict.fromkeys((reference_config[switch.field], *switch.usual))
+            if value != own and _is_possible(config, switch.field, value)
+        }
+        best = min(gaps, key=lambda value: gaps[value], default=own)
+        if gaps.get(best, np.inf) <= TOLERANCES[HIDDEN_STATES]:
+            config = dataclasses.replace(config, **{switch.field: best})
+            causes.append(
+                f"{switch.cause}: config.json of the model says {own}, the reference computes "
+                f"with {best} ({switch.field})"
+            )
+    return causes
+
+
+def causes_in_rounding(differences: Iterable[Difference], own: Iterable[Difference]) -> list[str]:
+    """Whether weights that amplify rounding explain all that is above a tolerance.
+
+    Args:
+        differences: ours from the reference; not all of them agree.
+        own: the reference's in float32 from itself in float64, at least for the inputs in question.
+    """
+    rounding = {_place(entry): entry.judged for entry in own}
+    wrong = [entry for entry in differences if not entry.agrees]
+    if not all(entry.judged <= _ROUNDING * rounding.get(_place(entry), 0.0) for entry in wrong):
+        return []
+    most = max(wrong, key=lambda entry: entry.judged)
+    return [
+        f"rounding: {most.name} ({most.input_name}) is {most.judged:.1e} from the reference, and "
+        f"the reference in float32 is {rounding[_place(most)]:.1e} from itself in float64; these "
+        "weights amplify it"
+    ]
+
+
+def _place(entry: Difference) -> tuple[str, str, str]:
+    return entry.quantity, entry.name, entry.input_name
+
+
+def _worst_case(
+    config: BertConfig,
+    states_of: Callable[[BertConfig, ParityInput], np.ndarray],
+    cases: Sequence[Case],
+) -> Case:
+    """The input whose hidden states are furthest apart."""
+    everything = _SWITCHES[-1]
+    return max(cases, key=lambda case: _gap(everything, config, states_of, case))
+
+
+def _gap(
+    switch: _Switch,
+    config: BertConfig,
+    states_of: Callable[[BertConfig, ParityInput], np.ndarray],
+    case: Case,
+) -> float:
+    """The largest difference at real tokens."""
+    real = case.given.rows("attention_mask").astype(bool)
+    found = states_of(config, case.given)[switch.states]
+    return float(np.abs(found - case.hidden_states[switch.states])[:, real].max())
+
+
+def _is_possible(config: BertConfig, field: str, value: Any) -> bool:
+    """Whether our model has such a value: we do not know all activations."""
+    if field == "hidden_act":
+        return value in ACTIVATIONS
+    return field != "num_attention_heads" or config.hidden_size % value == 0
+
+
+def _is_rounded(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> bool:
+    if dtype == "float32":
+        return False
+    rounded = theirs.astype(np.dtype(getattr(ml_dtypes, dtype, dtype))).astype(np.float32)
+    return np.array_equal(ours, rounded)
+
+
+def _is_transposed(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    return ours.ndim == 2 and np.array_equal(ours, theirs.T)
+
+
+def _listed(names: Iterable[str], most: int = 3) -> str:
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

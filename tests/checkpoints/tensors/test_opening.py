@@ -1,0 +1,88 @@
+"""Which file of a model directory is opened, and what is said when there is none."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax.checkpoints.tensors import open_tensors
+from bert_jax.errors import UserError
+
+
+@pytest.fixture
+def write_numbered(write_safetensors):
+    """Writes a safetensors file of one byte."""
+
+    def write(path, value):
+        header = {"a": {"dtype": "U8", "shape": [], "data_offsets": [0, 1]}}
+        return write_safetensors(path, header, bytes([value]))
+
+    return write
+
+
+def test_the_first_that_is_there(tmp_path, write_numbered, write_zip):
+    write_zip(tmp_path / "shard-2.bin")
+    index = {"weight_map": {"weight": "shard-2.bin"}}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    with open_tensors(tmp_path) as file:
+        assert list(file.tensors) == ["weight"]
+
+    write_zip(tmp_path / "pytorch_model.bin")
+    with open_tensors(tmp_path) as file:
+        assert list(file.tensors) == ["weight", "bias"]
+
+    write_numbered(tmp_path / "shard-1.safetensors", 1)
+    index = {"weight_map": {"a": "shard-1.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with open_tensors(tmp_path) as file:
+        assert file.read("a").tolist() == 1
+
+    write_numbered(tmp_path / "model.safetensors", 2)
+    with open_tensors(tmp_path) as file:
+        assert file.read("a").tolist() == 2
+
+
+def test_a_damaged_file_is_not_passed_over(tmp_path, write_zip):
+    write_zip(tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").write_bytes(b"{}")
+    with pytest.raises(UserError, match="model.safetensors is damaged"):
+        open_tensors(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bert_model.ckpt.index", "bert_model.ckpt.index is Google's; `bert-jax convert` makes"),
+        ("model.ckpt-20.index", "model.ckpt-20.index is Google's; `bert-jax convert` makes"),
+        ("tf_model.h5", "tf_model.h5 is TensorFlow's; get model.safetensors, or let transformers"),
+        ("flax_model.msgpack", "flax_model.msgpack is Flax's, in transformers' layout; get model"),
+        ("model.fp16.safetensors", "model.fp16.safetensors is not named model.safetensors; ren"),
+        ("pytorch_model.fp16.bin", "pytorch_model.fp16.bin is not named pytorch_model.bin; ren"),
+        ("training_args.bin", "has no weights; put model.safetensors or pytorch_model.bin there"),
+    ],
+)
+def test_weights_of_another_kind(tmp_path, name, expected):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(UserError, match=expected) as caught:
+        open_tensors(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_what_is_no_directory(tmp_path):
+    with pytest.raises(UserError, match="none does not exist; give a model directory"):
+        open_tensors(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file is a file; give a model directory"):
+        open_tensors(tmp_path / "file")
+
+
+def test_reading_imports_neither_pytorch_nor_jax_nor_tensorflow(tmp_path, write_zip):
+    write_zip(tmp_path / "pytorch_model.bin")
+    program = (
+        "import sys; from pathlib import Path; from bert_jax.checkpoints.tensors import open_tensors\n"
+        "print(open_tensors(Path(sys.argv[1])).read('bias').tolist())\n"
+        "print(sorted({'jax', 'tensorflow', 'torch'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    assert subprocess.check_output(command, text=True) == "[7.0, 8.0, 9.0]\n[]\n"

@@ -1,0 +1,416 @@
+"""PyTorch's files, sound, damaged and hostile; without PyTorch, see `test_pytorch_file_saved`."""
+
+import builtins
+import contextlib
+import os
+import pickle
+import struct
+import zipfile
+
+import hypothesis
+import hypothesis.strategies as st
+import ml_dtypes
+import numpy as np
+import pytest
+
+from bert_jax.checkpoints.tensors.interface import TensorInfo
+from bert_jax.checkpoints.tensors.pytorch_file import PytorchFile
+from bert_jax.errors import UserError
+
+# The instructions of a pickle, as PyTorch writes them.
+BEGIN, END = b"\x80\x02", b"."
+DICT = b"ccollections\nOrderedDict\n)R"
+
+
+def text(value: str) -> bytes:
+    return b"X" + struct.pack("<I", len(value.encode())) + value.encode()
+
+
+def number(value: int) -> bytes:
+    content = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a" + bytes([len(content)]) + content
+
+
+def group(*items: bytes) -> bytes:
+    return b"(" + b"".join(items) + b"t"
+
+
+def numbers(values) -> bytes:
+    return group(*(number(value) for value in values))
+
+
+def storage(kind: str, key: str, length: int, *more: bytes) -> bytes:
+    name = f"ctorch\n{kind}\n".encode()
+    return group(text("storage"), name, text(key), text("cpu"), number(length), *more) + b"Q"
+
+
+def tensor(store: bytes, offset: int, shape, strides, *more: bytes) -> bytes:
+    arguments = [store, number(offset), numbers(shape), numbers(strides), b"\x89", DICT, *more]
+    return b"ctorch._utils\n_rebuild_tensor_v2\n" + group(*arguments) + b"R"
+
+
+def named(**entries: bytes) -> bytes:
+    items = b"".join(text(name) + entry for name, entry in entries.items())
+    return BEGIN + b"}(" + items + b"u" + END
+
+
+FLOATS = storage("FloatStorage", "0", 6)
+SIX = {"0": np.arange(6, dtype="<f4").tobytes()}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "pytorch_model.bin"
+
+
+def test_the_state_dict_of_a_linear_layer(path, write_zip):
+    with PytorchFile(write_zip(path)) as file:
+        assert file.path == path
+        assert file.tensors == {
+            "weight": TensorInfo((3, 2), np.dtype(np.float32)),
+            "bias": TensorInfo((3,), np.dtype(np.float32)),
+        }
+        assert file.read("weight").tolist() == [[1, 2], [3, 4], [5, 6]]
+        assert file.read("bias").tolist() == [7, 8, 9]
+
+
+def test_every_dtype(path, write_zip):
+    types = {
+        "Float": ("<f4", 4),
+        "Half": ("<f2", 2),
+        "BFloat16": (ml_dtypes.bfloat16, 2),
+        "Double": ("<f8", 8),
+        "Long": ("<i8", 8),
+        "Int": ("<i4", 4),
+        "Short": ("<i2", 2),
+        "Char": ("i1", 1),
+        "Byte": ("u1", 1),
+        "Bool": ("?", 1),
+    }
+    arrays = {kind: np.array([1, 0, 1]).astype(dtype) for kind, (dtype, _) in types.items()}
+    entries = {kind: tensor(storage(f"{kind}Storage", kind, 3), 0, [3], [1]) for kind in types}
+    contents = {kind: array.tobytes() for kind, array in arrays.items()}
+    with PytorchFile(write_zip(path, named(**entries), contents)) as file:
+        for kind, (dtype, size) in types.items():
+            assert file.tensors[kind] == ((3,), np.dtype(dtype))
+            assert file.tensors[kind].dtype.itemsize == size
+            assert file.read(kind).tolist() == [1, 0, 1]
+
+
+def test_views_of_one_storage(path, write_zip):
+    parameter = b"ctorch._utils\n_rebuild_parameter\n"
+    pickled = named(
+        whole=tensor(FLOATS, 0, [2, 3], [3, 1]),
+        transposed=tensor(FLOATS, 0, [3, 2], [1, 3]),
+        middle=tensor(FLOATS, 1, [2, 2], [3, 1]),
+        last=tensor(FLOATS, 5, [], []),
+        spread=tensor(FLOATS, 4, [3], [0]),
+        none=tensor(FLOATS, 6, [0, 2], [2, 1]),
+        parameter=parameter + group(tensor(FLOATS, 2, [2], [1]), b"\x88", DICT) + b"R",
+    )
+    with PytorchFile(write_zip(path, pickled, SIX)) as file:
+        assert file.read("whole").tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert file.read("transposed").tolist() == [[0, 3], [1, 4], [2, 5]]
+        assert file.read("middle").tolist() == [[1, 2], [4, 5]]
+        assert file.read("last").tolist() == 5
+        assert file.read("spread").tolist() == [4, 4, 4]
+        assert file.read("none").shape == (0, 2)
+        assert file.read("parameter").tolist() == [2, 3]
+        assert not file.read("whole").flags.writeable
+
+
+@hypothesis.given(
+    length=st.integers(0, 30),
+    offset=st.integers(0, 32),
+    steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=3),
+)
+@hypothesis.settings(
+    max_examples=300, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+def test_strides_are_those_of_numpy_or_refused(length, offset, steps, path, write_zip):
+    shape, strides = [size for size, _ in steps], [stride for _, stride in steps]
+    elements = np.arange(100, 100 + length, dtype="<i2")
+    pickled = named(a=tensor(storage("ShortStorage", "k", length), offset, shape, strides))
+    path.unlink(missing_ok=True)  # an earlier example may still be mapped
+    write_zip(path, pickled, {"k": elements.tobytes()})
+    indices = np.lib.stride_tricks.as_strided(np.arange(200), shape, [8 * step for step in strides])
+    if indices.size and offset + indices.max() >= length:
+        with pytest.raises(UserError, match="'a' reaches beyond its storage of"):
+            PytorchFile(path)
+        return
+    with PytorchFile(path) as file:
+        expected = elements[offset + indices] if indices.size else np.zeros(shape, "<i2")
+        np.testing.assert_array_equal(file.read("a"), expected, strict=True)
+
+
+# The layout before PyTorch 1.6.
+
+MAGIC = BEGIN + number(0x1950A86A20F9469CFC6C) + END
+VERSION = BEGIN + number(1001) + END
+
+
+def machine(little_endian: bool) -> bytes:
+    return named(little_endian=b"\x88" if little_endian else b"\x89", protocol_version=number(1001))
+
+
+def legacy(pickled: bytes, arrays: dict[str, np.ndarray], **parts: bytes) -> bytes:
+    pieces = {"magic": MAGIC, "version": VERSION, "machine": machine(True), "tensors": pickled}
+    pieces["keys"] = BEGIN + b"](" + b"".join(text(key) for key in arrays) + b"e" + END
+    pieces["storages"] = b"".join(
+        len(elements).to_bytes(8, "little") + elements.tobytes() for elements in arrays.values()
+    )
+    return b"".join((pieces | parts).values())
+
+
+LEGACY_TENSORS = named(
+    b=tensor(storage("LongStorage", "77", 2, b"N"), 0, [2], [1]),
+    a=tensor(storage("FloatStorage", "55", 6, b"N"), 1, [2, 2], [1, 2]),
+)
+LEGACY_STORAGES = {"55": np.arange(6, dtype="<f4"), "77": np.array([8, 9], "<i8")}
+
+
+def test_the_old_layout(path):
+    path.write_bytes(legacy(LEGACY_TENSORS, LEGACY_STORAGES))
+    with PytorchFile(path) as file:
+        assert list(file.tensors) == ["b", "a"]
+        assert file.read("a").tolist() == [[1, 3], [2, 4]]
+        assert file.read("b").tolist() == [8, 9]
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ({"magic": BEGIN + number(7) + END}, "is damaged: it is no file of PyTorch"),
+        ({"version": BEGIN + number(9) + END}, "is damaged: its version is unknown"),
+        ({"machine": machine(False)}, "was written on a big-endian machine"),
+        ({"keys": BEGIN + b"]" + END}, "is damaged: the elements of 'b' are missing"),
+        ({"keys": BEGIN + b"](" + text("3") + b"e" + END}, "lists elements that no tensor has"),
+        ({"storages": bytes(40)}, "is damaged: it ends within a storage of 6 elements"),
+    ],
+)
+def test_damage_in_the_old_layout(path, parts, expected):
+    path.write_bytes(legacy(LEGACY_TENSORS, LEGACY_STORAGES, **parts))
+    with pytest.raises(UserError, match=expected):
+        PytorchFile(path)
+
+
+def test_truncations_of_the_old_layout(path):
+    content = legacy(LEGACY_TENSORS, LEGACY_STORAGES)
+    for size in range(len(content) - 1, 0, -5):
+        path.write_bytes(content[:size])
+        with pytest.raises(UserError, match="is damaged: "):
+            PytorchFile(path)
+
+
+# What is refused, by name.
+
+
+class Call:
+    """Pickles as the call of a function."""
+
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self):
+        return self.function, self.arguments
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("layout", ["zip", "legacy"])
+def test_a_pickle_that_calls_os_system(path, tmp_path, write_zip, protocol, layout):
+    touched = tmp_path / "touched"
+    attack = pickle.dumps(Call(os.system, f"touch {touched}"), protocol)
+    if layout == "zip":
+        write_zip(path, attack)
+    else:
+        path.write_bytes(legacy(attack, {}))
+    with pytest.raises(UserError) as caught:
+        PytorchFile(path)
+    assert str(caught.value) == (
+        f"{path} asks for {os.system.__module__}.system, which no file of weights needs; nothing "
+        "in it was run; get the model as safetensors, or save `model.state_dict()` alone"
+    )
+    assert not touched.exists()
+    pickle.loads(attack)
+    assert touched.exists(), "the attack would have worked"
+
+
+def test_an_attack_in_the_first_pickle_of_the_old_layout(path, tmp_path):
+    attack = pickle.dumps(Call(os.system, f"touch {tmp_path / 'touched'}"), 2)
+    path.write_bytes(legacy(LEGACY_TENSORS, LEGACY_STORAGES, magic=attack))
+    with pytest.raises(UserError, match=f"asks for {os.system.__module__}.system"):
+        PytorchFile(path)
+    assert not (tmp_path / "touched").exists()
+
+
+REFUSED = {
+    "eval": (pickle.dumps(Call(builtins.eval, "1"), 2), r"__builtin__\.eval"),
+    "getattr": (pickle.dumps(Call(getattr, {}, "pop"), 4), r"builtins\.getattr"),
+    "dotted": (b"\x80\x04" + text("torch") + text("FloatStorage.__init__") + b"\x93.", "torch.Flo"),
+    "stack_global": (b"\x80\x04" + text("os") + text("path.join") + b"\x93.", r"os\.path\.join"),
+    "instance": (b"(" + text("touch x") + b"ios\nsystem\n.", r"os\.system"),
+    "object": (b"(cos\nsystem\n" + text("touch x") + b"o.", r"os\.system"),
+    "bytes": (named(a=b"ctorch.storage\n_load_from_bytes\n"), r"torch\.storage\._load_from_bytes"),
+    "new": (named(a=b"ccollections\nOrderedDict\n)\x81"), "the instruction NEWOBJ"),
+    "extension": (named(a=b"\x82\x01"), "the instruction EXT1"),
+    "model": (BEGIN + b"ctransformers\nBertModel\n)\x81.", r"transformers\.BertModel"),
+    "terminal": (BEGIN + b"ca\x1b[2J\nb\n.", r"asks for a\\x1b\[2J\.b, which"),
+    "long": (BEGIN + b"c" + b"a" * 10**6 + b"\nb\n.", r"asks for a{80}, which"),
+}
+
+
+@pytest.mark.parametrize(("pickled", "expected"), REFUSED.values(), ids=REFUSED)
+def test_other_names_are_refused_by_name(path, write_zip, pickled, expected):
+    with pytest.raises(UserError, match=expected) as caught:
+        PytorchFile(write_zip(path, pickled))
+    assert "nothing in it was run" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("pickled", "expected"),
+    [
+        (named(epoch=number(3)), "entry 'epoch' is no tensor but a int"),
+        (named(state_dict=b"}"), "entry 'state_dict' is no tensor but a dict"),
+        (named(nothing=b"N"), "entry 'nothing' is no tensor but a NoneType"),
+        (BEGIN + b"}" + number(4) + tensor(FLOATS, 0, [], []) + b"s.", "entry 4 is no tensor"),
+        (BEGIN + tensor(FLOATS, 0, [], []) + END, "no dict of tensors but a PickledTensor"),
+        (BEGIN + b"]" + END, "holds no dict of tensors but a list"),
+    ],
+)
+def test_what_is_no_dict_of_tensors(path, write_zip, pickled, expected):
+    with pytest.raises(UserError, match=expected):
+        PytorchFile(write_zip(path, pickled, SIX))
+
+
+BUILD = b"}" + text("dtype") + number(0) + b"sb"
+DEEP = b")" + b"\x85" * 2 * 10**5
+DAMAGED = {
+    "outside": named(a=tensor(FLOATS, 0, [7], [1])),
+    "offset": named(a=tensor(FLOATS, 6, [1], [1])),
+    "stride": named(a=tensor(FLOATS, 0, [2], [6])),
+    "far": named(a=tensor(FLOATS, 2**70, [1], [1])),
+    "huge": named(a=tensor(FLOATS, 0, [2**70], [0])),
+    "huge_none": named(a=tensor(FLOATS, 0, [0, 2**70], [2**70, 1])),
+    "negative": named(a=tensor(FLOATS, 5, [3], [-1])),
+    "no_strides": named(a=tensor(FLOATS, 0, [6], [])),
+    "missing": named(a=tensor(storage("FloatStorage", "1", 6), 0, [6], [1])),
+    "short": named(a=tensor(storage("DoubleStorage", "0", 6), 0, [6], [1])),
+    "longer": named(a=tensor(storage("FloatStorage", "0", 7), 0, [6], [1])),
+    "length": named(a=tensor(storage("FloatStorage", "0", -6), 0, [], [])),
+    "view": named(a=tensor(storage("FloatStorage", "0", 6, numbers([1])), 0, [], [])),
+    "conjugate": named(a=tensor(FLOATS, 0, [], [], b"}" + text("conj") + b"\x88s")),
+    "no_storage": named(a=tensor(text("0"), 0, [], [])),
+    "no_tensor": named(a=b"ctorch._utils\n_rebuild_parameter\n" + group(text("x")) + b"R"),
+    "few": named(a=b"ctorch._utils\n_rebuild_tensor_v2\n)R"),
+    "call_storage": named(a=b"ctorch\nFloatStorage\n)R"),
+    "call_text": named(a=text("x") + b")R"),
+    "build_storage": named(a=b"ctorch\nFloatStorage\n" + BUILD),
+    "build_function": named(a=b"ctorch._utils\n_rebuild_tensor_v2\n" + BUILD),
+    "build_class": named(a=b"ccollections\nOrderedDict\n" + BUILD),
+    "build_tensor": named(a=tensor(FLOATS, 0, [], []) + BUILD),
+    "persistent": named(a=text("x") + b"Q"),
+    "persistent_kind": named(a=group(text("module"), text("x"), b"N", b"N", number(1)) + b"Q"),
+    "tuple_key": BEGIN + b"}" + DEEP + b"Ns" + END,
+    "memo": BEGIN + b"h\x05" + END,
+    "empty": b"",
+    "no_end": BEGIN + b"}",
+    "no_value": BEGIN + END,
+    "two_values": BEGIN + b"}}" + END,
+    "open_mark": BEGIN + b"(}" + END,
+    "no_mark": BEGIN + b"u" + END,
+    "odd_items": BEGIN + b"}(" + text("a") + b"u" + END,
+    "no_list": BEGIN + b"}" + text("a") + b"a" + END,
+    "unknown": BEGIN + b"\xff" + END,
+    "long_text": BEGIN + b"X\xff\xff\xff\xff" + END,
+}
+
+
+@pytest.mark.parametrize("pickled", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_pickles(path, write_zip, pickled):
+    with pytest.raises(UserError) as caught:
+        PytorchFile(write_zip(path, pickled, SIX))
+    message = str(caught.value)
+    assert message.startswith(f"{path} is damaged: ")
+    assert message.endswith("; copy or download it again")
+    assert len(message.splitlines()) == 1
+
+
+def test_bombs_do_nothing(path, write_zip):
+    # The first makes Python's unpickler allocate 64 GB, the second overflows its stack.
+    memo = BEGIN + b"}r\xff\xff\xff\xff" + END
+    deep = BEGIN + DEEP + b"0" + END
+    with PytorchFile(write_zip(path, memo)) as file:
+        assert file.tensors == {}
+    with pytest.raises(UserError, match="asks for the instruction POP, which no file"):
+        PytorchFile(write_zip(path, deep))
+
+
+# Zip files that are none of PyTorch's weights.
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"archive/code/__torch__.py": b"x"}, "is a TorchScript program; nothing in it was run"),
+        ({"archive/byteorder": b"big"}, "was written on a big-endian machine"),
+        ({"second/data.pkl": b"x"}, "is a zip file, but none of PyTorch"),
+    ],
+)
+def test_other_zip_files(path, write_zip, other, expected):
+    with pytest.raises(UserError, match=expected):
+        PytorchFile(write_zip(path, other=other))
+
+
+def test_a_zip_file_without_byte_order_is_little_endian(path):
+    # As PyTorch wrote it before 2.1.
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("m/data.pkl", named(a=tensor(FLOATS, 0, [6], [1])))
+        archive.writestr("m/data/0", SIX["0"])
+    with PytorchFile(path) as file:
+        assert file.read("a").tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_compressed_zip_file(path, write_zip):
+    with pytest.raises(UserError, match="this zip file is compressed"):
+        PytorchFile(write_zip(path, compression=zipfile.ZIP_DEFLATED))
+
+
+def test_any_other_file(path):
+    for content in (b"PK", b"\x89HDF\r\n", b"hello", bytes(100)):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="is damaged: "):
+            PytorchFile(path)
+    path.unlink()
+    with pytest.raises(UserError, match="does not exist"):
+        PytorchFile(path)
+
+
+def test_truncations_of_a_zip_file(path, write_zip):
+    content = write_zip(path).read_bytes()
+    for size in range(len(content) - 1, 0, -5):
+        path.write_bytes(content[:size])
+        with pytest.raises(UserError, match="is damaged: "):
+            PytorchFile(path)
+
+
+@hypothesis.given(
+    layout=st.sampled_from(["zip", "legacy"]),
+    changes=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=1, max_size=4),
+)
+@hypothesis.settings(
+    max_examples=1000, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+def test_changed_bytes_are_read_or_refused(layout, changes, path, write_zip):
+    path.unlink(missing_ok=True)  # an earlier example may still be mapped
+    if layout == "zip":
+        content = bytearray(write_zip(path).read_bytes())
+    else:
+        content = bytearray(legacy(LEGACY_TENSORS, LEGACY_STORAGES))
+    for position, value in changes:
+        content[position % len(content)] = value
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+    with contextlib.suppress(UserError), PytorchFile(path) as file:
+        for name, info in file.tensors.items():
+            assert file.read(name).shape == info.shape

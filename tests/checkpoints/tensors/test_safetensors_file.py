@@ -1,0 +1,263 @@
+"""Safetensors written by hand, by the library, and damaged."""
+
+import contextlib
+import gc
+import json
+import math
+import random
+import struct
+from pathlib import Path
+
+import hypothesis
+import hypothesis.strategies as st
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from bert_jax.checkpoints.tensors.interface import TensorInfo
+from bert_jax.checkpoints.tensors.safetensors_file import SafetensorsFile
+from bert_jax.errors import UserError
+
+DTYPES = [
+    *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
+    *("float16", "float32", "float64"),
+    *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
+]
+
+STATUS = Path("/proc/self/status")
+
+ONE = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+
+
+def array_of_any_bits(dtype, shape, random: random.Random) -> np.ndarray:
+    """Also those of no number; a boolean is 0 or 1."""
+    size = np.dtype(dtype).itemsize * math.prod(shape)
+    content = bytes(random.randrange(2 if dtype == "bool" else 256) for _ in range(size))
+    return np.frombuffer(content, dtype).reshape(shape)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def test_a_file_written_by_hand(path):
+    header = (
+        b'{"__metadata__":{"format":"pt"},'
+        b'"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},'
+        b'"half":{"dtype":"F16","shape":[2],"data_offsets":[24,28]},'
+        b'"brain":{"dtype":"BF16","shape":[1,2],"data_offsets":[28,32]},'
+        b'"ids":{"dtype":"I64","shape":[2],"data_offsets":[32,48]},'
+        b'"mask":{"dtype":"BOOL","shape":[3],"data_offsets":[48,51]},'
+        b'"one":{"dtype":"F64","shape":[],"data_offsets":[51,59]},'
+        b'"none":{"dtype":"F32","shape":[0,4],"data_offsets":[59,59]}}'
+    )
+    path.write_bytes(
+        len(header).to_bytes(8, "little")
+        + header
+        + b"\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x40\x40"  # 1 2 3
+        + b"\x00\x00\x80\xbf\x00\x00\x00\xc0\x00\x00\x40\xc0"  # -1 -2 -3
+        + b"\x00\x3c\x00\xc0"  # 1 -2
+        + b"\x80\x3f\x00\xc0"  # 1 -2
+        + b"\x05\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff"  # 5 -1
+        + b"\x01\x00\x01"
+        + b"\x00\x00\x00\x00\x00\x00\xf0\x3f"  # 1
+    )
+    with SafetensorsFile(path) as file:
+        assert file.path == path
+        assert file.tensors == {
+            "weight": TensorInfo((2, 3), np.dtype(np.float32)),
+            "half": TensorInfo((2,), np.dtype(np.float16)),
+            "brain": TensorInfo((1, 2), np.dtype(ml_dtypes.bfloat16)),
+            "ids": TensorInfo((2,), np.dtype(np.int64)),
+            "mask": TensorInfo((3,), np.dtype(np.bool_)),
+            "one": TensorInfo((), np.dtype(np.float64)),
+            "none": TensorInfo((0, 4), np.dtype(np.float32)),
+        }
+        assert file.read("weight").tolist() == [[1, 2, 3], [-1, -2, -3]]
+        assert file.read("half").tolist() == [1, -2]
+        assert file.read("brain").tolist() == [[1, -2]]
+        assert file.read("ids").tolist() == [5, -1]
+        assert file.read("mask").tolist() == [True, False, True]
+        assert file.read("one").tolist() == 1
+        assert file.read("none").shape == (0, 4)
+
+
+@hypothesis.given(
+    tensors=st.dictionaries(
+        st.text(min_size=1).filter(lambda name: name != "__metadata__"),
+        st.tuples(
+            st.sampled_from(DTYPES),
+            st.lists(st.integers(0, 4), max_size=4),
+            st.randoms(use_true_random=False),
+        ).map(lambda drawn: array_of_any_bits(*drawn)),
+        max_size=6,
+    )
+)
+def test_what_the_library_writes_is_read_bit_by_bit(tensors, tmp_path_factory):
+    path = tmp_path_factory.mktemp("safetensors") / "model.safetensors"
+    path.write_bytes(save(tensors))
+    with SafetensorsFile(path) as file:
+        assert set(file.tensors) == set(tensors)
+        for name, expected in tensors.items():
+            array = file.read(name)
+            assert (array.shape, array.dtype) == (expected.shape, expected.dtype)
+            assert file.tensors[name] == (expected.shape, expected.dtype)
+            assert array.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("padding", range(8))
+def test_tensors_at_every_alignment(path, padding, write_safetensors):
+    header = json.dumps(
+        {
+            "bytes": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]},
+            "double": {"dtype": "F64", "shape": [2], "data_offsets": [3, 19]},
+            "brain": {"dtype": "BF16", "shape": [2], "data_offsets": [19, 23]},
+        }
+    )
+    data = b"abc" + struct.pack("<2d", 0.5, -7) + b"\x80\x3f\x00\xc0"
+    write_safetensors(path, header.encode() + b" " * padding, data)
+    with SafetensorsFile(path) as file:
+        assert file.read("double").tolist() == [0.5, -7]
+        assert file.read("brain").astype(np.float32).tolist() == [1, -2]
+
+
+def test_a_tensor_is_a_view_that_cannot_be_written(path, write_safetensors):
+    with SafetensorsFile(write_safetensors(path, ONE, struct.pack("<2f", 3, 4))) as file:
+        first, again = file.read("a"), file.read("a")
+        assert np.shares_memory(first, again)
+        assert not first.flags.owndata
+        with pytest.raises(ValueError, match="read-only"):
+            first[0] = 5
+
+
+def test_views_stay_good_after_later_reads_and_after_closing(path, write_safetensors):
+    size = 1 << 20
+    header = {
+        name: {"dtype": "U8", "shape": [size], "data_offsets": [number * size, (number + 1) * size]}
+        for number, name in enumerate("abc")
+    }
+    write_safetensors(path, header, b"a" * size + b"b" * size + b"c" * size)
+    with SafetensorsFile(path) as file:
+        views = [file.read(name) for name in "abc"]
+        assert [view.tobytes() for view in views] == [bytes([name]) * size for name in b"abc"]
+    path.unlink()
+    assert [view.tobytes() for view in views] == [bytes([name]) * size for name in b"abc"]
+
+
+def resident_file_pages() -> int:
+    """Bytes of mapped files that are in memory for this process."""
+    fields = dict(line.split(":") for line in STATUS.read_text().splitlines())
+    return 1024 * int(fields["RssFile"].split()[0])
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="Linux tells what is resident")
+def test_one_tensor_at_a_time_is_in_memory(path, write_safetensors):
+    size, count = 1 << 22, 16
+    header = {
+        str(number): {
+            "dtype": "U8",
+            "shape": [size],
+            "data_offsets": [number * size, (number + 1) * size],
+        }
+        for number in range(count)
+    }
+    write_safetensors(path, header, bytes(range(256)) * (size * count // 256))
+    gc.collect()
+    with SafetensorsFile(path) as file:
+        before = resident_file_pages()
+        for name in file.tensors:
+            assert file.read(name).sum(dtype=np.int64) == 255 * size // 2
+            # The tensor, and what the system maps around its ends.
+            assert size / 2 < resident_file_pages() - before < 2 * size
+
+
+HEADERS = {
+    "no_json": b"{not JSON}",
+    "no_text": b'\xff{"a": 1}',
+    "list": b"[1]",
+    "entry": {"a": 3},
+    "field": {"a": {"dtype": "F32", "shape": [2]}},
+    "dtype": {"a": {"dtype": "F31", "shape": [2], "data_offsets": [0, 8]}},
+    "shape": {"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}},
+    "negative": {"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}},
+    "backwards": {"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}},
+    "beyond": {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}},
+    "hole": {"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}},
+    "shared": ONE | {"b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}},
+    "huge": ONE | {"b": {"dtype": "F32", "shape": [0, 2**63], "data_offsets": [8, 8]}},
+    "dimensions": {"a": {"dtype": "F32", "shape": [1] * 99 + [2], "data_offsets": [0, 8]}},
+    "twice": b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
+    b'"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}',
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_damaged_headers(path, header, write_safetensors):
+    write_safetensors(path, header, bytes(8))
+    with pytest.raises(UserError) as caught:
+        SafetensorsFile(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path} is damaged: ")
+    assert message.endswith("; copy or download it again")
+    assert "\n" not in message
+
+
+def test_a_name_that_stands_twice_is_told(path, write_safetensors):
+    write_safetensors(path, HEADERS["twice"], bytes(8))
+    with pytest.raises(UserError, match="its header names a twice"):
+        SafetensorsFile(path)
+
+
+def test_every_truncation(path, write_safetensors):
+    content = write_safetensors(path, ONE, bytes(8)).read_bytes()
+    for size in range(1, len(content)):
+        path.write_bytes(content[:size])
+        with pytest.raises(UserError, match=f"is damaged: .*the file has {size} bytes"):
+            SafetensorsFile(path)
+    path.write_bytes(content + b"\0")
+    with pytest.raises(UserError, match="is damaged"):
+        SafetensorsFile(path)
+
+
+@pytest.mark.parametrize("length", [10**6, 2**40, 2**64 - 1])
+def test_a_header_that_is_said_to_be_longer_than_the_file(path, length):
+    path.write_bytes(struct.pack("<Q", length) + b"{}")
+    with pytest.raises(UserError, match="is damaged: .*too large|is damaged: .*header length"):
+        SafetensorsFile(path)
+
+
+def test_dtypes_that_numpy_does_not_have(path, write_safetensors):
+    header = {"scales": {"dtype": "F4", "shape": [16], "data_offsets": [0, 8]}}
+    write_safetensors(path, header, bytes(8))
+    with pytest.raises(UserError, match="tensor scales has dtype F4, .* known are BOOL, U8"):
+        SafetensorsFile(path)
+
+
+def test_files_that_are_none(path, tmp_path):
+    with pytest.raises(UserError, match="model.safetensors does not exist"):
+        SafetensorsFile(path)
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        SafetensorsFile(tmp_path)
+    path.touch()
+    with pytest.raises(UserError, match="model.safetensors is empty"):
+        SafetensorsFile(path)
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 440\n")
+    with pytest.raises(UserError, match="only Git LFS's pointer .* run `git lfs pull`"):
+        SafetensorsFile(path)
+
+
+@hypothesis.given(
+    changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4)
+)
+@hypothesis.settings(max_examples=300)
+def test_changed_bytes_are_read_or_refused(changes, tmp_path_factory):
+    content = bytearray(save({"a": np.zeros((2, 2), np.float32), "b": np.zeros(3, np.int64)}))
+    for position, value in changes:
+        content[position % len(content)] = value
+    path = tmp_path_factory.mktemp("changed") / "model.safetensors"
+    path.write_bytes(content)
+    with contextlib.suppress(UserError), SafetensorsFile(path) as file:
+        for name, info in file.tensors.items():
+            assert file.read(name).copy().shape == info.shape

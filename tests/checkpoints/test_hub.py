@@ -1,0 +1,368 @@
+"""Model directories by path and by hub id: a hub on this machine, and a cache made by hand."""
+
+import hashlib
+import http.server
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bert_jax.checkpoints.hub import resolve
+from bert_jax.errors import UserError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+REFUSALS = {  # repository: (status, the hub's code for it)
+    "ghosts/unknown": (404, "RepoNotFound"),
+    "ghosts/private": (401, "RepoNotFound"),
+    "ghosts/gated": (403, "GatedRepo"),
+    "ghosts/strange": (418, ""),
+}
+MODELS = {
+    "tiny/whole": {
+        "config.json": b'{"model_type": "bert"}',
+        "model.safetensors": bytes(range(256)) * 1000,
+        "pytorch_model.bin": b"not fetched",
+        "tokenizer.json": b"{}",
+        "tokenizer_config.json": b"{}",
+        "special_tokens_map.json": b"{}",
+        "vocab.txt": b"[PAD]\n",
+        "README.md": b"not fetched",
+        "model.fp16.safetensors": b"not fetched",
+        "onnx/config.json": b"not fetched",
+        "onnx/model.safetensors": b"not fetched",
+    },
+    "tiny/shards": {
+        "config.json": b"{}",
+        "model.safetensors.index.json": b"{}",
+        "model-00001-of-00002.safetensors": b"1",
+        "model-00002-of-00002.safetensors": b"2",
+        "spiece.model": b"pieces",
+    },
+    "tiny/old": {"config.json": b"{}", "pytorch_model.bin": b"PK", "vocab.txt": b"[PAD]\n"},
+    "tiny/empty": {"config.json": b"{}", "tf_model.h5": b"not fetched"},
+    "tiny/broken": {"config.json": b"{}", "model.safetensors": b"twelve bytes"},
+    "tiny/other": {"README.md": b"not fetched"},
+    "solo": {"config.json": b"{}", "model.safetensors": b"1"},
+}
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """The three questions that a download asks of the hub, about `MODELS` at one commit."""
+
+    def do_GET(self):
+        if "/resolve/" in self.path:
+            self.answer_file()
+            return
+        path = self.path.removeprefix("/api/models/").partition("?")[0]
+        repository, tree, revision = path.partition("/tree/")
+        if not tree:
+            repository, _, revision = path.partition("/revision/")
+        if repository not in MODELS:
+            self.refuse(*REFUSALS[repository])
+        elif revision not in ("", "main", COMMIT):
+            self.refuse(404, "RevisionNotFound")
+        elif tree:
+            files = MODELS[repository].items()
+            rows = [
+                {"type": "file", "path": name, "size": len(content), "oid": tag(content)}
+                for name, content in files
+            ]
+            self.send(json.dumps(rows).encode())
+        else:
+            siblings = [{"rfilename": name} for name in MODELS[repository]]
+            self.send(json.dumps({"id": repository, "sha": COMMIT, "siblings": siblings}).encode())
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def answer_file(self) -> None:
+        repository, _, rest = self.path.removeprefix("/").partition("/resolve/")
+        revision, _, name = rest.partition("/")
+        assert revision == COMMIT
+        content = MODELS[repository][name]
+        self.send(content, len(content) // 2 if repository == "tiny/broken" else None)
+
+    def send(self, content: bytes, end: int | None = None) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", f'"{tag(content)}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content[:end])
+
+    def refuse(self, status: int, code: str) -> None:
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        self.server.seen.append(f"{self.command} {self.path} {self.headers['authorization']}")
+
+
+def tag(content: bytes) -> str:
+    return hashlib.sha1(content).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[http.server.ThreadingHTTPServer]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.seen = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+SCRIPT = """
+import json, sys
+from bert_jax.checkpoints.hub import resolve
+from bert_jax.errors import UserError
+for arguments in json.loads(sys.argv[1]):
+    try:
+        print(resolve(*arguments))
+    except UserError as error:
+        print(error)
+"""
+
+
+class Machine:
+    """A user's machine: `huggingface_hub` reads the environment once, so each run is a process."""
+
+    def __init__(self, home: Path, endpoint: str) -> None:
+        self.cache = home / "hub"
+        others = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        self.environment = others | {
+            "HF_HOME": str(home),
+            "HF_ENDPOINT": endpoint,
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+
+    def resolve_each(self, *requests: list[str], **environment: str) -> list[str]:
+        """A line for each request: the directory, or the error."""
+        process = subprocess.run(
+            [sys.executable, "-c", SCRIPT, json.dumps(requests)],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert process.returncode == 0, process.stderr
+        lines = process.stdout.splitlines()
+        assert len(lines) == len(requests)
+        return lines
+
+    def snapshot(self, repository: str) -> Path:
+        folder = "models--" + repository.replace("/", "--")
+        return self.cache / folder / "snapshots" / COMMIT
+
+    def put(self, repository: str, files: dict[str, bytes]) -> Path:
+        """Writes what a download leaves in the cache."""
+        directory = self.snapshot(repository)
+        directory.mkdir(parents=True)
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+        references = directory.parents[1] / "refs"
+        references.mkdir()
+        (references / "main").write_text(COMMIT)
+        return directory
+
+
+@pytest.fixture
+def machine(hub, tmp_path) -> Machine:
+    hub.seen.clear()
+    return Machine(tmp_path, f"http://127.0.0.1:{hub.server_port}")
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.iterdir()}
+
+
+# Paths.
+
+
+def test_a_directory_is_itself(tmp_path, monkeypatch):
+    (tmp_path / "org" / "name").mkdir(parents=True)
+    assert resolve(tmp_path) == tmp_path
+    assert resolve(str(tmp_path)) == tmp_path
+    monkeypatch.chdir(tmp_path)
+    assert resolve("org/name") == Path("org/name")
+    assert resolve(".") == Path(".")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve("~/org") == tmp_path / "org"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/no/such/model", "./model", "../model", "~/no-such-model", "a\\b", "a/b/c", "", "a b", "a/"],
+)
+def test_a_path_that_is_not_there(path):
+    with pytest.raises(UserError, match="does not exist; give a model directory or a hub id"):
+        resolve(path)
+
+
+def test_a_file_is_no_directory(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UserError, match="is a file; give the model directory that it is in"):
+        resolve(tmp_path / "model.safetensors")
+
+
+def test_a_directory_has_no_revision(tmp_path):
+    with pytest.raises(UserError, match="has no revision 'main'; leave the revision out"):
+        resolve(tmp_path, "main")
+
+
+# Downloads.
+
+
+def test_only_what_is_read_is_downloaded_byte_for_byte(machine):
+    (line,) = machine.resolve_each(["tiny/whole"])
+    assert Path(line) == machine.snapshot("tiny/whole")
+    wanted = [
+        *("config.json", "model.safetensors", "special_tokens_map.json", "tokenizer.json"),
+        *("tokenizer_config.json", "vocab.txt"),
+    ]
+    assert contents(Path(line)) == {name: MODELS["tiny/whole"][name] for name in wanted}
+
+
+def test_shards_pytorch_files_and_models_without_an_organisation(machine):
+    shards, old, solo = machine.resolve_each(["tiny/shards", "main"], ["tiny/old"], ["solo"])
+    assert contents(Path(shards)) == MODELS["tiny/shards"]
+    assert contents(Path(old)) == MODELS["tiny/old"]
+    assert contents(Path(solo)) == MODELS["solo"]
+
+
+def test_a_second_run_and_an_offline_run_fetch_no_file_again(machine, hub):
+    names = (["tiny/whole"], ["tiny/old"], ["tiny/old", COMMIT])
+    first = machine.resolve_each(*names)
+    assert any("GET /tiny/whole/resolve" in line for line in hub.seen)
+    hub.seen.clear()
+    assert machine.resolve_each(*names) == first
+    assert not any("/resolve/" in line for line in hub.seen)
+    hub.seen.clear()
+    assert machine.resolve_each(*names, HF_HUB_OFFLINE="1") == first
+    assert not hub.seen
+
+
+def test_the_token_of_the_environment_is_sent(machine, hub):
+    machine.resolve_each(["solo"], HF_TOKEN="hf_secret")
+    assert {line.rpartition(" /")[2].partition(" ")[2] for line in hub.seen} == {"Bearer hf_secret"}
+
+
+def test_what_the_hub_refuses_is_one_line(machine):
+    unknown, private, gated, strange, revision, empty, other, malformed = machine.resolve_each(
+        ["ghosts/unknown"],
+        ["ghosts/private"],
+        ["ghosts/gated"],
+        ["ghosts/strange"],
+        ["tiny/whole", "v9"],
+        ["tiny/empty"],
+        ["tiny/other"],
+        ["tiny/a--b"],
+    )
+    assert unknown == (
+        "ghosts/unknown is neither a directory here nor a model on the hub that you may read; "
+        "check the spelling, or set HF_TOKEN if it is private"
+    )
+    assert private == unknown.replace("unknown", "private")
+    assert gated == (
+        "ghosts/gated is given by the hub only to those whom its authors admit; ask on its page, "
+        "then set HF_TOKEN to your token"
+    )
+    assert strange.startswith(
+        "ghosts/strange is neither a directory here nor whole in the hub's cache, and cannot be "
+        "downloaded (HfHubHTTPError: "
+    )
+    assert "418" in strange
+    assert revision == (
+        "tiny/whole has no revision v9 on the hub; give a branch, tag or commit that it has"
+    )
+    assert "has neither model.safetensors nor pytorch_model.bin" in empty
+    assert "has no config.json" in other
+    assert malformed == (
+        "tiny/a--b does not exist and cannot be a hub id; give a model directory or a hub id"
+    )
+
+
+# Without a network.
+
+
+def test_offline_the_cache_is_all_there_is(machine, hub):
+    whole = machine.put("tiny/whole", {"config.json": b"{}", "model.safetensors": b"1"})
+    machine.put("tiny/part", {"config.json": b"{}", "vocab.txt": b""})
+    found, by_commit, part, absent, other_revision = machine.resolve_each(
+        ["tiny/whole"],
+        ["tiny/whole", COMMIT],
+        ["tiny/part"],
+        ["tiny/absent"],
+        ["tiny/whole", "v9"],
+        HF_HUB_OFFLINE="1",
+    )
+    assert found == by_commit == str(whole)
+    assert "has neither model.safetensors nor pytorch_model.bin" in part
+    assert "only partly in the cache: then connect to the network and run again" in part
+    assert absent == (
+        "tiny/absent is neither a directory here nor in the hub's cache, and HF_HUB_OFFLINE is "
+        "set; unset it, or give the path of a model directory"
+    )
+    assert other_revision == absent.replace("tiny/absent", "tiny/whole")
+    assert not hub.seen
+
+
+def test_offline_a_model_that_another_program_fetched_in_part_suffices(machine):
+    (directory,) = machine.resolve_each(["tiny/whole"])
+    Path(directory, "vocab.txt").unlink()  # `tokenizer.json` says the same
+    assert machine.resolve_each(["tiny/whole"], HF_HUB_OFFLINE="1") == [directory]
+
+
+def test_a_hub_that_cannot_be_reached(machine):
+    cached = machine.put("tiny/whole", {"config.json": b"{}", "model.safetensors": b"1"})
+    nobody_listens = "http://127.0.0.1:9"
+    found, absent = machine.resolve_each(
+        ["tiny/whole"], ["tiny/absent"], HF_ENDPOINT=nobody_listens
+    )
+    assert found == str(cached)
+    assert absent.startswith(
+        "tiny/absent is neither a directory here nor whole in the hub's cache, and cannot be "
+        "downloaded (ConnectError: "
+    )
+    assert absent.endswith(
+        "check the network, HF_ENDPOINT and the space for the cache, or give the path of a model "
+        "directory"
+    )
+
+
+def test_a_hub_that_never_answers(machine):
+    cached = machine.put("tiny/whole", {"config.json": b"{}", "model.safetensors": b"1"})
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, then says nothing
+        found, absent = machine.resolve_each(
+            ["tiny/whole"],
+            ["tiny/absent"],
+            HF_ENDPOINT=f"http://127.0.0.1:{silent.getsockname()[1]}",
+            HF_HUB_ETAG_TIMEOUT="1",
+        )
+    assert found == str(cached)
+    assert "cannot be downloaded (ReadTimeout: " in absent
+
+
+@pytest.mark.slow  # the library tries five times
+def test_a_download_that_breaks_off_gives_no_directory(machine):
+    (line,) = machine.resolve_each(["tiny/broken"])
+    assert "tiny/broken is neither" in line
+    assert "cannot be downloaded (RemoteProtocolError: " in line
+    assert not list(machine.cache.rglob("model.safetensors"))
+
+
+def test_a_cache_that_cannot_be_written(machine, tmp_path):
+    (tmp_path / "full").write_text("a file where the cache should be")
+    (line,) = machine.resolve_each(["solo"], HF_HOME=str(tmp_path / "full"))
+    assert "cannot be downloaded (" in line
+    assert "the space for the cache" in line

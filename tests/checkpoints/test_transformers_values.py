@@ -1,0 +1,119 @@
+"""What the models of Hugging Face's `transformers` compute, beside ours: live, in many shapes."""
+
+import runpy
+import tempfile
+from pathlib import Path
+
+import jax
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_jax.parity.compare import compare
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+REFERENCE = runpy.run_path(str(Path(__file__).with_name("record_reference.py")))
+Case, reference_model = REFERENCE["Case"], REFERENCE["reference_model"]
+
+# Beside a decoder of its own transformers keeps a second bias, which has no gradient.
+DECODER_BIAS = "cls.predictions.decoder.bias"
+
+LIMITS = {"hidden states": 2e-5, "logits": 1e-4, "loss": 1e-4, "gradient": 1e-4}
+
+# Every head, activation and kind of loss once, in shapes that no released model has.
+ODD_SHAPES = {
+    "encoder": Case("BertModel", {"hidden_act": "gelu_new", "type_vocab_size": 1}),
+    "encoder without pooler": Case(
+        "BertModel", {"hidden_size": 21, "num_attention_heads": 3}, {"add_pooling_layer": False}
+    ),
+    "pretraining": Case(
+        "BertForPreTraining", {"hidden_act": "relu", "hidden_size": 20, "num_attention_heads": 5}
+    ),
+    "masked_lm": Case(
+        "BertForMaskedLM", {"hidden_act": "silu", "hidden_size": 9, "num_attention_heads": 9}
+    ),
+    "masked_lm_untied": Case(
+        "BertForMaskedLM", {"hidden_act": "gelu_new", "tie_word_embeddings": False}
+    ),
+    "next_sentence": Case(
+        "BertForNextSentencePrediction", {"num_hidden_layers": 5, "layer_norm_eps": 1e-2}
+    ),
+    "multi_label": Case(
+        "BertForSequenceClassification",
+        {"num_labels": 5, "problem_type": "multi_label_classification"},
+    ),
+    "regression": Case(
+        "BertForSequenceClassification", {"num_labels": 1, "problem_type": "regression"}
+    ),
+    "tagging": Case("BertForTokenClassification", {"num_labels": 7, "type_vocab_size": 16}),
+    "question_answering": Case("BertForQuestionAnswering", {"intermediate_size": 1}),
+    "multiple_choice": Case("BertForMultipleChoice", {"num_hidden_layers": 1}),
+}
+BASE = Case(
+    "BertForPreTraining",
+    {
+        "vocab_size": 30522,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "max_position_embeddings": 512,
+    },
+)
+
+
+@pytest.fixture
+def _quick_compilation():
+    """For small models most of the time would go into making code fast that runs once."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.mark.usefixtures("_quick_compilation")
+@pytest.mark.parametrize("name", ODD_SHAPES)
+def test_values_in_odd_shapes(name, tokenizer, tmp_path):
+    check_values(ODD_SHAPES[name], tokenizer, tmp_path)
+
+
+def test_values_of_base(tokenizer):
+    # Not tmp_path, of which pytest would keep the half gigabyte of three runs.
+    with tempfile.TemporaryDirectory() as directory:
+        check_values(BASE, tokenizer, Path(directory))
+
+
+def check_values(case, tokenizer, directory: Path) -> None:
+    """Hidden states, outputs, losses and gradients on the inputs of `bert-jax parity`."""
+    reference_model(case).save_pretrained(directory)
+    tokenizer.save(directory)
+    report = compare(directory)
+    assert report.agrees, report.as_table()
+    differences: dict[str, list] = {quantity: [] for quantity in LIMITS}
+    for entry in report.differences:
+        differences[entry.quantity].append(entry)
+        assert entry.judged <= LIMITS[entry.quantity], entry
+    layers = {**REFERENCE["SMALL"], **case.fields}["num_hidden_layers"]
+    assert len({entry.name for entry in differences["hidden states"]}) == 1 + layers
+    assert differences["logits"] or case.options == {"add_pooling_layer": False}
+    assert differences["loss"]
+    parameters = load_file(directory / "model.safetensors").keys() - {DECODER_BIAS}
+    prefix = "bert." if case.architecture == "BertModel" else ""
+    gradients = {entry.name for entry in differences["gradient"]}
+    assert gradients == {prefix + name for name in parameters}
+
+
+@pytest.mark.usefixtures("_quick_compilation")
+def test_a_decoder_that_is_not_the_table_although_the_config_says_so(tokenizer, tmp_path):
+    reference_model(Case("BertForMaskedLM")).save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    decoder = 1 - tensors["bert.embeddings.word_embeddings.weight"]
+    save_file(tensors | {"cls.predictions.decoder.weight": decoder}, path, {"format": "pt"})
+    report = compare(tmp_path)
+    assert report.agrees, report.as_table()
+    assert "cls.predictions.decoder.weight" in {entry.name for entry in report.differences}
