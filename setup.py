@@ -38,7 +38,7 @@ setup(
         # Files, logs and pictures.
         "safetensors>=0.5,<0.9",
         "ml-dtypes>=0.5,<1",
-        "huggingface_hub>=0.34,<3",
+        "huggingface_hub>=1.3,<3",
         "tensorboardX>=2.6.2,<3",
         "tqdm>=4.66,<5",
         "matplotlib>=3.9,<4",

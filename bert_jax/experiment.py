@@ -28,7 +28,7 @@ from bert_jax.files import write_atomically
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import is_main_host, rows_per_host
-from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate as evaluate_batches
@@ -213,7 +213,7 @@ def _run_params(
 ) -> tuple[Any, int]:
     """The parameters of a checkpoint of a run, on a mesh or one device, and its step."""
     config = run_config(workdir)
-    mesh = mesh or make_mesh(MeshShape(), jax.local_devices()[:1])
+    mesh = mesh or one_device_mesh()
     abstract = abstract_params(module)
     placed = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),

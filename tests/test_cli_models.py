@@ -17,10 +17,10 @@ from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.bert import init_params
 
 
-@pytest.fixture
-def model(tmp_path, tiny_config, tokenizer):
-    """The tiny model with its pre-training heads, saved."""
-    directory = tmp_path / "model"
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, tiny_config, tokenizer):
+    """The tiny model with its pre-training heads, saved; nothing changes it."""
+    directory = tmp_path_factory.mktemp("models") / "model"
     params = init_params(BertForPreTraining(tiny_config), jax.random.key(0))
     description = ModelDescription(tiny_config, "BertForPreTraining")
     model_directory.save(directory, description, params, tokenizer)
@@ -128,7 +128,10 @@ def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
     ("arguments", "message"),
     [
         (["--task", "cooking"], "task 'cooking' is unknown; known are pretraining, masked_lm"),
-        (["--add-words", "nowhere.txt"], "--add-words nowhere.txt: no such file"),
+        (
+            ["--add-words", "nowhere.txt"],
+            "nowhere.txt: No such file or directory; give a file",
+        ),
         (["--hidden-act", "mish"], "model.hidden_act 'mish' is unknown"),
     ],
 )

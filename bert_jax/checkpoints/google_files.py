@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax.linen as nn
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -33,7 +32,7 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
 from bert_jax.checkpoints.whole_directory import whole_directory
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import Tokenizer, WordPieceTokenizer
 
 GOOGLE_CONFIG = "bert_config.json"
@@ -153,7 +152,7 @@ def load_params(
         UserError: the encoder is not whole, or a variable has another shape.
     """
     if mesh is None:
-        mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
+        mesh = one_device_mesh()
     with _open(files) as file:
         return read_parameters(file, google.TABLE, module, mesh=mesh, seed=seed)
 

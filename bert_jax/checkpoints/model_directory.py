@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
-import jax
 import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh
@@ -24,7 +23,7 @@ from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.checkpoints.whole_directory import whole_directory
 from bert_jax.models.config import Execution
-from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
 # Which heads a file holds, where its config does not say it. First match wins.
@@ -106,7 +105,7 @@ def load_params(
         UserError: the encoder is not whole, or a tensor has another shape.
     """
     if mesh is None:
-        mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
+        mesh = one_device_mesh()
     tied = module.config.tie_word_embeddings
     table = huggingface.TIED_TABLE if tied else huggingface.TABLE
     with open_tensors(directory) as file:

@@ -82,7 +82,7 @@ def make_batches(
 
     Reads no further than one window. T and B take few values (`bucket_length`, `bucket_rows`), so a
     function under jit is compiled for few shapes. At the end, a line on stderr says how many texts
-    were cut.
+    were cut, unless that was asked for.
 
     Args:
         texts: read once.
@@ -119,7 +119,7 @@ def make_batches(
             )
         texts_before += len(window)
         cut += len(too_long)
-    if cut:
+    if cut and options.max_length is None:  # nobody asked for it
         print(
             f"{cut} of {texts_before} texts were longer than {limit} tokens: cut", file=sys.stderr
         )

@@ -57,7 +57,5 @@ def _read_words(path: Path) -> list[str]:
     except OSError as error:
         raise UserError(f"{error.strerror}; give a file of words") from error
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"byte {error.start} is not UTF-8; save it as UTF-8"
-        ) from error
+        raise UserError(f"byte {error.start} is not UTF-8; save it as UTF-8") from error
     return [word for word in map(str.strip, lines) if word]

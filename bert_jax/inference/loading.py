@@ -4,7 +4,6 @@ import dataclasses
 import sys
 from pathlib import Path
 
-import jax
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints import google_files, model_directory
@@ -14,7 +13,7 @@ from bert_jax.inference.model import LoadedModel
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.config import Execution
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import load_tokenizer
 
 # What users want to do, and the model that does it.
@@ -81,7 +80,7 @@ def load(
             f"{description.config.vocab_size}; they do not belong together"
         )
     if mesh is None:
-        mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
+        mesh = one_device_mesh()
     module = description.make_module(Execution(dtype=precision))
     params, report = (
         google_files.load_params(google, module, mesh=mesh, seed=seed)

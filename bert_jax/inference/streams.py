@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_jax.inference.batching import Batch, BatchOptions, make_batches
 from bert_jax.inference.interface import Advance, Model, Text
+from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, on_mesh
 from bert_jax.tokenization import Encoding
 
@@ -85,10 +86,5 @@ def _begun_ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
 
 
 def _batches_ahead(model: Model) -> int:
-    """While a device computes a batch, the next is tokenised.
-
-    Not on several CPU devices: two programs with collectives at once can starve each other of
-    threads (see `training.step`).
-    """
-    devices = model.mesh.devices
-    return 0 if devices.size > 1 and devices.flat[0].platform == "cpu" else 1
+    """While a device computes a batch, the next is tokenised."""
+    return 1 if programs_may_overlap(model.mesh) else 0

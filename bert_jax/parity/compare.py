@@ -191,13 +191,15 @@ def _causes(
     """Weights first: while they differ, an experiment with the config says nothing."""
     if found := causes_in_tensors(tensors, reference.tensors, model.description.dtype):
         return found
-    found = causes_in_config(
-        model.config,
-        reference.config,
-        lambda config, given: hidden_states(config, model.params, given),
-        cases,
-    )
-    if found:
+    known: dict[tuple[BertConfig, str], np.ndarray] = {}
+
+    def states_of(config: BertConfig, given: ParityInput) -> np.ndarray:
+        # Every new config is compiled, which takes far longer than to compute it.
+        if (config, given.name) not in known:
+            known[config, given.name] = hidden_states(config, model.params, given)
+        return known[config, given.name]
+
+    if found := causes_in_config(model.config, reference.config, states_of, cases):
         return found
     own: list[Difference] = []
     for given in (case.given for case in cases):

@@ -45,3 +45,17 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
             f"{wanted} does not fit {len(devices)} devices: the product must be {len(devices)}"
         )
     return Mesh(np.asarray(devices).reshape(sizes), AXES)
+
+
+def one_device_mesh() -> Mesh:
+    """The mesh of this process' first device."""
+    return make_mesh(MeshShape(), jax.local_devices()[:1])
+
+
+def programs_may_overlap(mesh: Mesh) -> bool:
+    """Whether a program may be started on a mesh while another still runs there.
+
+    The CPU devices of a process share a pool of threads. Two programs with collectives at once can
+    leave each other without a thread, and wait for ever.
+    """
+    return mesh.size == 1 or mesh.devices.flat[0].platform != "cpu"

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, on_mesh
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Sums, Task, means
@@ -105,14 +106,8 @@ def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:
 
 
 def _one_at_a_time(mesh: Mesh, result: Result) -> Result:
-    """Waits for a step on several CPU devices; elsewhere steps are queued.
-
-    The CPU devices of a process share a pool of threads. Two programs with collectives at once can
-    leave each other without a thread, and wait for ever.
-    """
-    if mesh.size > 1 and mesh.devices.flat[0].platform == "cpu":
-        return jax.block_until_ready(result)
-    return result
+    """Waits for a step where programs may not overlap; elsewhere steps are queued."""
+    return result if programs_may_overlap(mesh) else jax.block_until_ready(result)
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:

@@ -108,10 +108,9 @@ def test_texts_that_cannot_be_filled(model):
         model.fill_mask("[MASK]", top_k=0)
 
 
-def test_long_texts_are_cut_where_that_is_wanted(model, capsys):
+def test_long_texts_are_cut_where_that_is_wanted(model):
     found = model.fill_mask("the [MASK] " + "sun " * 99, top_k=1, max_length=32)
     assert found[0].text.count("sun") >= 28
-    assert "1 of 1 texts were longer than 32 tokens: cut" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"the text has no \[MASK\]: 'sun sun"):
         model.fill_mask("sun " * 99 + "[MASK]", max_length=32)
 

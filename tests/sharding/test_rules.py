@@ -9,8 +9,8 @@ from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import BertForPreTraining
-from bert_jax.models.config import SIZES, BertConfig
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.config import BertConfig
 from bert_jax.parameter_names import match
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
@@ -23,8 +23,8 @@ from bert_jax.sharding.rules import (
 )
 
 
-def shapes_of(size: str):
-    module = BertForPreTraining(BertConfig.from_size(size))
+def shapes_of(size: str, architecture: str = "BertForPreTraining", **fields):
+    module = ARCHITECTURES[architecture](BertConfig.from_size(size, **fields))
     return jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))["params"]
 
 
@@ -35,9 +35,10 @@ def mesh_of(**sizes):
     return make_mesh(MeshShape(**{"data": 1} | sizes), jax.devices()[:1] * count)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_every_parameter_has_axes_of_its_rank(size):
-    for name, leaf in flatten_dict(shapes_of(size), sep="/").items():
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_parameter_has_axes_of_its_rank(architecture):
+    shapes = shapes_of("tiny", architecture, tie_word_embeddings=False)
+    for name, leaf in flatten_dict(shapes, sep="/").items():
         axes = match(PARAMETER_AXES, name)
         assert axes == () or len(axes) == leaf.ndim, name
         assert ("layers" in axes) == ("/layers/" in name and axes != ()), name
@@ -45,7 +46,13 @@ def test_every_parameter_has_axes_of_its_rank(size):
 
 
 def test_every_rule_is_some_parameter_s_first():
-    names = flatten_dict(shapes_of("tiny"), sep="/")
+    names = {
+        name
+        for architecture in ARCHITECTURES
+        for name in flatten_dict(
+            shapes_of("tiny", architecture, tie_word_embeddings=False), sep="/"
+        )
+    }
     used = set()
     for name in names:
         used.add(

@@ -80,8 +80,8 @@ def test_what_is_no_directory(tmp_path):
 def test_reading_imports_neither_pytorch_nor_jax_nor_tensorflow(tmp_path, write_zip):
     write_zip(tmp_path / "pytorch_model.bin")
     program = (
-        "import sys; from pathlib import Path; from bert_jax.checkpoints.tensors import open_tensors\n"
-        "print(open_tensors(Path(sys.argv[1])).read('bias').tolist())\n"
+        "import pathlib, sys; from bert_jax.checkpoints.tensors import open_tensors\n"
+        "print(open_tensors(pathlib.Path(sys.argv[1])).read('bias').tolist())\n"
         "print(sorted({'jax', 'tensorflow', 'torch'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]

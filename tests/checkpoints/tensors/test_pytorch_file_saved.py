@@ -48,7 +48,7 @@ def test_shared_storages_and_strides(path, new):
         "slice": base[1:, :2, 1:3, ::2],
         "half_of_another": base.half()[..., 2],
         "repeated": base[0, 0, 0, :1].expand(6),
-        "parameter": torch.nn.Parameter(base[0].T),
+        "parameter": torch.nn.Parameter(base[0, 0].T),
     }
     torch.save(tensors, path, _use_new_zipfile_serialization=new)
     check(path, tensors)

@@ -1,0 +1,235 @@
+"""Tables that grow: new words and more positions, in numbers that can be checked by eye."""
+
+import dataclasses
+
+import hypothesis
+import hypothesis.extra.numpy
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from bert_jax.errors import UserError
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.bert import abstract_params
+from bert_jax.models.config import BertConfig
+from bert_jax.models.surgery import add_vocabulary, extend_positions
+
+CONFIG = BertConfig(
+    vocab_size=4,
+    hidden_size=2,
+    num_hidden_layers=1,
+    num_attention_heads=1,
+    intermediate_size=4,
+    max_position_embeddings=3,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+WORDS = np.float32([[1, 2], [3, 4], [5, 8], [7, 0]])
+DECODER = np.float32([[0, 1], [0, 2], [0, 4], [0, 8]])
+BIAS = np.float32([1, 0, -1, 3])
+POSITIONS = np.float32([[0.5, 1], [1.5, 2], [2.5, 3]])
+
+
+@pytest.fixture
+def params():
+    """A model with a decoder of its own, as far as surgery is concerned."""
+    return {
+        "bert": {
+            "embeddings": {
+                "word_embeddings": {"embedding": WORDS.copy()},
+                "position_embeddings": {"embedding": POSITIONS.copy()},
+                "token_type_embeddings": {"embedding": np.float32([[1, 1], [2, 2]])},
+                "layer_norm": {"scale": np.float32([1, 1]), "bias": np.float32([0, 0])},
+            }
+        },
+        "mlm_head": {
+            "bias": BIAS.copy(),
+            "decoder": DECODER.copy(),
+            "dense": {"kernel": np.float32([[1, 2], [3, 4]]), "bias": np.float32([5, 6])},
+        },
+    }
+
+
+def word_table(params) -> np.ndarray:
+    return np.asarray(params["bert"]["embeddings"]["word_embeddings"]["embedding"])
+
+
+def position_table(params) -> np.ndarray:
+    return np.asarray(params["bert"]["embeddings"]["position_embeddings"]["embedding"])
+
+
+def test_a_new_word_is_the_mean_of_its_pieces(params):
+    grown, config = add_vocabulary(params, CONFIG, [[0, 1], [2, 2, 3], [3]], first_id=4)
+
+    assert config == dataclasses.replace(CONFIG, vocab_size=7)
+    third = np.float32(17) / np.float32(3)
+    assert word_table(grown).tolist() == [
+        *[[1, 2], [3, 4], [5, 8], [7, 0]],
+        [2, 3],  # (1 + 3) / 2, (2 + 4) / 2
+        [third, np.float32(16) / np.float32(3)],  # (5 + 5 + 7) / 3, (8 + 8 + 0) / 3
+        [7, 0],
+    ]
+    assert grown["mlm_head"]["bias"].tolist() == [1, 0, -1, 3, 0.5, np.float32(1) / 3, 3]
+    # Its own rows, not those of the embeddings.
+    assert grown["mlm_head"]["decoder"].tolist() == [
+        *[[0, 1], [0, 2], [0, 4], [0, 8]],
+        [0, 1.5],
+        [0, np.float32(16) / np.float32(3)],
+        [0, 8],
+    ]
+
+
+def test_all_else_is_the_same_and_the_input_as_it_was(params):
+    before = jax.tree.map(np.copy, params)
+
+    for grown, _ in (
+        add_vocabulary(params, CONFIG, [[0, 1]], first_id=3),
+        extend_positions(params, CONFIG, 7),
+    ):
+        old, new = flatten_dict(params, sep="/"), flatten_dict(grown, sep="/")
+        assert set(old) == set(new)
+        changed = {name for name in old if old[name] is not new[name]}
+        assert changed in (
+            {"bert/embeddings/word_embeddings/embedding", "mlm_head/bias", "mlm_head/decoder"},
+            {"bert/embeddings/position_embeddings/embedding"},
+        )
+    jax.tree.map(np.testing.assert_array_equal, params, before)
+
+
+def test_rows_beyond_the_tokenizers_ids_are_taken_first(params):
+    # The tokenizer has ids 0 and 1; rows 2 and 3 only make the table even.
+    one, config = add_vocabulary(params, CONFIG, [[0, 1]], first_id=2)
+    assert config == CONFIG
+    assert word_table(one).tolist() == [[1, 2], [3, 4], [2, 3], [7, 0]]
+    assert one["mlm_head"]["bias"].tolist() == [1, 0, 0.5, 3]
+
+    three, config = add_vocabulary(params, CONFIG, [[0, 1], [0], [1]], first_id=2)
+    assert config.vocab_size == 5
+    assert word_table(three).tolist() == [[1, 2], [3, 4], [2, 3], [1, 2], [3, 4]]
+
+
+def test_no_words_change_nothing(params):
+    same, config = add_vocabulary(params, CONFIG, [], first_id=4)
+    assert config == CONFIG
+    jax.tree.map(np.testing.assert_array_equal, same, params)
+
+
+def test_half_precision_is_kept_and_the_mean_is_not_summed_in_it():
+    # In float16 the sum overflows at 65,504.
+    table = np.float16([[40000, 1], [40000, 2], [40000, 4]])
+    params = {"embeddings": {"word_embeddings": {"embedding": table}}}
+    config = dataclasses.replace(CONFIG, vocab_size=3)
+    for array in (table, jnp.asarray(table)):
+        params["embeddings"]["word_embeddings"]["embedding"] = array
+        grown, _ = add_vocabulary(params, config, [[0, 1, 2]], first_id=3)
+        found = grown["embeddings"]["word_embeddings"]["embedding"]
+        assert found.dtype == np.float16
+        assert found[3].tolist() == [40000, np.float16(7 / 3)]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "first_id", "message"),
+    [
+        ([[0]], 5, "the first new word has id 5, but the model has 4 rows: the tokenizer is of an"),
+        ([[0], []], 4, r"new word 1 has the pieces \[\]; give at least one, each in \[0, 4\)"),
+        ([[4]], 4, r"new word 0 has the pieces \[4\]"),
+        ([[0, 3]], 3, r"new word 0 has the pieces \[0, 3\]; give at least one, each in \[0, 3\)"),
+        ([[-1]], 4, r"new word 0 has the pieces \[-1\]"),
+    ],
+)
+def test_pieces_that_are_no_older_words_are_refused(params, pieces, first_id, message):
+    with pytest.raises(UserError, match=message):
+        add_vocabulary(params, CONFIG, pieces, first_id)
+
+
+def test_positions_begin_again(params):
+    grown, config = extend_positions(params, CONFIG, 8)
+
+    assert config == dataclasses.replace(CONFIG, max_position_embeddings=8)
+    assert position_table(grown).tolist() == [
+        *[[0.5, 1], [1.5, 2], [2.5, 3]],
+        *[[0.5, 1], [1.5, 2], [2.5, 3]],
+        *[[0.5, 1], [1.5, 2]],
+    ]
+
+
+def test_positions_stay_or_grow(params):
+    same, config = extend_positions(params, CONFIG, 3)
+    assert config == CONFIG
+    jax.tree.map(np.testing.assert_array_equal, same, params)
+    with pytest.raises(UserError, match="positions is 2, but the model has 3 and none is thrown"):
+        extend_positions(params, CONFIG, 2)
+
+
+TABLES = hypothesis.extra.numpy.arrays(
+    np.float32, (6, 2), elements=st.floats(-100, 100, width=32, allow_subnormal=False)
+)
+
+
+@hypothesis.given(
+    TABLES,
+    st.integers(1, 6),
+    st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=9), max_size=5),
+)
+def test_old_words_stay_and_new_ones_lie_between_their_pieces(table, first_id, pieces):
+    pieces = [[piece % first_id for piece in ids] for ids in pieces]
+    params = {"embeddings": {"word_embeddings": {"embedding": table}}}
+    config = dataclasses.replace(CONFIG, vocab_size=6)
+
+    grown, config = add_vocabulary(params, config, pieces, first_id)
+
+    found = grown["embeddings"]["word_embeddings"]["embedding"]
+    end = first_id + len(pieces)
+    assert found.shape == (max(6, end), 2) == (config.vocab_size, 2)
+    assert found[:first_id].tobytes() == table[:first_id].tobytes()
+    assert found[end:].tobytes() == table[end:].tobytes()
+    for row, ids in zip(found[first_id:], pieces, strict=False):
+        np.testing.assert_allclose(row, np.float64(table)[ids].mean(axis=0), rtol=1e-5, atol=1e-5)
+        if len(set(ids)) == 1:
+            np.testing.assert_allclose(row, table[ids[0]], rtol=1e-6)
+
+
+def drawn_params(module):
+    generator = np.random.default_rng(1)
+    return jax.tree.map(
+        lambda leaf: generator.normal(0, 0.5, leaf.shape).astype(np.float32),
+        abstract_params(module),
+    )
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_model_gets_the_parameters_of_its_new_config(architecture, tied):
+    config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
+    module = ARCHITECTURES[architecture](config)
+
+    grown, config = extend_positions(drawn_params(module), config, 7)
+    grown, config = add_vocabulary(grown, config, [[1, 2]], first_id=4)
+
+    new = abstract_params(module.clone(config=config))
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), grown) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), new
+    )
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_what_a_new_word_does_follows_from_its_pieces(tied):
+    """The function, not the tables: scores are linear in the rows of a decoder."""
+    config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
+    module = ARCHITECTURES["BertForMaskedLM"](config)
+    params = drawn_params(module)
+    grown, config = add_vocabulary(params, config, [[1, 2], [3]], first_id=4)
+    grown, config = extend_positions(grown, config, 6)
+    new = module.clone(config=config)
+
+    old_logits = np.asarray(module.apply({"params": params}, jnp.array([[0, 1, 3]])))
+    logits = np.asarray(new.apply({"params": grown}, jnp.array([[0, 1, 3]])))
+    np.testing.assert_allclose(logits[..., :4], old_logits, atol=1e-6)
+    np.testing.assert_allclose(logits[..., 4], logits[..., 1:3].mean(axis=-1), atol=1e-6)
+    np.testing.assert_allclose(logits[..., 5], logits[..., 3], atol=1e-6)
+    # Word 5 is the double of word 3, and positions 3 to 5 are those of 0 to 2.
+    same = new.apply({"params": grown}, jnp.array([[0, 1, 5]]), position_ids=jnp.array([[3, 4, 5]]))
+    np.testing.assert_array_equal(np.asarray(same), logits)

@@ -1,0 +1,184 @@
+"""Causes, found among literal arrays; the real ones are in test_compare.py."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_jax.models.config import BertConfig
+from bert_jax.parity.causes import (
+    Case,
+    causes_in_config,
+    causes_in_rounding,
+    causes_in_tensors,
+)
+from bert_jax.parity.inputs import ParityInput
+from bert_jax.parity.quantities import GRADIENT, HIDDEN_STATES, Difference
+
+SQUARE = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+BIAS = np.array([5.0, 6.0], np.float32)
+DECODER = "cls.predictions.decoder.weight"
+
+
+def test_equal_tensors_are_no_cause():
+    tensors = {"query.weight": SQUARE, "query.bias": BIAS}
+    assert causes_in_tensors(tensors, tensors, "float32") == []
+
+
+def test_a_transposed_kernel_is_named():
+    ours = {"query.weight": SQUARE.T, "query.bias": BIAS}
+    theirs = {"query.weight": SQUARE, "query.bias": BIAS}
+    assert causes_in_tensors(ours, theirs, "float32") == ["transposed kernel: query.weight"]
+
+
+def test_of_many_transposed_kernels_three_are_named():
+    names = [f"layer.{number}.weight" for number in range(5)]
+    assert causes_in_tensors(
+        dict.fromkeys(names, SQUARE.T), dict.fromkeys(names, SQUARE), "float32"
+    ) == ["transposed kernel: layer.0.weight, layer.1.weight, layer.2.weight and 2 more"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ({DECODER: SQUARE}, {}, "the reference scores words with its word embeddings, the model"),
+        ({}, {DECODER: SQUARE}, "the model scores words with its word embeddings, the reference"),
+    ],
+)
+def test_a_decoder_on_one_side_alone_is_a_missing_tie(ours, theirs, expected):
+    (cause,) = causes_in_tensors(ours, theirs, "float32")
+    assert cause.startswith(f"missing tie: {expected}")
+    assert DECODER in cause
+
+
+def test_the_rounding_of_a_half_precision_file_is_named():
+    theirs = {"query.bias": np.array([1.0001, 0.1], np.float32), "key.bias": BIAS}
+    ours = {
+        "query.bias": theirs["query.bias"].astype(np.float16).astype(np.float32),
+        "key.bias": BIAS,
+    }
+    assert causes_in_tensors(ours, theirs, "float16") == [
+        "precision: the model's file holds float16; rounded are query.bias"
+    ]
+    assert causes_in_tensors(ours, theirs, "float32")[0].startswith("other weights: query.bias")
+
+
+def test_other_weights_come_with_the_largest_distance():
+    ours = {"a.bias": BIAS + 0.5, "b.bias": BIAS - 2, "c.bias": BIAS}
+    theirs = dict.fromkeys(ours, BIAS)
+    assert causes_in_tensors(ours, theirs, "float32") == [
+        "other weights: a.bias, b.bias; the largest distance is 2.0e+00, in b.bias"
+    ]
+
+
+# --- Experiments with the config ---------------------------------------------------------------
+
+CONFIG = BertConfig(
+    vocab_size=9, hidden_size=6, num_hidden_layers=1, num_attention_heads=3, intermediate_size=6
+)
+INPUT = ParityInput("short", "", {"attention_mask": np.array([[1, 1, 0]])}, {})
+
+
+def states_of(config: BertConfig, given: ParityInput) -> np.ndarray:
+    """[L + 1, R, T, D] as a model has them: the epsilon is in all, all else from layer 0 on."""
+    del given
+    acts = {"gelu": 0.0, "gelu_new": 0.5, "gelu_pytorch_tanh": 0.5, "relu": 1.0}
+    embeddings = 100 * config.layer_norm_eps
+    layer = embeddings + acts.get(config.hidden_act, 2.0) + 10 * config.num_attention_heads
+    return np.broadcast_to(np.array([embeddings, layer])[:, None, None, None], (2, 1, 3, 6))
+
+
+def causes(**reference: object) -> list[str]:
+    """What is found when the reference computes with another config."""
+    theirs = dataclasses.replace(CONFIG, **reference)
+    case = Case(INPUT, states_of(theirs, INPUT))
+    return causes_in_config(CONFIG, dataclasses.asdict(theirs), states_of, [case])
+
+
+def test_equal_configs_are_no_cause():
+    assert causes() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"layer_norm_eps": 1e-5}, ["epsilon: … says 1e-12, … with 1e-05 (layer_norm_eps)"]),
+        # No usual one: the reference's config names it.
+        ({"layer_norm_eps": 3e-4}, ["epsilon: … says 1e-12, … with 0.0003 (layer_norm_eps)"]),
+        ({"hidden_act": "relu"}, ["activation: … says gelu, … with relu (hidden_act)"]),
+        ({"num_attention_heads": 2}, ["attention heads: … says 3, … with 2 (num_attention_heads)"]),
+        (
+            {"layer_norm_eps": 1e-5, "hidden_act": "relu"},
+            [
+                "epsilon: … says 1e-12, … with 1e-05 (layer_norm_eps)",
+                "activation: … says gelu, … with relu (hidden_act)",
+            ],
+        ),
+    ],
+)
+def test_what_makes_the_difference_vanish_is_the_cause(changes, expected):
+    assert causes(**changes) == [
+        line.replace("… says", "config.json of the model says").replace(
+            "… with", "the reference computes with"
+        )
+        for line in expected
+    ]
+
+
+def test_the_experiment_finds_what_the_reference_does_not_say():
+    case = Case(INPUT, states_of(dataclasses.replace(CONFIG, hidden_act="relu"), INPUT))
+    (cause,) = causes_in_config(CONFIG, dataclasses.asdict(CONFIG), states_of, [case])
+    assert cause.startswith("activation: config.json of the model says gelu, ")
+    assert "relu" in cause
+
+
+def test_of_two_names_for_one_function_that_of_the_reference_is_given():
+    assert "gelu_pytorch_tanh" in causes(hidden_act="gelu_pytorch_tanh")[0]
+
+
+def test_a_config_alone_is_no_cause():
+    """The reference's config says something else, but what it computes is something third."""
+    case = Case(INPUT, states_of(CONFIG, INPUT) + 0.3)
+    reference = dataclasses.asdict(dataclasses.replace(CONFIG, hidden_act="relu"))
+    assert causes_in_config(CONFIG, reference, states_of, [case]) == []
+
+
+def test_an_activation_that_we_do_not_have_is_not_tried():
+    case = Case(INPUT, states_of(CONFIG, INPUT) + 0.3)
+    reference = dataclasses.asdict(CONFIG) | {"hidden_act": "mish", "num_attention_heads": 4}
+    assert causes_in_config(CONFIG, reference, states_of, [case]) == []
+
+
+def test_padding_is_not_looked_at():
+    hidden_states = states_of(CONFIG, INPUT).copy()
+    hidden_states[:, :, 2] += 5
+    case = Case(INPUT, hidden_states)
+    assert causes_in_config(CONFIG, dataclasses.asdict(CONFIG), states_of, [case]) == []
+
+
+# --- Rounding ----------------------------------------------------------------------------------
+
+
+def entry(name: str, judged: float, quantity: str = GRADIENT) -> Difference:
+    return Difference(quantity, name, "short", judged, judged, 1, judged)
+
+
+def test_rounding_explains_what_the_reference_rounds_as_much():
+    found = causes_in_rounding(
+        [entry("a", 5e-4), entry("b", 9e-5), entry("c", 8e-4)],
+        [entry("a", 6e-5), entry("b", 0.0), entry("c", 7e-4)],
+    )
+    assert found == [
+        "rounding: c (short) is 8.0e-04 from the reference, and the reference in float32 is "
+        "7.0e-04 from itself in float64; these weights amplify it"
+    ]
+
+
+@pytest.mark.parametrize("judged", [float("nan"), 8e-3, 1.0])
+def test_rounding_does_not_explain_what_is_ten_times_as_much(judged):
+    differences = [entry("a", 5e-4), entry("b", judged)]
+    assert causes_in_rounding(differences, [entry("a", 6e-5), entry("b", 7e-4)]) == []
+
+
+def test_rounding_of_another_quantity_explains_nothing():
+    assert causes_in_rounding([entry("a", 5e-4, HIDDEN_STATES)], [entry("a", 1e-2)]) == []

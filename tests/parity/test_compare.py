@@ -1,0 +1,416 @@
+"""Our models against Hugging Face's own, and every cause of a difference, provoked."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_jax.errors import UserError
+from bert_jax.inference.loading import load
+from bert_jax.models.config import BertConfig
+from bert_jax.parity.compare import compare, compare_computed
+from bert_jax.parity.inputs import ParityInput
+from bert_jax.parity.quantities import Computed
+
+ARCHITECTURES = {
+    "BertModel": {"hidden_act": "gelu_new"},
+    "BertForPreTraining": {"type_vocab_size": 1},
+    "BertForMaskedLM": {"hidden_act": "relu"},
+    "BertForNextSentencePrediction": {"hidden_act": "silu", "layer_norm_eps": 1e-5},
+    "BertForSequenceClassification": {"num_labels": 3},
+    "BertForTokenClassification": {"num_labels": 5, "num_attention_heads": 2},
+    "BertForQuestionAnswering": {"type_vocab_size": 3, "intermediate_size": 7},
+    "BertForMultipleChoice": {"hidden_act": "gelu_pytorch_tanh"},
+}
+QUERY = "bert.encoder.layer.1.attention.self.query.weight"
+WORDS = "bert.embeddings.word_embeddings.weight"
+DECODER = "cls.predictions.decoder.weight"
+
+ModelMaker = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def make_model(tmp_path_factory, pieces) -> ModelMaker:
+    """Writes a random model of an odd shape by transformers; arguments are fields of its config.
+
+    `noise` is added to all parameters, so that no bias is 0 and no scale 1.
+    """
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+
+    def make(architecture: str, *, noise: float = 0.1, **fields) -> Path:
+        odd = {
+            "vocab_size": len(pieces) + 3,
+            "hidden_size": 18,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 3,
+            "intermediate_size": 20,
+            "max_position_embeddings": 33,
+        }
+        arguments = {"add_pooling_layer": fields.pop("pooler")} if "pooler" in fields else {}
+        torch.manual_seed(7)
+        config = transformers.BertConfig(**odd | fields)
+        model = getattr(transformers, architecture)(config, **arguments)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(noise * torch.randn_like(parameter))
+        directory = tmp_path_factory.mktemp(architecture)
+        model.save_pretrained(directory)
+        (directory / "vocab.txt").write_text("\n".join(pieces) + "\n")
+        return directory
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pretraining(make_model) -> Path:
+    return make_model("BertForPreTraining")
+
+
+@pytest.fixture
+def changed(tmp_path, pretraining) -> Callable[..., Path]:
+    """A copy of the model with other fields in its config, or with tensors put through a change."""
+
+    def copy(change: Callable[[dict[str, np.ndarray]], None] | None = None, **fields) -> Path:
+        directory = tmp_path / "changed"
+        shutil.copytree(pretraining, directory)
+        config = json.loads((directory / "config.json").read_text())
+        (directory / "config.json").write_text(json.dumps(config | fields))
+        if change is not None:
+            tensors = load_file(directory / "model.safetensors")
+            change(tensors)
+            save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+        return directory
+
+    return copy
+
+
+# --- Agreement ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_we_read_what_transformers_writes(architecture, make_model):
+    report = compare(make_model(architecture, **ARCHITECTURES[architecture]))
+    assert report.agrees, report.as_table()
+    assert report.architecture == architecture
+    assert report.equal_tensors[0] == report.equal_tensors[1] > 0
+    assert list(report.inputs) == ["short", "padded", "full"]
+    assert report.causes == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_transformers_reads_what_we_write(architecture, make_model, tmp_path):
+    theirs = make_model(architecture, **ARCHITECTURES[architecture])
+    load(theirs).save(tmp_path / "ours")
+    report = compare(theirs, reference=tmp_path / "ours")
+    assert report.agrees, report.as_table()
+    assert report.equal_tensors[0] == report.equal_tensors[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("architecture", "fields"),
+    [
+        ("BertModel", {"pooler": False}),
+        ("BertForMaskedLM", {"tie_word_embeddings": False}),
+        ("BertForSequenceClassification", {"num_labels": 1}),
+        (
+            "BertForSequenceClassification",
+            {"num_labels": 3, "problem_type": "multi_label_classification"},
+        ),
+        ("BertForSequenceClassification", {"num_labels": 2, "problem_type": "regression"}),
+        # As new models are: choices have almost the same score, gradients are almost zero.
+        ("BertForMultipleChoice", {"noise": 0.0}),
+    ],
+    ids=str,
+)
+def test_variants_of_the_heads_agree(architecture, fields, make_model):
+    report = compare(make_model(architecture, **fields))
+    assert report.agrees, report.as_table()
+
+
+@pytest.mark.slow
+def test_the_table_has_every_layer_head_loss_and_gradient(pretraining):
+    report = compare(pretraining)
+    names = {(entry.quantity, entry.name) for entry in report.differences}
+    for name in ("embeddings", "layer 0", "layer 1"):
+        assert ("hidden states", name) in names
+    for name in ("prediction_logits", "seq_relationship_logits"):
+        assert ("logits", name) in names
+    for name in ("masked_lm", "next_sentence", "sum"):
+        assert ("loss", name) in names
+    tensors = load_file(pretraining / "model.safetensors")
+    gradients = {name for quantity, name in names if quantity == "gradient"}
+    # A tied decoder is not in the file, and its bias has one name.
+    assert gradients == set(tensors) - {"cls.predictions.decoder.bias", DECODER}
+    assert "agrees:" in report.as_table()
+    json.dumps(report.as_dict(), allow_nan=False)
+
+
+@pytest.mark.slow
+def test_nothing_is_printed_and_the_settings_of_transformers_stay(pretraining, capfd):
+    logging = pytest.importorskip("transformers").utils.logging
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    compare(pretraining)
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+# --- Causes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {"hidden_act": "gelu_new"},
+            [
+                "activation: config.json of the model says gelu_new, the reference computes with "
+                "gelu (hidden_act)"
+            ],
+        ),
+        (
+            {"layer_norm_eps": 1e-5},
+            [
+                "epsilon: config.json of the model says 1e-05, the reference computes with 1e-12 "
+                "(layer_norm_eps)"
+            ],
+        ),
+        (
+            {"num_attention_heads": 2},
+            [
+                "attention heads: config.json of the model says 2, the reference computes with 3 "
+                "(num_attention_heads)"
+            ],
+        ),
+        (
+            {"hidden_act": "relu", "layer_norm_eps": 1e-5},
+            [
+                "epsilon: config.json of the model says 1e-05, the reference computes with 1e-12 "
+                "(layer_norm_eps)",
+                "activation: config.json of the model says relu, the reference computes with gelu "
+                "(hidden_act)",
+            ],
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_field_of_the_config_is_named(fields, expected, changed, pretraining):
+    report = compare(changed(**fields), reference=pretraining)
+    assert not report.agrees
+    assert list(report.causes) == expected
+    assert report.equal_tensors[0] == report.equal_tensors[1]
+    assert report.as_table().endswith(f"likely cause: {expected[-1]}")
+
+
+@pytest.mark.slow
+def test_a_transposed_kernel_is_named(changed, pretraining):
+    def transpose(tensors: dict[str, np.ndarray]) -> None:
+        tensors[QUERY] = np.ascontiguousarray(tensors[QUERY].T)
+
+    report = compare(changed(transpose), reference=pretraining)
+    assert not report.agrees
+    assert report.causes == (f"transposed kernel: {QUERY}",)
+    first = next(entry for entry in report.differences if not entry.agrees)
+    assert (first.quantity, first.name) == ("hidden states", "layer 1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_by", ["model", "reference"])
+def test_a_missing_tie_is_named(lost_by, changed, pretraining):
+    def untie(tensors: dict[str, np.ndarray]) -> None:
+        tensors[DECODER] = 2 * tensors[WORDS]
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
+
+    untied = changed(untie, tie_word_embeddings=False)
+    pair = (untied, pretraining) if lost_by == "model" else (pretraining, untied)
+    report = compare(*pair)
+    assert not report.agrees
+    (cause,) = report.causes
+    keeps = "reference" if lost_by == "model" else "model"
+    assert cause.startswith(f"missing tie: the {keeps} scores words with its word embeddings")
+    assert all(entry.agrees for entry in report.differences if entry.quantity == "hidden states")
+
+
+@pytest.mark.slow
+def test_a_tie_that_only_the_gradients_miss_is_named(changed, pretraining):
+    """The decoder has the same numbers, but would be trained by itself."""
+
+    def untie(tensors: dict[str, np.ndarray]) -> None:
+        tensors[DECODER] = tensors[WORDS].copy()
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
+
+    report = compare(changed(untie, tie_word_embeddings=False), reference=pretraining)
+    wrong = {entry.name for entry in report.differences if not entry.agrees}
+    assert wrong == {WORDS, DECODER}
+    (cause,) = report.causes
+    assert cause.startswith("missing tie")
+
+
+@pytest.mark.slow
+def test_half_precision_is_named(changed, pretraining):
+    def halve(tensors: dict[str, np.ndarray]) -> None:
+        tensors.update({name: tensor.astype(np.float16) for name, tensor in tensors.items()})
+
+    half = changed(halve, dtype="float16")
+    report = compare(half, reference=pretraining)
+    assert not report.agrees
+    (cause,) = report.causes
+    assert cause.startswith("precision: the model's file holds float16; rounded are ")
+    # By itself, the file is read alike by both.
+    assert compare(half).agrees
+
+
+@pytest.mark.slow
+def test_another_weight_is_named(changed, pretraining):
+    def disturb(tensors: dict[str, np.ndarray]) -> None:
+        tensors["bert.pooler.dense.bias"][3] += 0.5
+
+    report = compare(changed(disturb), reference=pretraining)
+    assert report.causes == (
+        "other weights: bert.pooler.dense.bias; the largest distance is 5.0e-01, in "
+        "bert.pooler.dense.bias",
+    )
+    assert report.equal_tensors[0] == report.equal_tensors[1] - 1
+
+
+@pytest.mark.slow
+def test_weights_that_amplify_rounding_are_named(make_model):
+    report = compare(make_model("BertForNextSentencePrediction", noise=1.5, hidden_act="silu"))
+    assert not report.agrees
+    (cause,) = report.causes
+    assert cause.startswith("rounding: ")
+
+
+# --- What cannot be compared -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_models_are_refused(pretraining, make_model):
+    smaller = make_model("BertForPreTraining", intermediate_size=8)
+    with pytest.raises(
+        UserError,
+        match=r"intermediate\.dense\.bias is \(20,\) in .* and \(8,\) in .*; give two copies",
+    ):
+        compare(pretraining, reference=smaller)
+    deeper = make_model("BertForPreTraining", num_hidden_layers=3)
+    with pytest.raises(UserError, match=r"encoder\.layer\.2\..* is missing in .* and \(18,\) in"):
+        compare(pretraining, reference=deeper)
+
+
+@pytest.mark.slow
+def test_two_kinds_of_loss_are_refused(make_model):
+    many, one = (
+        make_model("BertForSequenceClassification", problem_type=f"{kind}_label_classification")
+        for kind in ("multi", "single")
+    )
+    with pytest.raises(UserError, match="problem_type is multi_label.* and single_label"):
+        compare(many, reference=one)
+
+
+@pytest.mark.slow
+def test_a_head_that_is_not_there_is_not_compared(make_model, tmp_path):
+    bare = make_model("BertModel")
+    config = json.loads((bare / "config.json").read_text())
+    shutil.copytree(bare, tmp_path / "renamed")
+    (tmp_path / "renamed/config.json").write_text(
+        json.dumps(config | {"architectures": ["BertForTokenClassification"]})
+    )
+    with pytest.raises(UserError, match=r"renamed lacks classifier/bias, classifier/kernel, so"):
+        compare(tmp_path / "renamed")
+    tagger = make_model("BertForTokenClassification")
+    with pytest.raises(UserError, match=r"to transformers, classifier\.bias is missing \(2 tens"):
+        compare(tagger, reference=bare)
+
+
+@pytest.mark.slow
+def test_what_transformers_cannot_load_is_one_line(pretraining, tmp_path):
+    shutil.copy(pretraining / "config.json", tmp_path)
+    with pytest.raises(UserError, match="transformers cannot load .* as BertForPreT") as caught:
+        compare(pretraining, reference=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("give --reference a directory that it loads")
+
+
+# --- What is compared, by literal numbers -------------------------------------------------------
+
+SPAN = ParityInput("short", "", {"attention_mask": np.array([[1, 1, 0]], np.int32)}, {})
+CONFIG = BertConfig(pad_token_id=1)
+
+
+def computed(**changes) -> Computed:
+    fields = {
+        "hidden_states": np.zeros((2, 1, 3, 4), np.float32),
+        "logits": {
+            "start_logits": np.zeros((1, 3), np.float32),
+            "end_logits": np.zeros((1, 3), np.float32),
+        },
+        "losses": {"span": 1.0},
+        "gradients": {WORDS: np.ones((3, 4), np.float32)},
+    }
+    return Computed(**fields | changes)
+
+
+def wrong(architecture: str, found: Computed, expected: Computed) -> list[tuple[str, str]]:
+    entries = compare_computed(architecture, CONFIG, SPAN, found, expected)
+    return [(entry.quantity, entry.name) for entry in entries if not entry.agrees]
+
+
+def ones_but(row: int, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.ones(shape, np.float32)
+    array[row] = 0
+    return array
+
+
+def test_hidden_states_of_padding_are_left_out_and_no_others():
+    for token, expected in ((2, []), (1, [("hidden states", "layer 0")])):
+        states = np.zeros((2, 1, 3, 4), np.float32)
+        states[1, 0, token, 3] = 1e-4
+        found = computed(hidden_states=states, gradients={WORDS: ones_but(1, (3, 4))})
+        expecting = computed(gradients={WORDS: ones_but(1, (3, 4))})
+        assert wrong("BertForQuestionAnswering", found, expecting) == expected
+
+
+def test_logits_of_padding_count_where_the_loss_reads_them():
+    logits = {"start_logits": np.array([[0, 0, 1]]), "end_logits": np.zeros((1, 3))}
+    gradients = {WORDS: ones_but(1, (3, 4))}
+    found, expected = computed(logits=logits, gradients=gradients), computed(gradients=gradients)
+    assert wrong("BertForQuestionAnswering", found, expected) == [("logits", "start_logits")]
+    words = {"logits": np.array([[[0.0], [0.0], [1.0]]])}
+    none = {"logits": np.zeros((1, 3, 1))}
+    assert wrong("BertForMaskedLM", computed(logits=words), computed(logits=none)) == []
+
+
+def test_pytorch_gives_the_embedding_of_padding_no_gradient():
+    expected = computed(gradients={WORDS: ones_but(1, (3, 4))})
+    assert wrong("BertForQuestionAnswering", computed(), expected) == []
+    another = computed(gradients={WORDS: ones_but(2, (3, 4))})
+    assert wrong("BertForQuestionAnswering", computed(), another) == [("gradient", WORDS)]
+
+
+def test_losses_and_gradients_are_compared():
+    zero = {WORDS: ones_but(1, (3, 4))}
+    found = computed(losses={"span": 1.001}, gradients={WORDS: 1.001 * zero[WORDS]})
+    assert wrong("BertForQuestionAnswering", found, computed(gradients=zero)) == [
+        ("loss", "span"),
+        ("gradient", WORDS),
+    ]
+
+
+def test_a_gradient_on_one_side_alone_is_compared_with_zero():
+    both = {WORDS: np.ones((3, 4), np.float32)}
+    more = both | {DECODER: np.ones((3, 4), np.float32)}
+    for found, expected in ((both, more), (more, both)):
+        result = wrong(
+            "BertForMaskedLM",
+            computed(logits={}, gradients=found),
+            computed(logits={}, gradients=expected),
+        )
+        assert result == [("gradient", DECODER)]

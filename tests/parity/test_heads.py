@@ -1,0 +1,94 @@
+"""The losses of each head, by numbers that a person can check."""
+
+import math
+
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.models.architectures import ARCHITECTURES, PreTrainingOutput, QuestionAnsweringOutput
+from bert_jax.models.bert import BertOutput
+from bert_jax.parity.heads import HEADS, losses, named_logits, settled_problem_type
+
+# softmax([log 3, 0]) = [3/4, 1/4]
+LOG3 = math.log(3)
+
+
+def test_every_architecture_has_its_head():
+    assert HEADS.keys() == ARCHITECTURES.keys()
+
+
+def test_words_without_a_label_do_not_count():
+    logits = jnp.array([[[LOG3, 0.0], [LOG3, 0.0], [9.0, 0.0]]])  # BTV
+    labels = {"labels": jnp.array([[0, 1, -100]])}
+    expected = (math.log(4 / 3) + math.log(4)) / 2
+    for architecture, name in (
+        ("BertForMaskedLM", "masked_lm"),
+        ("BertForTokenClassification", "tagging"),
+    ):
+        found = losses(architecture, "single_label_classification", logits, labels)
+        assert found == {name: pytest.approx(expected)}
+
+
+def test_the_loss_of_pretraining_is_the_sum_of_its_two():
+    output = PreTrainingOutput(jnp.array([[[LOG3, 0.0]]]), jnp.array([[0.0, LOG3]]))
+    labels = {"labels": jnp.array([[0]]), "next_sentence_label": jnp.array([0])}
+    found = losses("BertForPreTraining", "single_label_classification", output, labels)
+    assert list(found) == ["masked_lm", "next_sentence", "sum"]
+    assert list(found.values()) == pytest.approx([math.log(4 / 3), math.log(4), math.log(16 / 3)])
+
+
+def test_the_loss_of_a_span_is_the_mean_of_its_ends():
+    output = QuestionAnsweringOutput(jnp.array([[LOG3, 0.0]]), jnp.array([[LOG3, 0.0]]))
+    labels = {"start_positions": jnp.array([0]), "end_positions": jnp.array([1])}
+    found = losses("BertForQuestionAnswering", "single_label_classification", output, labels)
+    assert found == {"span": pytest.approx((math.log(4 / 3) + math.log(4)) / 2)}
+
+
+def test_the_loss_of_a_choice_goes_with_the_mean_score():
+    labels = {"labels": jnp.array([1])}
+    found = losses(
+        "BertForMultipleChoice", "single_label_classification", jnp.array([[LOG3, 0.0]]), labels
+    )
+    assert list(found) == ["choice", "mean_score", "sum"]
+    assert list(found.values()) == pytest.approx([math.log(4), LOG3 / 2, math.log(4) + LOG3 / 2])
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "logits", "labels", "expected"),
+    [
+        ("single_label_classification", [[LOG3, 0.0], [0.0, 0.0]], [0, 1], math.log(8 / 3) / 2),
+        # One output: labels are a list of values, logits a column.
+        ("regression", [[1.0], [5.0]], [2.0, 2.0], (1 + 9) / 2),
+        ("regression", [[1.0, 5.0]], [[2.0, 2.0]], (1 + 9) / 2),
+        # sigmoid(log 3) = 3/4
+        ("multi_label_classification", [[LOG3, LOG3]], [[1.0, 0.0]], math.log(16 / 3) / 2),
+    ],
+)
+def test_the_loss_of_a_classifier_is_that_of_its_problem_type(
+    problem_type, logits, labels, expected
+):
+    found = losses(
+        "BertForSequenceClassification",
+        problem_type,
+        jnp.array(logits),
+        {"labels": jnp.array(labels)},
+    )
+    assert found == {"classification": pytest.approx(expected)}
+
+
+def test_without_a_problem_type_one_output_is_a_regression():
+    assert settled_problem_type(None, 1) == "regression"
+    assert settled_problem_type(None, 2) == "single_label_classification"
+    assert settled_problem_type("multi_label_classification", 1) == "multi_label_classification"
+
+
+@pytest.mark.parametrize("pooled", [None, jnp.array([[10.0, 20.0]])])
+def test_the_bare_encoder_has_a_linear_form_for_a_loss(pooled):
+    output = BertOutput(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), pooled, None, None)
+    labels = {
+        "last_hidden_state": jnp.array([[[1.0, 0.0], [0.0, 2.0]]]),
+        "pooler_output": jnp.array([[1.0, 1.0]]),
+    }
+    found = losses("BertModel", "single_label_classification", output, labels)
+    assert found == {"linear_form": 9.0 if pooled is None else 39.0}
+    assert list(named_logits("BertModel", output)) == ([] if pooled is None else ["pooler_output"])

@@ -1,0 +1,150 @@
+"""The inputs of a comparison."""
+
+import dataclasses
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.models.config import BertConfig
+from bert_jax.parity.heads import HEADS
+from bert_jax.parity.inputs import make_inputs
+from bert_jax.tokenization.interface import SpecialIds
+
+SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+CONFIG = BertConfig(
+    vocab_size=40,
+    hidden_size=4,
+    num_hidden_layers=1,
+    num_attention_heads=1,
+    intermediate_size=4,
+    max_position_embeddings=32,
+)
+
+
+def inputs(architecture: str = "BertModel", problem_type="single_label_classification", **changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    return make_inputs(config, SPECIAL, architecture, problem_type)
+
+
+def test_there_are_batch_1_padding_two_segments_and_the_full_length():
+    assert {given.name: given.text for given in inputs(max_position_embeddings=512)} == {
+        "short": "batch 1, 12 tokens",
+        "padded": "batch 3, 24 tokens, padding (rows of 24, 17, 6), two segments",
+        "full": "batch 1, 512 tokens, two segments",
+    }
+
+
+def test_rows_are_laid_out_as_bert_has_them():
+    _, padded, _ = inputs()
+    ids, types, mask = (padded.rows(name) for name in padded.features)
+    #                                  [CLS] w  w [SEP] w [SEP] [PAD] …
+    assert (ids[2] == np.array([2, *ids[2, 1:3], 3, ids[2, 4], 3, *[0] * 18])).all()
+    assert types[2].tolist() == [0, 0, 0, 0, 1, 1] + [0] * 18
+    assert mask[2].tolist() == [1] * 6 + [0] * 18
+    assert mask.sum(1).tolist() == [24, 17, 6]
+    assert (ids[mask == 1] != 0).all()
+
+
+def test_one_token_type_means_one_segment():
+    for given in inputs(type_vocab_size=1):
+        assert not given.features["token_type_ids"].any()
+        assert "two segments" not in given.text
+
+
+def test_the_same_seed_gives_the_same_inputs():
+    one, other, another = (
+        make_inputs(CONFIG, SPECIAL, "BertForMaskedLM", "regression", seed=seed)[1]
+        for seed in (5, 5, 6)
+    )
+    assert (one.features["input_ids"] == other.features["input_ids"]).all()
+    assert (one.labels["labels"] == other.labels["labels"]).all()
+    assert (one.features["input_ids"] != another.features["input_ids"]).any()
+
+
+def test_masked_words_are_the_labels():
+    for architecture in ("BertForMaskedLM", "BertForPreTraining"):
+        for given in inputs(architecture):
+            ids, labels = given.features["input_ids"], given.labels["labels"]
+            assert ((ids == SPECIAL.mask) == (labels != -100)).all()
+            assert ((labels == -100) | (labels > SPECIAL.mask)).all()
+            assert (labels != -100).any(axis=1).all()
+
+
+def test_tags_stand_at_words_alone():
+    for given in inputs("BertForTokenClassification", num_labels=3):
+        is_word = given.features["input_ids"] > SPECIAL.mask
+        assert ((given.labels["labels"] != -100) == is_word).all()
+        assert set(given.labels["labels"][is_word]) <= {0, 1, 2}
+
+
+def test_a_span_lies_in_its_row_and_ends_after_its_start():
+    for given in inputs("BertForQuestionAnswering"):
+        start, end = given.labels["start_positions"], given.labels["end_positions"]
+        assert (start <= end).all()
+        assert (end < given.features["attention_mask"].sum(1)).all()
+
+
+def test_choices_are_an_axis():
+    _, padded, _ = inputs("BertForMultipleChoice")
+    assert padded.features["input_ids"].shape == (3, 2, 24)
+    assert padded.rows("input_ids").shape == (6, 24)
+    assert padded.labels["labels"].shape == (3,)
+    assert padded.text.startswith("batch 3, 24 tokens, 2 choices")
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "num_labels", "shape", "dtype"),
+    [
+        ("single_label_classification", 3, (3,), np.int32),
+        ("multi_label_classification", 3, (3, 3), np.float32),
+        ("multi_label_classification", 1, (3, 1), np.float32),
+        ("regression", 1, (3,), np.float32),
+        ("regression", 2, (3, 2), np.float32),
+    ],
+)
+def test_labels_of_a_classifier_fit_its_problem_type(problem_type, num_labels, shape, dtype):
+    _, padded, _ = inputs("BertForSequenceClassification", problem_type, num_labels=num_labels)
+    labels = padded.labels["labels"]
+    assert (labels.shape, labels.dtype) == (shape, dtype)
+
+
+def test_rows_of_a_batch_have_one_class_so_that_their_gradients_do_not_cancel():
+    for architecture in ("BertForSequenceClassification", "BertForNextSentencePrediction"):
+        _, padded, _ = inputs(architecture)
+        assert len(set(padded.labels["labels"].tolist())) == 1
+
+
+def test_the_linear_form_has_nothing_at_padding():
+    _, padded, _ = inputs()
+    form, mask = padded.labels["last_hidden_state"], padded.features["attention_mask"]
+    assert form.shape == (3, 24, 4)
+    assert not form[mask == 0].any()
+    assert form[mask == 1].all()
+
+
+@hypothesis.given(
+    architecture=st.sampled_from(sorted(HEADS)),
+    longest=st.integers(3, 40),
+    vocab_size=st.integers(5, 12),
+    segments=st.integers(1, 3),
+)
+def test_ids_types_and_lengths_are_within_the_tables(architecture, longest, vocab_size, segments):
+    for given in inputs(
+        architecture,
+        max_position_embeddings=longest,
+        vocab_size=vocab_size,
+        type_vocab_size=segments,
+    ):
+        assert given.rows("input_ids").shape[1] <= longest
+        assert 0 <= given.rows("input_ids").min() <= given.rows("input_ids").max() < vocab_size
+        assert given.rows("token_type_ids").max() < segments
+        assert all(values.dtype == np.int32 for values in given.features.values())
+    assert given.rows("input_ids").shape[1] == longest
+
+
+def test_a_position_table_without_room_for_a_word_is_refused():
+    with pytest.raises(UserError, match=r"max_position_embeddings is 2; .* at least 3 tokens"):
+        inputs(max_position_embeddings=2)

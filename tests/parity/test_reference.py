@@ -1,0 +1,41 @@
+"""Without PyTorch or transformers there is one clear line."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+from bert_jax.errors import UserError
+from bert_jax.parity.compare import compare
+assert not {{"torch", "transformers"}} & set(sys.modules)
+try:
+    compare("anything")
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("blocked", ["torch", pytest.param("transformers", marks=pytest.mark.slow)])
+def test_a_missing_library_is_one_line_with_the_remedy(blocked):
+    if blocked == "transformers":
+        pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(blocked=blocked)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == (
+        f"parity computes with PyTorch and transformers too, and {blocked} cannot be imported; "
+        "pip install torch transformers\n"
+    )
+    assert done.stderr == ""

@@ -1,0 +1,137 @@
+"""The table and the dict of a comparison."""
+
+import json
+import math
+
+from bert_jax.parity.quantities import GRADIENT, HIDDEN_STATES, LOGITS, LOSS, Difference
+from bert_jax.parity.report import ParityReport
+
+LAYER = "bert.encoder.layer"
+
+
+def entry(quantity, name, given, maximum, mean, count=1, judged=None) -> Difference:
+    return Difference(
+        quantity, name, given, maximum, mean, count, maximum if judged is None else judged
+    )
+
+
+def report(*more: Difference, causes=()) -> ParityReport:
+    differences = (
+        entry(HIDDEN_STATES, "embeddings", "short", 1e-7, 1e-8),
+        entry(HIDDEN_STATES, "layer 0", "short", 3e-7, 2e-8),
+        entry(LOGITS, "logits", "short", 4e-7, 3e-8),
+        entry(LOSS, "masked_lm", "short", 5e-7, 5e-7),
+        entry(GRADIENT, "bert.embeddings.word_embeddings.weight", "short", 6e-9, 1e-9, 10, 1e-6),
+        entry(GRADIENT, f"{LAYER}.0.output.dense.weight", "short", 4e-9, 2e-9, 30, 3e-6),
+        entry(GRADIENT, f"{LAYER}.0.output.dense.bias", "short", 5e-9, 4e-9, 10, 2e-6),
+        entry(GRADIENT, "cls.predictions.transform.dense.weight", "short", 7e-9, 1e-9, 10, 1e-7),
+        entry(HIDDEN_STATES, "embeddings", "full", 2e-7, 1e-8),
+        entry(HIDDEN_STATES, "layer 0", "full", 2e-7, 3e-8),
+        entry(LOGITS, "logits", "full", 1e-7, 3e-8),
+        entry(LOSS, "masked_lm", "full", 0.0, 0.0),
+        entry(GRADIENT, "bert.embeddings.word_embeddings.weight", "full", 6e-9, 1e-9, 10, 2e-6),
+        entry(GRADIENT, f"{LAYER}.0.output.dense.weight", "full", 4e-9, 2e-9, 30, 3e-7),
+        entry(GRADIENT, f"{LAYER}.0.output.dense.bias", "full", 5e-9, 4e-9, 10, 2e-7),
+        entry(GRADIENT, "cls.predictions.transform.dense.weight", "full", 7e-9, 1e-9, 10, 1e-7),
+    )
+    return ParityReport(
+        model="ours",
+        reference="theirs",
+        architecture="BertForMaskedLM",
+        versions="transformers 5, torch 2",
+        inputs={"short": "batch 1, 12 tokens", "full": "batch 1, 512 tokens, two segments"},
+        differences=differences + more,
+        equal_tensors=(42, 42),
+        causes=causes,
+    )
+
+
+# fmt: off
+TABLE = """\
+model       ours (BertForMaskedLM, float32)
+reference   theirs (transformers 5, torch 2)
+input       short: batch 1, 12 tokens
+input       full: batch 1, 512 tokens, two segments
+parameters  42 of 42 tensors equal to the bit
+
+                                 short                full
+absolute difference              max      mean       max      mean     worst    limit
+hidden states
+  embeddings                 1.0e-07   1.0e-08   2.0e-07   1.0e-08   2.0e-07    2e-05  ok
+  layer 0                    3.0e-07   2.0e-08   2.0e-07   3.0e-08   3.0e-07    2e-05  ok
+logits
+  logits                     4.0e-07   3.0e-08   1.0e-07   3.0e-08   4.0e-07    1e-04  ok
+loss
+  masked_lm                  5.0e-07   5.0e-07   0.0e+00   0.0e+00   5.0e-07    1e-04  ok
+gradients: their worst is relative to the largest value of the reference's
+  embeddings                 6.0e-09   1.0e-09   6.0e-09   1.0e-09   2.0e-06    1e-04  ok      word_embeddings.weight
+  layer 0                    5.0e-09   2.5e-09   5.0e-09   2.5e-09   3.0e-06    1e-04  ok      output.dense.weight
+  cls.predictions            7.0e-09   1.0e-09   7.0e-09   1.0e-09   1.0e-07    1e-04  ok      transform.dense.weight
+
+agrees: 16 differences, all of them rounding"""  # noqa: E501
+# fmt: on
+
+
+def test_the_table_has_a_line_for_each_quantity_and_layer():
+    assert report().as_table() == TABLE
+    assert report().agrees
+
+
+def test_a_difference_is_marked_and_explained():
+    wrong = report(
+        entry(HIDDEN_STATES, "layer 1", "short", 2e-5, 1e-6),
+        entry(HIDDEN_STATES, "layer 1", "full", 3e-5, 1e-6),
+        entry(GRADIENT, f"{LAYER}.0.output.dense.bias", "full", 1.0, 0.5, 10, 2e-4),
+        causes=("activation: this is why",),
+    )
+    assert not wrong.agrees
+    lines = wrong.as_table().splitlines()
+    (marked,) = [line for line in lines if line.startswith("  layer 1 ")]
+    assert marked.endswith("3.0e-05    2e-05  DIFFERS")
+    (marked,) = [line for line in lines if line.endswith("DIFFERS output.dense.bias")]
+    assert marked.startswith("  layer 0 ")
+    assert lines[-2:] == [
+        "DIFFERS: 2 of 19, first in hidden states, layer 1 (full)",
+        "likely cause: activation: this is why",
+    ]
+
+
+def test_without_a_cause_the_last_line_says_what_was_tried():
+    last = report(entry(LOSS, "masked_lm", "full", 1.0, 1.0)).as_table().splitlines()[-1]
+    assert last.startswith("likely cause: not found: the weights are equal")
+
+
+def test_what_is_not_a_number_is_the_worst():
+    wrong = report(
+        entry(GRADIENT, f"{LAYER}.0.output.dense.bias", "full", math.nan, math.nan, 10, math.nan)
+    )
+    (line,) = [line for line in wrong.as_table().splitlines() if "DIFFERS output" in line]
+    assert line.startswith("  layer 0 ")
+    assert line.count("nan") == 3
+    assert not wrong.agrees
+
+
+def test_the_dict_has_every_number_and_is_json():
+    found = report(entry(LOSS, "x", "full", math.inf, math.nan), causes=("why",)).as_dict()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["agrees"] is False
+    assert found["causes"] == ["why"]
+    assert (found["tensors"], found["equal_tensors"]) == (42, 42)
+    assert found["tolerances"] == {
+        "hidden states": 2e-5,
+        "logits": 1e-4,
+        "loss": 1e-4,
+        "gradient": 1e-4,
+    }
+    assert len(found["differences"]) == 17
+    assert found["differences"][5] == {
+        "quantity": "gradient",
+        "name": "bert.encoder.layer.0.output.dense.weight",
+        "input": "short",
+        "max": 4e-9,
+        "mean": 2e-9,
+        "judged": 3e-6,
+        "agrees": True,
+    }
+    assert found["differences"][-1]["max"] == "inf"
+    assert found["differences"][-1]["mean"] == "nan"

@@ -1,0 +1,227 @@
+"""Words that join a vocabulary after it was made."""
+
+import json
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+import tokenizers
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
+from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
+
+
+def pieces_of(tokenizer, text: str) -> list[str]:
+    return tokenizer.encode_batch([text])[0].tokens[1:-1]
+
+
+def added_to(tokenizer, words: list[str]) -> list[str]:
+    longer = tokenizer.with_words(words)
+    return [longer.id_to_token(i) for i in range(tokenizer.vocab_size, longer.vocab_size)]
+
+
+def test_a_new_word_is_one_piece_at_the_end_of_the_vocabulary(uncased, uncased_pieces):
+    longer = uncased.with_words(["dogs", "Playing"])
+
+    assert [longer.id_to_token(i) for i in range(22)] == [*uncased_pieces, "dogs", "playing"]
+    (encoding,) = longer.encode_batch(["The DOGS, playing"])
+    assert encoding.tokens == ["[CLS]", "the", "dogs", ",", "playing", "[SEP]"]
+    assert encoding.ids == [2, 5, 20, 11, 21, 3]
+    assert encoding.offsets == [(0, 0), (0, 3), (4, 8), (8, 9), (10, 17), (0, 0)]
+    assert encoding.word_ids == [None, 0, 1, 2, 3, None]
+    assert longer.encode_sentences(["the dogs"]) == [[5, 20]]
+    assert longer.decode([5, 20, 21, 12]) == "the dogs playing."
+    assert longer.continuations().nonzero()[0].tolist() == [7, 8, 19]
+
+
+def test_the_old_tokenizer_stays_as_it_is(uncased):
+    fingerprint = uncased.fingerprint()
+    assert uncased.encode_sentences(["dogs"]) == [[10, 8]]
+
+    longer = uncased.with_words(["dogs"])
+
+    assert uncased.vocab_size == 20
+    assert uncased.token_to_id("dogs") is None
+    assert uncased.encode_sentences(["dogs"]) == [[10, 8]]
+    assert uncased.fingerprint() == fingerprint != longer.fingerprint()
+
+
+def test_words_are_normalised_as_text_is(uncased, cased):
+    assert added_to(uncased, [" Café\u0301S ", "\u200bDÔGS\n"]) == ["cafes", "dogs"]
+    assert added_to(cased, [" Cafés", "DOGS"]) == ["Cafés", "DOGS"]
+
+
+def test_known_words_and_repetitions_are_passed_over(uncased):
+    assert added_to(uncased, ["The", "dogs", "PLAY", "dogs", "DOGS", "cafés"]) == ["dogs", "cafes"]
+    assert added_to(uncased, []) == []
+    # "ing" is known inside of words only.
+    assert added_to(uncased, ["ing"]) == ["ing"]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("", "words: nothing is left of '' once normalised; remove it"),
+        (" \u200b\n", r"words: nothing is left of ' \u200b\n' once normalised; remove it"),
+        ("New York", "words: 'New York' is always split into 'new', 'york', so it would never"),
+        ("covid-19", "words: 'covid-19' is always split into 'covid', '-', '19', so"),
+        ("中国", "words: '中国' is always split into '中', '国', so"),
+        ("[MASK]", r"words: '[MASK]' is always split into '[', 'mask', ']', so"),
+        ("##ed", "words: '##ed' is always split into '#', '#', 'ed', so"),
+        ("ab" * 51, "words: 'abababababababababab'… has 102 characters; words of more than 100"),
+        (7, "tokenizer: text 1 is 7; give a string"),
+    ],
+)
+def test_what_could_never_be_found_is_refused(uncased, word, message):
+    with pytest.raises(UserError) as error:
+        uncased.with_words(["dogs", word])
+
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_one_string_is_no_list_of_words(uncased):
+    with pytest.raises(UserError, match="give a list of strings"):
+        uncased.with_words("dogs")
+
+
+def test_the_longest_word_can_be_added_and_found(uncased):
+    longest = "x" * MAX_CHARACTERS_PER_WORD
+
+    assert uncased.with_words([longest]).encode_sentences([longest.upper()]) == [[20]]
+
+
+def test_a_chinese_word_can_be_added_where_characters_are_no_words(cased_pieces):
+    switches = BertSwitches(do_lower_case=False, strip_accents=None, tokenize_chinese_chars=False)
+    tokenizer = WordPieceTokenizer.from_vocabulary(cased_pieces, switches)
+
+    assert pieces_of(tokenizer, "中国人") == ["[UNK]"]
+    assert pieces_of(tokenizer.with_words(["中国人"]), "中国人 中国") == ["中国人", "中国"]
+
+
+def test_words_that_begin_with_a_new_word_are_read_from_it_on(uncased):
+    longer = uncased.with_words(["playi", "cafes"])
+
+    assert pieces_of(uncased, "plays playing") == ["play", "##s", "play", "##ing"]
+    # Nothing continues "playi" with "ng", and the longest beginning is the only one tried.
+    assert pieces_of(longer, "plays playing playis") == ["play", "##s", "[UNK]", "playi", "##s"]
+    assert pieces_of(longer, "cafe cafes cafess") == ["cafe", "cafes", "cafes", "##s"]
+
+
+PIECES = [
+    *["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+    *["a", "##a", "b", "##b", "ab", "##ab", "é", "中", ",", "[", "]", "mask"],
+]
+WORDS = st.text("abcé", min_size=1, max_size=4)
+TEXTS = st.lists(
+    st.text(st.one_of(st.sampled_from("abcé中, []"), st.characters(exclude_categories=["Cs"]))),
+    max_size=5,
+)
+
+
+@hypothesis.given(st.lists(WORDS, max_size=4), TEXTS)
+@hypothesis.settings(max_examples=200)
+def test_only_words_that_begin_with_a_new_word_are_read_in_another_way(words, texts):
+    """For cased text, so that a word stands in the text as it stands in the vocabulary."""
+    old = WordPieceTokenizer.from_vocabulary(PIECES, BertSwitches(False, False, True))
+    new = old.with_words(words)
+    added = {new.id_to_token(i) for i in range(old.vocab_size, new.vocab_size)}
+    assert added == set(words) - set(PIECES)
+
+    for text, before, after in zip(
+        texts, old.encode_batch(texts), new.encode_batch(texts), strict=True
+    ):
+        for word in {*before.word_ids, *after.word_ids} - {None}:
+            one, other = (
+                [
+                    (e.tokens[i], e.ids[i], e.offsets[i])
+                    for i in range(len(e))
+                    if e.word_ids[i] == word
+                ]
+                for e in (before, after)
+            )
+            spelled = text[one[0][2][0] : one[-1][2][1]]
+            if spelled in added:
+                assert other == [(spelled, new.token_to_id(spelled), (one[0][2][0], one[-1][2][1]))]
+            elif not spelled.startswith(tuple(added)):
+                assert one == other
+
+
+def test_saved_files_have_the_words_and_load_to_the_same_tokenizer(uncased, tmp_path):
+    longer = uncased.with_words(["dogs", "covid"])
+    longer.save(tmp_path)
+
+    assert (tmp_path / "vocab.txt").read_text().splitlines()[19:] == ["##国", "dogs", "covid"]
+    definition = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert definition["model"]["vocab"]["covid"] == 21
+    assert [token["content"] for token in definition["added_tokens"]] == [
+        *["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    ]
+    text = "The dogs, Covids party"
+    for path in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.txt"):
+        loaded = load_tokenizer(path)
+        assert loaded.encode_batch([text]) == longer.encode_batch([text])
+        assert loaded.fingerprint() == longer.fingerprint()
+
+
+def test_added_words_take_more_words(uncased):
+    once, twice = uncased.with_words(["dogs", "cats"]), uncased.with_words(["dogs"])
+
+    assert twice.with_words(["dogs", "cats"]).fingerprint() == once.fingerprint()
+
+
+def other_rules(pieces: list[str]) -> tokenizers.Tokenizer:
+    """Text is kept as it is and parted at spaces alone."""
+    vocabulary = {piece: token_id for token_id, piece in enumerate(pieces)}
+    library = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    return library
+
+
+def test_the_rules_of_the_tokenizer_decide_what_a_word_is(uncased_pieces):
+    tokenizer = WordPieceTokenizer(other_rules(uncased_pieces), "tokenizer.json")
+    assert tokenizer.switches is None
+    longer = tokenizer.with_words(["covid-19", "中国"])
+
+    assert longer.encode_sentences(["the covid-19 中国"]) == [[5, 20, 21]]
+    with pytest.raises(UserError, match="words: '##ed' would be a piece inside words; give whole"):
+        tokenizer.with_words(["##ed"])
+
+
+def test_tokens_beside_the_vocabulary_keep_their_ids_so_no_word_joins_them(uncased_pieces):
+    library = other_rules(uncased_pieces)
+    library.add_tokens(["[E1]", "[E2]"])
+    tokenizer = WordPieceTokenizer(library, "tokenizer.json")
+    assert tokenizer.token_to_id("[E1]") == 20
+
+    with pytest.raises(UserError, match=r"2 added tokens beside its vocabulary \(\[E1\], \[E2\]\)"):
+        tokenizer.with_words(["dogs"])
+
+
+def test_sentencepiece_refuses_words(cat_tokenizer):
+    with pytest.raises(UserError, match="words: a SentencePiece model cannot take new words"):
+        cat_tokenizer.with_words(["dogs"])
+
+
+@pytest.mark.slow
+def test_transformers_reads_the_saved_words(uncased, cased, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    texts = ["The DOGS, covid! covids xcovid covid-19", "Cafés 中国 dog's [MASK] dogs", "", "party"]
+    for name, tokenizer in {"uncased": uncased, "cased": cased}.items():
+        longer = tokenizer.with_words(["covid", "dogs", "Cafés", "art", "国"])
+        longer.save(tmp_path / name)
+
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
+        found = theirs(texts, return_offsets_mapping=True)
+
+        encodings = longer.encode_batch(texts)
+        assert found["input_ids"] == [encoding.ids for encoding in encodings]
+        assert found["offset_mapping"] == [encoding.offsets for encoding in encodings]
+        assert len(theirs) == longer.vocab_size
+        assert theirs.convert_tokens_to_ids("covid") == tokenizer.vocab_size
+        # Their other readers: vocab.txt alone, and tokenizer.json alone.
+        vocabulary = dict(map(reversed, enumerate((tmp_path / name / "vocab.txt").open())))
+        assert vocabulary["covid\n"] == tokenizer.vocab_size
+        again = tokenizers.Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
+        assert [e.ids for e in again.encode_batch(texts)] == found["input_ids"]
