@@ -37,8 +37,17 @@ def load(
     precision: str = "float32",
     revision: str | None = None,
     seed: int = 0,
+    hidden_act: str | None = None,
 ) -> "LoadedModel":
     """A model directory or a model of the hub, see `bert_jax.inference.loading.load`."""
     from bert_jax.inference import loading
 
-    return loading.load(path, task, mesh=mesh, precision=precision, revision=revision, seed=seed)
+    return loading.load(
+        path,
+        task,
+        mesh=mesh,
+        precision=precision,
+        revision=revision,
+        seed=seed,
+        hidden_act=hidden_act,
+    )

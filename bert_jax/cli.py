@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     rest, overrides = _split_overrides(given)
-    options = _parser().parse_args(rest)
+    options = _parser().parse_args(_joined(rest, "--layers"))
     options.overrides = overrides
     try:
         return options.run(options)
@@ -58,6 +58,14 @@ def _split_overrides(arguments: list[str]) -> tuple[list[str], list[tuple[str, s
         else:
             rest.append(argument)
     return rest, overrides
+
+
+def _joined(arguments: list[str], option: str) -> list[str]:
+    """`--layers -4,-3` as `--layers=-4,-3`: argparse takes what begins with "-" for an option."""
+    if option not in arguments[:-1]:
+        return arguments
+    place = arguments.index(option)
+    return [*arguments[:place], f"{option}={arguments[place + 1]}", *arguments[place + 2 :]]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -111,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument("--layers", metavar="N,N", help="0 the embeddings, -1 the last layer")
     predict.add_argument("--combine", metavar="HOW", help="layers: sum, mean or concatenate")
     predict.add_argument("--top-k", type=int, default=5, metavar="N", help="words for a mask")
-    predict.add_argument("--batch-size", type=int, default=32, metavar="N")
+    predict.add_argument("--batch-size", type=int, metavar="N", help="texts computed together")
     predict.add_argument("--max-length", type=int, metavar="N", help="tokens; more are cut")
     predict.add_argument("--text-column", default="text", metavar="NAME")
     predict.add_argument("--pair-column", metavar="NAME")
@@ -218,8 +226,11 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
+    import jax
+
     from bert_jax.inference.loading import load
-    from bert_jax.inference.predict import PredictOptions, predict
+    from bert_jax.inference.predict import PredictOptions, check_request, predict
+    from bert_jax.sharding.mesh import MeshShape, make_mesh
 
     given = vars(options)
     fields = {
@@ -229,7 +240,10 @@ def _predict(options: argparse.Namespace) -> int:
     }
     if options.layers is not None:
         fields["layers"] = _whole_numbers("--layers", options.layers)
-    model = load(options.model, precision=options.precision)
+    check_request(options.task, options.input, options.output)
+    # Each device has the whole model and answers its part of every batch.
+    mesh = make_mesh(MeshShape(), jax.local_devices())
+    model = load(options.model, precision=options.precision, mesh=mesh)
     count = predict(model, options.task, options.input, options.output, PredictOptions(**fields))
     print(f"{options.output}: {count:,} records", file=sys.stderr)
     return 0

@@ -54,7 +54,7 @@ def test_predict_gives_chosen_layers(model, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("the cat\n")
     arguments = ["predict", "--model", model, "--task", "hidden_states", "--input", source]
-    arguments += ["--output", target, "--layers=0,-1", "--combine", "concatenate"]
+    arguments += ["--output", target, "--layers", "-2,-1", "--combine", "concatenate"]
     assert cli.main([str(argument) for argument in arguments]) == 0
     record = json.loads(target.read_text())
     assert record["tokens"] == ["[CLS]", "the", "cat", "[SEP]"]

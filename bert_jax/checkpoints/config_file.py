@@ -81,11 +81,11 @@ def read_config(path: Path) -> ModelDescription:
     """
     fields = read_json_object(path)
     for key, wanted in _ONLY.items():
-        if (found := fields.get(key, wanted)) != wanted:
+        if (found := fields.get(key)) not in (None, wanted):
             raise UserError(
                 f"{path}: {key} is {found!r}; only {wanted!r} can be loaded: give a BERT encoder"
             )
-    missing = [key for key in _REQUIRED if key not in fields]
+    missing = [key for key in _REQUIRED if fields.get(key) is None]
     if missing:
         raise UserError(f"{path} lacks {', '.join(missing)}; give the config.json of a BERT")
     labels = _labels(path, fields)
@@ -106,7 +106,7 @@ def read_config(path: Path) -> ModelDescription:
     architectures = named if isinstance(named, list) else []
     return ModelDescription(
         config=config,
-        architecture=next((name for name in architectures if name in ARCHITECTURES), ""),
+        architecture=next((name for name in ARCHITECTURES if name in architectures), ""),
         labels=labels,
         problem_type=problem_type,
         other={
@@ -150,7 +150,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} does not exist; give a model directory") from error
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}; copy it again") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}; copy it again") from error
     if not isinstance(fields, dict):
         raise UserError(f"{path} is not a JSON object; give a model directory")

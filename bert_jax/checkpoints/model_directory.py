@@ -38,7 +38,13 @@ _HEADS: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 # Weights in any form: of an older model in the same place, nothing may be left.
-_WEIGHTS = ("model*.safetensors", "model*.safetensors.index.json", "pytorch_model*.bin*")
+_WEIGHTS = (
+    "model-*-of-*.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model-*-of-*.bin",
+    "pytorch_model.bin.index.json",
+)
 
 
 def save(directory: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
@@ -58,7 +64,7 @@ def save(directory: Path, description: ModelDescription, params: Any, tokenizer:
 
     tensors = _tensors(description, params)
     with whole_directory(directory, marker=CONFIG, last=SAFETENSORS, obsolete=_WEIGHTS) as partial:
-        tokenizer.save(partial)
+        tokenizer.save(partial, max_length=description.config.max_position_embeddings)
         write_config(partial / CONFIG, description)
         try:
             save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
@@ -82,7 +88,8 @@ def load_description(directory: Path, architecture: str = "") -> ModelDescriptio
         located = locate(file, huggingface.TABLE)
         dtypes = {str(info.dtype) for info in file.tensors.values() if info.dtype.kind in "fV"}
         config = described.config
-        if huggingface.DECODER in located and config.tie_word_embeddings:
+        tables = {huggingface.DECODER, huggingface.WORD_EMBEDDINGS}
+        if tables <= located.keys() and config.tie_word_embeddings:
             # As transformers 5 has it: two different tables are not tied, whatever the config says.
             tied = _same(file, located[huggingface.DECODER], located[huggingface.WORD_EMBEDDINGS])
             config = dataclasses.replace(config, tie_word_embeddings=tied)
@@ -137,5 +144,5 @@ def _same(file: TensorFile, one: str, other: str) -> bool:
     """Whether two tensors are equal to the bit."""
     if file.tensors[one] != file.tensors[other]:
         return False
-    copy = file.read(one).copy()
-    return copy.tobytes() == file.read(other).tobytes()
+    pairs = zip(file.read(one), file.read(other), strict=True)  # row by row: no copy of a table
+    return all(row.tobytes() == same.tobytes() for row, same in pairs)

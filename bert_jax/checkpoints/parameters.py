@@ -23,6 +23,9 @@ _MAY_BE_NEW = ("bert/pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outp
 # Of a line that a person reads; the report has them all.
 _NAMES_SHOWN = 8
 
+# What is read; float64 is rounded.
+_DTYPES = ("float16", "bfloat16", "float32", "float64")
+
 # XLA takes over host memory that begins at such a multiple, and copies any other.
 _ALIGNMENT = 64
 
@@ -125,7 +128,15 @@ def read_parameters(
 
 
 def to_tensors(params: Any, table: NameTable, module: nn.Module) -> dict[str, np.ndarray]:
-    """The parameters of a model under the names of a table, as NumPy arrays."""
+    """The parameters of a model under the names of a table, as NumPy arrays.
+
+    Raises:
+        UserError: a part of them lies on another host.
+    """
+    if not all(getattr(leaf, "is_fully_addressable", True) for leaf in jax.tree.leaves(params)):
+        raise UserError(
+            "the parameters lie on several hosts; load the model on one of them to write it"
+        )
     prefix = ENCODER if isinstance(module, Bert) else ""
     rules = {rule.ours: rule for rule in table.rules}
     tensors: dict[str, np.ndarray] = {}
@@ -159,12 +170,12 @@ def _read(
         if info.shape != expected:
             raise UserError(
                 f"{file.path}: tensor {name} has shape {info.shape}, the model asks for "
-                f"{expected}; mend config.json, or give the labels of this head"
+                f"{expected}; mend config.json, or give the model that the file belongs to"
             )
-        if info.dtype.kind not in "fV" or info.dtype.itemsize > 8:  # V: bfloat16
+        if str(info.dtype) not in _DTYPES:
             raise UserError(
-                f"{file.path}: tensor {name} has dtype {info.dtype}, not floating point; "
-                "give a file of weights that are not quantised"
+                f"{file.path}: tensor {name} has dtype {info.dtype}, not one of "
+                f"{', '.join(_DTYPES)}; give a file of weights that are not quantised"
             )
         fill(rule, part, file.read(name))
     # Every process has the whole parameter and puts its own pieces on its own devices.

@@ -33,7 +33,7 @@ class BatchOptions:
     window: int = 64
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise UserError(f"batch_size is {self.batch_size}; it must be at least 1")
 
     def limit(self, config: BertConfig) -> int:

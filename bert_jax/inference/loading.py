@@ -63,7 +63,9 @@ def load(
             do not fit together.
     """
     architecture = _architecture(task)
-    google = google_files.find(Path(path))
+    google = google_files.find(Path(path).expanduser())
+    if google and revision is not None:
+        raise UserError(f"{path} is here, and has no revision {revision!r}; leave the revision out")
     directory = google.directory if google else resolve(path, revision)
     description = (
         google_files.load_description(google, architecture)

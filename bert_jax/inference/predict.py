@@ -13,7 +13,7 @@ from bert_jax.inference.interface import Advance, Text, TextError
 from bert_jax.inference.lines import STDIN
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.progress import Progress
-from bert_jax.inference.records import open_records, shortest
+from bert_jax.inference.records import STDOUT, open_records, shortest
 from bert_jax.inference.rows import TEXT, Columns, Row, open_rows
 
 
@@ -27,7 +27,7 @@ class PredictOptions:
         layers: of "hidden_states" and "attentions", see there; None: the last, and all.
         combine: of "hidden_states".
         top_k: of "fill_mask".
-        batch_size: the most texts computed together.
+        batch_size: the most texts computed together; None: 32, of "attentions" 8.
         max_length: the most tokens of a text; None for as many as the model takes.
         text_column: the column or key of the text.
         pair_column: that of its pair; None: "text_pair", where there is one.
@@ -40,7 +40,7 @@ class PredictOptions:
     layers: tuple[int, ...] | None = None
     combine: str | None = None
     top_k: int = 5
-    batch_size: int = 32
+    batch_size: int | None = None
     max_length: int | None = None
     text_column: str = TEXT
     pair_column: str | None = None
@@ -82,9 +82,7 @@ def predict(
         UserError: an option is wrong, a row is malformed or cannot be answered (with file and
             line), or a file cannot be read or written.
     """
-    if task not in TASKS:
-        raise UserError(f"task {task!r} is unknown; known are {', '.join(TASKS)}")
-    _check_places(source, target)
+    check_request(task, source, target)
     columns = Columns(options.text_column, options.pair_column)
     # Rows that are read and wait for their answer: those of two windows at most.
     waiting: deque[Row] = deque()
@@ -109,10 +107,21 @@ def predict(
     return count
 
 
-def _check_places(source: str | Path, target: str | Path) -> None:
-    if str(source) == STDIN or not Path(target).exists() or not Path(source).exists():
+def check_request(task: str, source: str | Path, target: str | Path) -> None:
+    """What can be said before a model is loaded.
+
+    Raises:
+        UserError: there is no such task or input, or no place for the output.
+    """
+    if task not in TASKS:
+        raise UserError(f"task {task!r} is unknown; known are {', '.join(TASKS)}")
+    if str(target) != STDOUT and not Path(target).resolve().parent.is_dir():
+        raise UserError(f"{Path(target).parent} is no directory; make it, or give another output")
+    if str(source) == STDIN:
         return
-    if Path(target).samefile(source):
+    if not Path(source).exists():
+        raise UserError(f"{source} does not exist; give another input")
+    if Path(target).exists() and Path(target).samefile(source):
         raise UserError(f"{target} is input and output; give another output")
 
 
@@ -123,6 +132,10 @@ def _join(row: Row, answer: Answer) -> dict[str, Any]:
     return {**row.other, **answer}
 
 
+def _batch_size(options: PredictOptions, default: int) -> int:
+    return default if options.batch_size is None else options.batch_size
+
+
 def _embed(
     model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
 ) -> Iterator[Answer]:
@@ -131,7 +144,7 @@ def _embed(
         texts,
         pooling=options.pooling,
         normalize=options.normalize,
-        batch_size=options.batch_size,
+        batch_size=_batch_size(options, 32),
         max_length=options.max_length,
         advance=advance,
     )
@@ -145,7 +158,7 @@ def _fill_mask(
         model,
         texts,
         top_k=options.top_k,
-        batch_size=options.batch_size,
+        batch_size=_batch_size(options, 32),
         max_length=options.max_length,
         advance=advance,
     )
@@ -169,7 +182,7 @@ def _hidden_states(
         texts,
         layers=(-1,) if options.layers is None else options.layers,
         combine=options.combine,
-        batch_size=options.batch_size,
+        batch_size=_batch_size(options, 32),
         max_length=options.max_length,
         advance=advance,
     )
@@ -184,7 +197,7 @@ def _attentions(
         model,
         texts,
         layers=options.layers,
-        batch_size=options.batch_size,
+        batch_size=_batch_size(options, 8),
         max_length=options.max_length,
         advance=advance,
     )

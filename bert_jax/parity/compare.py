@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.checkpoints import google_files
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import to_tensors
@@ -49,6 +50,8 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     import_reference()
     model = load(directory)
     path = Path(directory)
+    if reference is None and google_files.find(path.expanduser()):
+        raise UserError(f"{path}: transformers does not read Google's files; give --reference DIR")
     reference_path = resolve(directory if reference is None else reference)
     description = model.description
     if model.report.new:

@@ -129,5 +129,10 @@ class Tokenizer(abc.ABC):
         """16 hex digits that change whenever any text could get other ids."""
 
     @abc.abstractmethod
-    def save(self, directory: str | Path) -> None:
-        """Writes the tokenizer files of a model directory (Hugging Face's layout)."""
+    def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
+        """Writes the tokenizer files of a model directory (Hugging Face's layout).
+
+        Args:
+            directory: made if it is missing.
+            max_length: the most tokens that the model takes, for others that read the files.
+        """

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ def load_tokenizer(
     """Loads a tokenizer from a model directory or a single file.
 
     Of a directory, the first of these is read: `tokenizer.json`; `vocab.txt`; `spiece.model` or
-    the only `*.model` file. For the last two, `tokenizer_config.json` says how text is treated.
+    the only `*.model` file. `tokenizer_config.json` says how text is treated; where it is that of
+    a BertTokenizer, it overrules BERT's own rules in `tokenizer.json`, as with Hugging Face.
     A single file (`*.json`, `*.model`, anything else is a vocabulary) is read by itself.
 
     What neither an argument nor a file says is settled by the vocabulary. Text is lower-cased if
@@ -73,22 +75,37 @@ def load_tokenizer(
 def _load_directory(directory: Path, wishes: Wishes) -> Tokenizer:
     tokenizer_path, vocabulary_path = directory / TOKENIZER_FILE, directory / VOCABULARY_FILE
     model_path = _sentencepiece_file(directory)
-    if tokenizer_path.is_file():
-        definition = _read_json(tokenizer_path)
-        # ALBERT's directories hold a translation of their .model file, which is no WordPiece.
-        if model_path is None or _model_type(definition) == "WordPiece":
-            return _load_tokenizer_json(tokenizer_path, wishes)
     config_path = directory / CONFIG_FILE
     config = _read_json(config_path) if config_path.is_file() else {}
     for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "keep_accents"):
         if not isinstance(config.get(key), bool | None):
             raise UserError(f"{config_path}: {key} is {config[key]!r}; give true or false")
+    if tokenizer_path.is_file():
+        definition = _read_json(tokenizer_path)
+        # ALBERT's directories hold a translation of their .model file, which is no WordPiece.
+        if model_path is None or _model_type(definition) == "WordPiece":
+            return _load_tokenizer_json(tokenizer_path, _with_config(wishes, config, definition))
     if vocabulary_path.is_file():
         return _load_vocabulary(vocabulary_path, config, wishes)
     if model_path is not None:
         return _load_sentencepiece(model_path, config, wishes)
     raise UserError(
         f"tokenizer.path: {directory} has no {TOKENIZER_FILE}, {VOCABULARY_FILE} or *.model file"
+    )
+
+
+def _with_config(
+    wishes: Wishes, config: Mapping[str, Any], definition: Mapping[str, Any]
+) -> Wishes:
+    """The wishes, and what a BertTokenizer's config says of the normaliser that it has."""
+    normalizer = definition.get("normalizer")
+    is_bert = isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
+    if not is_bert or config.get("tokenizer_class") not in ("BertTokenizer", "BertTokenizerFast"):
+        return wishes
+    return Wishes(
+        _first(wishes.lowercase, config.get("do_lower_case")),
+        _first(wishes.strip_accents, config.get("strip_accents")),
+        _first(wishes.tokenize_chinese_chars, config.get("tokenize_chinese_chars")),
     )
 
 

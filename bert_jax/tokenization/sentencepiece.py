@@ -190,7 +190,7 @@ class SentencePieceTokenizer(Tokenizer):
         rules = json.dumps(["SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents])
         return hashlib.sha256(rules.encode() + self._model).hexdigest()[:16]
 
-    def save(self, directory: str | Path) -> None:
+    def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `spiece.model` and `tokenizer_config.json`.
 
         Hugging Face's `AutoTokenizer` reads them as an `AlbertTokenizer`, if `sentencepiece` and
@@ -200,11 +200,13 @@ class SentencePieceTokenizer(Tokenizer):
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-        config = {
+        config: dict[str, object] = {
             "tokenizer_class": "AlbertTokenizer",
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
             **dict(zip(names, self._specials, strict=True)),
         }
         (directory / MODEL_FILE).write_bytes(self._model)
+        if max_length is not None:
+            config["model_max_length"] = max_length
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -245,7 +245,7 @@ class WordPieceTokenizer(Tokenizer):
         content = json.dumps(["WordPiece", rules, self._pieces], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
-    def save(self, directory: str | Path) -> None:
+    def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`.
 
         Hugging Face's `AutoTokenizer` reads the directory and gives the same ids and offsets.
@@ -259,6 +259,8 @@ class WordPieceTokenizer(Tokenizer):
         config |= dict(zip(names, BRACKETED, strict=True))
         write_vocabulary(directory / VOCABULARY_FILE, self._pieces)
         (directory / TOKENIZER_FILE).write_text(self._library.to_str(), encoding="utf-8")
+        if max_length is not None:
+            config["model_max_length"] = max_length
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 

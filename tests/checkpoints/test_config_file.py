@@ -147,3 +147,22 @@ def test_files_that_are_none(tmp_path, content, message):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match="config.json does not exist; give a model directory"):
         read_config(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"architectures": [["x"]]}, {"is_decoder": None}, {"architectures": [None, 7]}]
+)
+def test_oddities_that_say_nothing(read, fields):
+    assert read(**fields) == ModelDescription(CONFIG, architecture="")
+
+
+def test_a_size_that_is_null_is_missing(read):
+    with pytest.raises(UserError, match="lacks vocab_size; give"):
+        read(vocab_size=None)
+
+
+def test_nesting_without_end_is_one_line(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("[" * 200_000)
+    with pytest.raises(UserError, match="config.json cannot be read"):
+        read_config(path)

@@ -556,7 +556,7 @@ def test_a_model_in_the_working_directory(tmp_path, monkeypatch, tokenizer):
 
 def test_a_write_that_fails_leaves_the_model_before(released, tokenizer):
     description, params = make("BertForMaskedLM")
-    released.with_name(f"{released.name}.partial").write_text("in the way")
+    released.with_name(f".{released.name}.partial").write_text("in the way")
     with pytest.raises(UserError, match="cannot write .*; free space or give another directory"):
         save(released, description, params, tokenizer)
     assert load(find(released)).report.complete

@@ -204,7 +204,9 @@ def test_whole_numbers_are_no_weights(model_path, edit):
         return tensors | {name: tensors[name].astype(np.int8)}
 
     edit(quantise)
-    with pytest.raises(UserError, match="layer.0.output.dense.weight has dtype int8, not floating"):
+    with pytest.raises(
+        UserError, match="layer.0.output.dense.weight has dtype int8, not one of float16"
+    ):
         load(model_path, "")
 
 
@@ -271,3 +273,13 @@ def test_parameters_are_laid_out_on_a_mesh(model_path):
     assert done.returncode == 0, done.stderr
     # [L 3, D 16, F 32]: D is split over fsdp, F over tensor.
     assert done.stdout.splitlines() == ["8 (3, 8, 16)", "8", "True"]
+
+
+def test_a_decoder_without_word_embeddings(model_path, edit):
+    def rename(tensors):
+        table = tensors.pop("bert.embeddings.word_embeddings.weight")
+        return tensors | {"cls.predictions.decoder.weight": table}
+
+    edit(rename)
+    with pytest.raises(UserError, match="has no tensor bert.embeddings.word_embeddings.weight"):
+        load(model_path, "")

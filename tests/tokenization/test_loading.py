@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization import BertSwitches, load_tokenizer
+from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from bert_jax.tokenization.vocabulary import write_vocabulary
 
 TEXT = "The café 中国"
@@ -179,3 +179,23 @@ def test_importing_the_package_loads_no_library():
     )
 
     assert output.stdout == "[]\n"
+
+
+def test_the_config_of_a_bert_tokenizer_overrules_tokenizer_json(tmp_path):
+    """As Hugging Face's AutoTokenizer has it."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Hello", "hello"]
+    tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
+    tokenizer.save(tmp_path, max_length=64)
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    assert config["model_max_length"] == 64
+    (lowered,) = load_tokenizer(tmp_path).encode_batch(["Hello"])
+    assert lowered.tokens == ["[CLS]", "hello", "[SEP]"]
+    path.write_text(json.dumps(config | {"do_lower_case": False}))
+    (kept,) = load_tokenizer(tmp_path).encode_batch(["Hello"])
+    assert kept.tokens == ["[CLS]", "Hello", "[SEP]"]
+    # Of another class, the config says nothing about tokenizer.json.
+    other = {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}
+    path.write_text(json.dumps(config | other))
+    (lowered,) = load_tokenizer(tmp_path).encode_batch(["Hello"])
+    assert lowered.tokens == ["[CLS]", "hello", "[SEP]"]

@@ -97,7 +97,7 @@ def read_pickle(file: IO[bytes]) -> Pickled:
     try:
         for opcode, argument, _ in pickletools.genops(file):
             machine.run(opcode.name, argument)
-    except (IndexError, KeyError, TypeError, AttributeError) as error:
+    except (IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("its pickle asks for what is not there") from error
     if len(machine.stack) != 1 or machine.outer_stacks:
         raise ValueError("its pickle ends before it is complete")
@@ -165,6 +165,8 @@ class _Machine:
                 stack.append(_admit(argument))
             case "STACK_GLOBAL":
                 name, module = stack.pop(), stack.pop()
+                if not (type(name) is type(module) is str):  # the text of a nested tuple is endless
+                    raise ValueError("its pickle names something with what is no text")
                 stack.append(_admit(f"{module} {name}"))
             case "BINPERSID":
                 storage = _storage(stack.pop())
