@@ -37,15 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options)
     except UserError as error:
-        print(f"bert-jax: {error}", file=sys.stderr)
+        _say(str(error))
         return BAD_INPUT
     except OSError as error:
         place = f": {error.filename}" if error.filename else ""
-        print(f"bert-jax: {error.strerror or error}{place}; mend it and run again", file=sys.stderr)
+        _say(f"{error.strerror or error}{place}; mend it and run again")
         return BAD_INPUT
     except KeyboardInterrupt:
-        print("bert-jax: interrupted; run the same command to go on", file=sys.stderr)
+        _say("interrupted; run the same command to go on")
         return STOPPED
+
+
+def _say(message: str) -> None:
+    """One line on stderr, in one piece: threads of libraries may be writing there too."""
+    sys.stderr.write(f"bert-jax: {message}\n")
 
 
 def _split_overrides(arguments: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -197,7 +202,7 @@ def _train(options: argparse.Namespace) -> int:
     try:
         metrics = experiment.train(config, options.workdir)
     except Interrupted as stop:
-        print(f"bert-jax: {stop}; run the same command to go on", file=sys.stderr)
+        _say(f"{stop}; run the same command to go on")
         return STOPPED
     print(json.dumps(metrics))
     return 0
