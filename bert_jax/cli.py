@@ -1,6 +1,7 @@
 """`bert-jax`: parse the command line, call, print. Nothing heavy is imported before a verb runs."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import re
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"{error.strerror or error}{place}; mend it and run again")
         return BAD_INPUT
     except KeyboardInterrupt:
-        _say("interrupted; run the same command to go on")
+        _say("interrupted; run the same command again")
         return STOPPED
 
 
@@ -236,6 +237,7 @@ def _predict(options: argparse.Namespace) -> int:
     from bert_jax.inference.loading import load
     from bert_jax.inference.predict import PredictOptions, check_request, predict
     from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.training.signals import StopSignals
 
     given = vars(options)
     fields = {
@@ -249,7 +251,16 @@ def _predict(options: argparse.Namespace) -> int:
     # Each device has the whole model and answers its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())
     model = load(options.model, precision=options.precision, mesh=mesh)
-    count = predict(model, options.task, options.input, options.output, PredictOptions(**fields))
+    # Not by an exception: libraries that call Python now and then may swallow it.
+    with StopSignals() if options.input != "-" else contextlib.nullcontext() as stop:
+        count = predict(
+            model,
+            options.task,
+            options.input,
+            options.output,
+            PredictOptions(**fields),
+            stopped=lambda: stop is not None and stop.requested,
+        )
     print(f"{options.output}: {count:,} records", file=sys.stderr)
     return 0
 
@@ -265,6 +276,7 @@ def _parity(options: argparse.Namespace) -> int:
 def _convert(options: argparse.Namespace) -> int:
     from bert_jax.inference.conversion import convert
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half-written goes
     model = convert(
         options.input,
         options.output,

@@ -1,8 +1,10 @@
 """The verbs for models that exist: convert, predict, parity."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
@@ -185,3 +187,25 @@ def test_parity_agrees_with_itself_and_names_a_cause(model, tmp_path):
     differs = parity(model, "--reference", other, "--json")
     assert differs.returncode == 1, differs.stderr
     assert "activation" in differs.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_predict_leaves_nothing(model, tmp_path, number):
+    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("the cat sat on the mat .\n" * 400_000)
+    arguments = ["predict", "--model", model, "--task", "embed", "--input", source]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bert_jax", *map(str, [*arguments, "--output", target])],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(tmp_path.glob(".out.jsonl.*")):
+        assert process.poll() is None
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert errors.splitlines()[-1].endswith("bert-jax: interrupted; run the same command again")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]

@@ -48,6 +48,7 @@ class ModelDescription:
         labels: names of the C labels; empty where nobody named them.
         problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was made for, or None.
         dtype: of the tensors on disk, one of `DTYPES`.
+        mixed_dtypes: where tensors differ, the dtype of each, by the name table's names.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
         other: fields that mean nothing to us and that `write_config` hands on.
     """
@@ -57,6 +58,7 @@ class ModelDescription:
     labels: tuple[str, ...] = ()
     problem_type: str | None = None
     dtype: str = "float32"
+    mixed_dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     add_pooling_layer: bool = True
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -32,10 +32,11 @@ _HEADS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("cls.predictions.transform.dense.weight",), "MaskedLM"),
     (("cls.seq_relationship.weight",), "NextSentencePrediction"),
     (("qa_outputs.weight",), "QuestionAnswering"),
-    # Multiple choice calls its head so too, but is far less frequent.
     (("classifier.weight", "bert.pooler.dense.weight"), "SequenceClassification"),
     (("classifier.weight",), "TokenClassification"),
 )
+
+_CLASSIFIER = "classifier.weight"
 
 # Weights in any form: of an older model in the same place, nothing may be left.
 _WEIGHTS = (
@@ -86,18 +87,23 @@ def load_description(directory: Path, architecture: str = "") -> ModelDescriptio
     described = read_config(directory / CONFIG)
     with open_tensors(directory) as file:
         located = locate(file, huggingface.TABLE)
-        dtypes = {str(info.dtype) for info in file.tensors.values() if info.dtype.kind in "fV"}
+        named = {name: str(file.tensors[theirs].dtype) for name, theirs in located.items()}
+        dtypes = set(named.values())
         config = described.config
         tables = {huggingface.DECODER, huggingface.WORD_EMBEDDINGS}
         if tables <= located.keys() and config.tie_word_embeddings:
             # As transformers 5 has it: two different tables are not tied, whatever the config says.
             tied = _same(file, located[huggingface.DECODER], located[huggingface.WORD_EMBEDDINGS])
             config = dataclasses.replace(config, tie_word_embeddings=tied)
-    architecture = architecture or described.architecture or _architecture_of(located)
+        if not (architecture or described.architecture):
+            outputs = file.tensors[located[_CLASSIFIER]].shape[0] if _CLASSIFIER in located else 0
+            architecture = _architecture_of(located, outputs, config.num_labels)
+    architecture = architecture or described.architecture
     return dataclasses.replace(
         described,
         config=config,
         architecture=architecture,
+        mixed_dtypes=named if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 and dtypes <= set(DTYPES) else "float32",
         add_pooling_layer=architecture != "BertModel" or "bert.pooler.dense.weight" in located,
     )
@@ -124,16 +130,22 @@ def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray
     tensors = to_tensors(params, huggingface.TABLE, description.make_module(Execution()))
     if huggingface.DECODER in tensors:
         tensors[huggingface.DECODER_BIAS] = tensors[huggingface.BIAS]
-    dtype = np.dtype(getattr(ml_dtypes, description.dtype, description.dtype))
     bare = description.architecture == "BertModel"
+
+    def dtype_of(name: str) -> np.dtype:
+        dtype = description.mixed_dtypes.get(name, description.dtype)
+        return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+
     return {
-        name.removeprefix("bert.") if bare else name: tensor.astype(dtype, copy=False)
+        name.removeprefix("bert.") if bare else name: tensor.astype(dtype_of(name), copy=False)
         for name, tensor in tensors.items()
     }
 
 
-def _architecture_of(names: Collection[str]) -> str:
-    """The model that a file's tensors belong to."""
+def _architecture_of(names: Collection[str], outputs: int, num_labels: int) -> str:
+    """The model that a file's tensors belong to; `outputs` are those of its classifier."""
+    if outputs == 1 != num_labels and "bert.pooler.dense.weight" in names:
+        return "BertForMultipleChoice"  # a score of each choice, whatever the labels
     for tensors, head in _HEADS:
         if all(tensor in names for tensor in tensors):
             return f"BertFor{head}"

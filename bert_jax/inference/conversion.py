@@ -58,4 +58,7 @@ def _read_words(path: Path) -> list[str]:
         raise UserError(f"{error.strerror}; give a file of words") from error
     except UnicodeDecodeError as error:
         raise UserError(f"byte {error.start} is not UTF-8; save it as UTF-8") from error
-    return [word for word in map(str.strip, lines) if word]
+    words = [word for word in map(str.strip, lines) if word]
+    if not words:
+        raise UserError("there are no words; give one a line")
+    return words

@@ -22,7 +22,7 @@ from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import Tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LoadedModel:
     """A model directory in memory.
 
@@ -49,9 +49,18 @@ class LoadedModel:
     report: LoadReport
     mesh: Mesh
 
+    def __repr__(self) -> str:
+        """One line; the parameters would be thousands."""
+        layers, width = self.config.num_hidden_layers, self.config.hidden_size
+        return (
+            f"LoadedModel({self.description.architecture}, {layers} layers of width {width}, "
+            f"{self.tokenizer.vocab_size} pieces; {self.report})"
+        )
+
     def save(self, directory: str | Path) -> None:
         """Writes a model directory that `transformers` loads."""
-        model_directory.save(Path(directory), self.description, self.params, self.tokenizer)
+        directory = Path(directory).expanduser()
+        model_directory.save(directory, self.description, self.params, self.tokenizer)
 
     def add_words(self, words: Sequence[str]) -> "LoadedModel":
         """A model that knows more words as pieces of their own, see `inference.surgery`."""

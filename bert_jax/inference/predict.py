@@ -58,6 +58,7 @@ def predict(
     source: str | Path,
     target: str | Path,
     options: PredictOptions = PredictOptions(),
+    stopped: Callable[[], bool] = lambda: False,
 ) -> int:
     """Answers every row of a file.
 
@@ -74,6 +75,7 @@ def predict(
         source: the input, see `rows.open_rows`.
         target: the output, see `records.open_records`; there is none after an error.
         options: of reading, of batches and of the task.
+        stopped: whether to stop; asked after each record.
 
     Returns:
         The number of records.
@@ -81,6 +83,7 @@ def predict(
     Raises:
         UserError: an option is wrong, a row is malformed or cannot be answered (with file and
             line), or a file cannot be read or written.
+        KeyboardInterrupt: it was stopped; there is no output.
     """
     check_request(task, source, target)
     columns = Columns(options.text_column, options.pair_column)
@@ -102,6 +105,8 @@ def predict(
             for answer in TASKS[task](model, texts(), options, progress.advance):
                 records.write(_join(waiting.popleft(), answer))
                 count += 1
+                if stopped():
+                    raise KeyboardInterrupt
         except TextError as error:
             raise UserError(f"{waiting[error.index - count].place}: {error}") from error
     return count

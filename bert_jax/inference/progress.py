@@ -1,6 +1,7 @@
 """What a person sees while texts are computed: one bar, or a line now and then in a log file."""
 
 import sys
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -18,16 +19,11 @@ class Progress:
             total: how many texts there are, as far as is known by now; asked after each batch.
             enabled: otherwise nothing is shown.
         """
-        terminal = sys.stderr.isatty()
         self._total = total
-        self._bar = tqdm(
-            total=total(),
-            unit="text",
-            disable=not enabled,
-            dynamic_ncols=True,
-            mininterval=0.2 if terminal else 30.0,
-            maxinterval=10.0 if terminal else 60.0,
-        )
+        self._enabled = enabled
+        self._begun = time.time()
+        # It comes with the first answers: an error before them stands alone.
+        self._bar: tqdm | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -38,9 +34,22 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.leave = kind is None
+            self._bar.close()
 
     def advance(self, texts: int) -> None:
         """So many more are done."""
+        if self._bar is None:
+            terminal = sys.stderr.isatty()
+            self._bar = tqdm(
+                total=self._total(),
+                unit="text",
+                disable=not self._enabled,
+                dynamic_ncols=True,
+                mininterval=0.2 if terminal else 30.0,
+                maxinterval=10.0 if terminal else 60.0,
+            )
+            self._bar.start_t = self._begun
         self._bar.total = self._total()
         self._bar.update(texts)

@@ -62,7 +62,8 @@ def open_records(target: str | Path) -> Iterator[Records]:
         with _named_errors(str(target)), path.open("wb") as stream:
             yield Records(str(target), stream, flush=True)
         return
-    partial = path.with_name(path.name + ".partial")
+    # A name that nobody else has: neither a file of the user's nor of another process.
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with _named_errors(str(target)), partial.open("wb") as stream:
             yield Records(str(target), stream, flush=False)

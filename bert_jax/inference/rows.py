@@ -97,7 +97,12 @@ def open_rows(
 def _form_of(path: Path) -> str:
     endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
     last = endings[-1].removeprefix(".") if endings else ""
-    return last if last in FORMATS else "text"
+    if last in _NO_LINES:
+        raise UserError(
+            f"{path}: a file of this ending is none of {', '.join(FORMATS)}; convert it, or say "
+            "with --input-format what it is"
+        )
+    return _ENDINGS.get(last, "text")
 
 
 def _text_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
@@ -145,6 +150,11 @@ FORMATS: dict[str, Callable[[Lines, Columns], Iterator[Row]]] = {
     "csv": _comma_rows,
     "text": _text_rows,
 }
+
+
+_ENDINGS = {**{form: form for form in FORMATS}, "ndjson": "jsonl"}
+# Texts may end in anything, but these are no texts.
+_NO_LINES = ("json", "parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
 
 
 def _table_rows(

@@ -31,6 +31,7 @@ def add_words(model: AModel, words: Sequence[str]) -> AModel:
         UserError: a word can never be one piece, the tokenizer takes none, or the mesh does not
             divide the larger table.
     """
+    words = list(words)
     tokenizer = model.tokenizer.with_words(words)
     first_id = model.tokenizer.vocab_size
     before = model.tokenizer.encode_sentences(words)

@@ -90,7 +90,8 @@ def _load_directory(directory: Path, wishes: Wishes) -> Tokenizer:
     if model_path is not None:
         return _load_sentencepiece(model_path, config, wishes)
     raise UserError(
-        f"tokenizer.path: {directory} has no {TOKENIZER_FILE}, {VOCABULARY_FILE} or *.model file"
+        f"{directory} has no {TOKENIZER_FILE}, {VOCABULARY_FILE} or *.model file; copy the "
+        "tokenizer's files there, or give another directory"
     )
 
 

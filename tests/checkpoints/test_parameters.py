@@ -283,3 +283,35 @@ def test_a_decoder_without_word_embeddings(model_path, edit):
     edit(rename)
     with pytest.raises(UserError, match="has no tensor bert.embeddings.word_embeddings.weight"):
         load(model_path, "")
+
+
+def test_mixed_precision_comes_back_to_the_bit(model_path, edit, tokenizer, tmp_path):
+    """float16 with LayerNorm in float32 is a common form."""
+
+    def halve(tensors):
+        return {
+            name: tensor if "LayerNorm" in name else tensor.astype(np.float16)
+            for name, tensor in tensors.items()
+        }
+
+    edit(halve)
+    params, _ = load(model_path, "")
+    model_directory.save(tmp_path / "again", load_description(model_path), params, tokenizer)
+    one, other = (
+        load_file(path / "model.safetensors") for path in (model_path, tmp_path / "again")
+    )
+    assert set(one) == set(other)
+    for name in one:
+        assert one[name].dtype == other[name].dtype
+        assert one[name].tobytes() == other[name].tobytes()
+
+
+def test_multiple_choice_is_told_by_its_one_output(model_path, tokenizer, tmp_path):
+    description = load_description(model_path, "BertForMultipleChoice")
+    params, _ = load(model_path, "BertForMultipleChoice")
+    model_directory.save(tmp_path / "choice", description, params, tokenizer)
+    path = tmp_path / "choice" / "config.json"
+    fields = json.loads(path.read_text())
+    del fields["architectures"]
+    path.write_text(json.dumps(fields))
+    assert load_description(tmp_path / "choice").architecture == "BertForMultipleChoice"

@@ -141,3 +141,12 @@ def test_stdout_is_flushed_line_by_line_and_may_be_closed():
         process.stdin.close()
         assert process.stderr.read() == "bert-jax: stdout: its reader has stopped reading\n"
         assert process.wait() == 1
+
+
+def test_a_neighbour_called_partial_is_not_touched(tmp_path):
+    neighbour = tmp_path / "out.jsonl.partial"
+    neighbour.write_text("precious")
+    with open_records(tmp_path / "out.jsonl") as records:
+        records.write({"a": 1})
+    assert neighbour.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "out.jsonl.partial"]

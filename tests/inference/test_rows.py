@@ -141,3 +141,18 @@ def test_any_text_survives_json_lines(tmp_path_factory, texts):
     path.write_bytes("".join(line + "\n" for line in lines).encode())
     with open_rows(path) as rows:
         assert [(row.text, row.other) for row in rows] == [(text, {"id": text}) for text in texts]
+
+
+def test_what_has_no_lines_is_not_read_as_text(tmp_path):
+    path = tmp_path / "in.json"
+    path.write_text('[{"text": "a"}]')
+    message = "in.json: a file of this ending is none of jsonl, tsv"
+    with pytest.raises(UserError, match=message), open_rows(path) as rows:
+        list(rows)
+
+
+def test_ndjson_is_jsonl(tmp_path):
+    path = tmp_path / "in.ndjson"
+    path.write_text('{"text": "a", "id": 7}\n')
+    with open_rows(path) as rows:
+        assert [(row.text, row.other) for row in rows] == [("a", {"id": 7})]
