@@ -9,6 +9,7 @@ from typing import Any
 from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.sentencepiece import MODEL_FILE, SentencePieceTokenizer
+from bert_jax.tokenization.special_tokens import BRACKETED
 from bert_jax.tokenization.vocabulary import looks_lowercased, read_vocabulary
 from bert_jax.tokenization.wordpiece import (
     CONFIG_FILE,
@@ -84,8 +85,10 @@ def _load_directory(directory: Path, wishes: Wishes) -> Tokenizer:
         definition = _read_json(tokenizer_path)
         # ALBERT's directories hold a translation of their .model file, which is no WordPiece.
         if model_path is None or _model_type(definition) == "WordPiece":
+            _check_special_tokens(config_path, config)
             return _load_tokenizer_json(tokenizer_path, _with_config(wishes, config, definition))
     if vocabulary_path.is_file():
+        _check_special_tokens(config_path, config)
         return _load_vocabulary(vocabulary_path, config, wishes)
     if model_path is not None:
         return _load_sentencepiece(model_path, config, wishes)
@@ -93,6 +96,19 @@ def _load_directory(directory: Path, wishes: Wishes) -> Tokenizer:
         f"{directory} has no {TOKENIZER_FILE}, {VOCABULARY_FILE} or *.model file; copy the "
         "tokenizer's files there, or give another directory"
     )
+
+
+def _check_special_tokens(path: Path, config: Mapping[str, Any]) -> None:
+    """Raises UserError where a config gives a special token another name than BERT's."""
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    for name, token in zip(names, BRACKETED, strict=True):
+        named = config.get(name)
+        found = named.get("content") if isinstance(named, dict) else named
+        if found not in (None, token):
+            raise UserError(
+                f"{path}: {name} is {found!r}; only {token} can be read: rename it there and in "
+                "the vocabulary"
+            )
 
 
 def _with_config(

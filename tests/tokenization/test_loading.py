@@ -199,3 +199,14 @@ def test_the_config_of_a_bert_tokenizer_overrules_tokenizer_json(tmp_path):
     path.write_text(json.dumps(config | other))
     (lowered,) = load_tokenizer(tmp_path).encode_batch(["Hello"])
     assert lowered.tokens == ["[CLS]", "hello", "[SEP]"]
+
+
+def test_special_tokens_of_another_name_are_refused(tmp_path, tokenizer):
+    tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"mask_token": {"content": "[MASK]", "lstrip": False}}))
+    assert load_tokenizer(tmp_path).fingerprint() == tokenizer.fingerprint()
+    path.write_text(json.dumps(config | {"mask_token": "<mask>"}))
+    with pytest.raises(UserError, match=r"mask_token is '<mask>'; only \[MASK\] can be read"):
+        load_tokenizer(tmp_path)
