@@ -88,6 +88,8 @@ def load_description(directory: Path, architecture: str = "") -> ModelDescriptio
     with open_tensors(directory) as file:
         located = locate(file, huggingface.TABLE)
         named = {name: str(file.tensors[theirs].dtype) for name, theirs in located.items()}
+        # float64 is rounded on reading, and whole numbers are no parameters of ours.
+        named = {name: dtype for name, dtype in named.items() if dtype in DTYPES}
         dtypes = set(named.values())
         config = described.config
         tables = {huggingface.DECODER, huggingface.WORD_EMBEDDINGS}
@@ -104,7 +106,7 @@ def load_description(directory: Path, architecture: str = "") -> ModelDescriptio
         config=config,
         architecture=architecture,
         mixed_dtypes=named if len(dtypes) > 1 else {},
-        dtype=dtypes.pop() if len(dtypes) == 1 and dtypes <= set(DTYPES) else "float32",
+        dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
         add_pooling_layer=architecture != "BertModel" or "bert.pooler.dense.weight" in located,
     )
 

@@ -315,3 +315,14 @@ def test_multiple_choice_is_told_by_its_one_output(model_path, tokenizer, tmp_pa
     del fields["architectures"]
     path.write_text(json.dumps(fields))
     assert load_description(tmp_path / "choice").architecture == "BertForMultipleChoice"
+
+
+def test_tensors_that_are_no_weights_do_not_make_it_mixed(model_path, edit):
+    def halve(tensors):
+        half = {name: tensor.astype(np.float16) for name, tensor in tensors.items()}
+        return half | {"my_head.steps": np.arange(3), "my_head.scale": np.ones(2, np.float64)}
+
+    edit(halve)
+    description = load_description(model_path)
+    assert description.dtype == "float16"
+    assert description.mixed_dtypes == {}
