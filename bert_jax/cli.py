@@ -96,6 +96,12 @@ def _parser() -> argparse.ArgumentParser:
 
     train = verbs.add_parser("train", parents=[config], help="train a run, or go on with it")
     train.add_argument("--workdir", type=Path, required=True, metavar="RUN")
+    train.add_argument(
+        "--sweep",
+        nargs="*",
+        metavar="KEY=V,V",
+        help="a run for each combination; without keys, the grid of the paper",
+    )
     train.set_defaults(run=_train)
 
     evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
@@ -103,12 +109,17 @@ def _parser() -> argparse.ArgumentParser:
     place = evaluate.add_mutually_exclusive_group(required=True)
     place.add_argument("--workdir", type=Path, metavar="RUN")
     place.add_argument("--model", type=Path, metavar="DIR", help="needs --config")
+    evaluate.add_argument(
+        "--output", type=Path, metavar="DIR", help="for predictions and reports (labelled tasks)"
+    )
     evaluate.set_defaults(run=_evaluate)
 
     export = verbs.add_parser("export", help="run → model directory")
     export.add_argument("--workdir", type=Path, required=True, metavar="RUN")
     export.add_argument("--output", type=Path, required=True, metavar="DIR")
-    export.add_argument("--step", default="latest", help="latest (default), best or a number")
+    export.add_argument(
+        "--step", default="", help="latest, best or a number (default: the run's train.export)"
+    )
     export.set_defaults(run=_export)
 
     predict = verbs.add_parser("predict", help="a model's answers to a file, one JSON a line")
@@ -201,7 +212,15 @@ def _train(options: argparse.Namespace) -> int:
     # Outside the loop, which saves first, there is nothing to save.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        metrics = experiment.train(config, options.workdir)
+        if options.sweep is not None or config.train.seeds:
+            from bert_jax import several_runs
+        if options.sweep is not None:
+            grid = several_runs.parse_grid(options.sweep, config)
+            metrics = several_runs.sweep(config, options.workdir, grid)
+        elif config.train.seeds:
+            metrics = several_runs.train_seeds(config, options.workdir)
+        else:
+            metrics = experiment.train(config, options.workdir)
     except Interrupted as stop:
         _say(f"{stop}; run the same command to go on")
         return STOPPED
@@ -219,7 +238,8 @@ def _evaluate(options: argparse.Namespace) -> int:
         config = configuration.override(run_config, options.overrides)
     else:
         raise UserError("evaluate --model DIR needs --config FILE, which names the corpus")
-    print(json.dumps(experiment.evaluate(config, options.workdir, options.model)))
+    metrics = experiment.evaluate(config, options.workdir, options.model, options.output)
+    print(json.dumps(metrics))
     return 0
 
 

@@ -26,39 +26,35 @@ def defaults(task: str) -> ConfigDict:
     """Every known key with its default, for one task.
 
     Sections `model`, `optimizer`, `train` and `mesh` are the fields of `BertConfig` and
-    `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`; `tokenizer` those of
-    `VocabularyOptions` with `path`; `data` those of `PrepareOptions`, of the sources and of the
-    task. A model field that is None is decided by `model.size` and the vocabulary.
+    `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`; what else there is, and other
+    defaults, the task's own `defaults()` say. A model field that is None is as in `init_from`, else
+    decided by `model.size` and the vocabulary.
     """
-    from bert_jax.data.preparation.prepare import PrepareOptions
-    from bert_jax.data.preparation.vocabulary import VocabularyOptions
-    from bert_jax.data.sources import SourceSpec
     from bert_jax.models.config import BertConfig
     from bert_jax.sharding.mesh import MeshShape
     from bert_jax.training.loop import TrainOptions
     from bert_jax.training.optimizer import OptimizerOptions
 
-    prepare = _fields(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed"))
-    source = _fields(SourceSpec, omit=("source", "weight"))
-    return ConfigDict(
-        {
-            "task": task,
-            "seed": 0,
-            "precision": "float32",
-            "init_from": "",
-            "model": {
-                "size": "base",
-                "scan_layers": True,
-                "remat": "none",
-                **dict.fromkeys(_fields(BertConfig)),
-            },
-            "tokenizer": {"path": "", **_fields(VocabularyOptions)},
-            "data": {"source": "", **source, **prepare, **task_module(task).defaults()},
-            "optimizer": _fields(OptimizerOptions),
-            "train": _fields(TrainOptions),
-            "mesh": _fields(MeshShape),
-        }
-    )
+    config: dict[str, Any] = {
+        "task": task,
+        "seed": 0,
+        "precision": "float32",
+        "init_from": "",
+        "model": {
+            "size": "",
+            "scan_layers": True,
+            "remat": "none",
+            **dict.fromkeys(_fields(BertConfig)),
+        },
+        "tokenizer": {"path": ""},
+        "data": {},
+        "optimizer": _fields(OptimizerOptions),
+        "train": _fields(TrainOptions),
+        "mesh": _fields(MeshShape),
+    }
+    for section, keys in task_module(task).defaults().items():
+        config[section] = {**config[section], **keys}
+    return ConfigDict(config)
 
 
 def load(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> ConfigDict:
@@ -98,14 +94,20 @@ def override(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> Config
     """
     known = dict(_flat(config))
     for key, text in overrides:
+        old = known.get(key)
         # What is text stays text, even if it looks like a number; only a mixture is a literal.
-        is_text = isinstance(known.get(key), str) and not text.startswith("[")
-        set_key(config, key, text if is_text else _parse(text), where=f"--config.{key}")
+        is_text = isinstance(old, str) and not text.startswith("[")
+        value = text if is_text else _parse(text)
+        if isinstance(old, tuple) and isinstance(value, str):
+            value = tuple(filter(None, value.split(",")))
+        set_key(config, key, value, where=f"--config.{key}")
     return config
 
 
 def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     """Sets a dotted key that must be known, to a value of its kind.
+
+    A key whose default is a tuple takes a list, or one value.
 
     Raises:
         UserError: the key is unknown (the nearest known one is named), or the value of another
@@ -118,6 +120,8 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     old = known[key]
     if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if isinstance(old, tuple):
+        value = tuple(value) if isinstance(value, list | tuple) else (value,)
     if value is None:
         fits = dict(_flat(defaults(config.task)))[key] is None
     else:
@@ -166,11 +170,9 @@ def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple
     ]
 
 
-def _fields(cls: type, omit: tuple[str, ...] = ()) -> dict[str, Any]:
+def _fields(cls: type) -> dict[str, Any]:
     """The defaults of a dataclass' fields."""
-    return {
-        field.name: field.default for field in dataclasses.fields(cls) if field.name not in omit
-    }
+    return {field.name: field.default for field in dataclasses.fields(cls)}
 
 
 def _call(path: Path, arguments: str) -> Any:

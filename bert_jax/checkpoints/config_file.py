@@ -123,6 +123,8 @@ def write_config(path: Path, description: ModelDescription) -> None:
     """Writes a `config.json` that `transformers` reads, whole or not at all."""
     config = dataclasses.asdict(description.config)
     num_labels = config.pop("num_labels")
+    if not config["use_crf"]:
+        config.pop("use_crf")  # ours alone: where there is none, nobody need know
     fields: dict[str, Any] = {
         "architectures": [description.architecture],
         "model_type": "bert",

@@ -246,7 +246,8 @@ def _check_config(path: Path, config: BertConfig) -> None:
             f"{path}: google-research/bert does not know hidden_act {config.hidden_act!r}, only "
             f"{', '.join(_ACTIVATIONS)}; {remedy}"
         )
-    for field, only in (("tie_word_embeddings", True), ("layer_norm_eps", 1e-12)):
+    known = (("tie_word_embeddings", True), ("layer_norm_eps", 1e-12), ("use_crf", False))
+    for field, only in known:
         if (value := getattr(config, field)) != only:
             raise UserError(
                 f"{path}: {field} is {value}; google-research/bert computes {only} alone; {remedy}"

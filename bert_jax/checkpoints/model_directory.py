@@ -112,9 +112,16 @@ def load_description(directory: Path, architecture: str = "") -> ModelDescriptio
 
 
 def load_params(
-    directory: Path, module: nn.Module, *, mesh: Mesh | None = None, seed: int = 0
+    directory: Path,
+    module: nn.Module,
+    *,
+    mesh: Mesh | None = None,
+    seed: int = 0,
+    anew: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
     """Parameters of a model directory for a model, float32, on a mesh (default: one device).
+
+    See `parameters.read_parameters`.
 
     Raises:
         UserError: the encoder is not whole, or a tensor has another shape.
@@ -124,7 +131,7 @@ def load_params(
     tied = module.config.tie_word_embeddings
     table = huggingface.TIED_TABLE if tied else huggingface.TABLE
     with open_tensors(directory) as file:
-        return read_parameters(file, table, module, mesh=mesh, seed=seed)
+        return read_parameters(file, table, module, mesh=mesh, seed=seed, anew=anew)
 
 
 def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from bert_jax.sharding.rules import state_shardings
 
 ENCODER = "bert/"
 # What a file may lack: heads are made anew for a new task. An encoder is whole or of no use.
-_MAY_BE_NEW = ("bert/pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/")
+_MAY_BE_NEW = ("bert/pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/", "crf_")
 
 # Of a line that a person reads; the report has them all.
 _NAMES_SHOWN = 8
@@ -76,7 +76,13 @@ def locate(file: TensorFile, table: NameTable) -> dict[str, str]:
 
 
 def read_parameters(
-    file: TensorFile, table: NameTable, module: nn.Module, *, mesh: Mesh, seed: int = 0
+    file: TensorFile,
+    table: NameTable,
+    module: nn.Module,
+    *,
+    mesh: Mesh,
+    seed: int = 0,
+    anew: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
     """The parameters of a model, float32, on a mesh; a head that the file lacks is new.
 
@@ -88,6 +94,7 @@ def read_parameters(
         module: the model that is wanted.
         mesh: where the parameters go.
         seed: of new parameters.
+        anew: beginnings of names of ours that are new whatever the file has.
 
     Raises:
         UserError: the encoder is not whole, or a tensor has another shape or no numbers in it.
@@ -111,7 +118,7 @@ def read_parameters(
                 f"{file.path} has no tensor {missing[0]}; the file or its config.json belongs to "
                 "another model"
             )
-        if missing:
+        if missing or ours.startswith(anew):
             new.append(ours)
             continue
         taken |= set(names)

@@ -1,6 +1,7 @@
 """Checkpoints of a run: training state and data position together, by orbax."""
 
 import logging
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,15 @@ from orbax.checkpoint.checkpoint_managers import (
 )
 
 from bert_jax.errors import UserError
+
+# What stands beside a checkpoint: the higher, the better.
+_SCORE = "score"
+
+
+def has_checkpoint(workdir: Path) -> bool:
+    """Whether a run has anything to go on from."""
+    directory = workdir / "checkpoints"
+    return directory.is_dir() and any(path.name.isdecimal() for path in directory.iterdir())
 
 
 class RunCheckpoints:
@@ -29,7 +39,7 @@ class RunCheckpoints:
         workdir: Path,
         *,
         keep: int,
-        best_metric: tuple[str, bool],
+        best_metric: tuple[str, bool] = ("", True),
         read_only: bool = False,
     ) -> None:
         """Opens the directory.
@@ -37,14 +47,13 @@ class RunCheckpoints:
         Args:
             workdir: of the run.
             keep: how many of the newest checkpoints stay; the best one stays besides.
-            best_metric: name, and whether higher is better.
+            best_metric: name, and whether higher is better; who only reads need not know it.
             read_only: nothing is made or removed; another process may be writing.
         """
-        name, higher_is_better = best_metric
+        self._metric, self._higher_is_better = best_metric
         # What orbax logs as an error also reaches us as an exception, which the user is shown.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
         self._directory = workdir.absolute() / "checkpoints"
-        self._metric = name
         if read_only and not self._directory.is_dir():
             raise UserError(f"{self._directory} does not exist: the run has no checkpoint yet")
         self._manager = ocp.CheckpointManager(
@@ -54,15 +63,14 @@ class RunCheckpoints:
                     [
                         LatestN(keep),
                         BestN(
-                            get_metric_fn=lambda metrics: metrics[name],
-                            reverse=not higher_is_better,
+                            get_metric_fn=lambda metrics: metrics[_SCORE],
                             n=1,
                             keep_checkpoints_without_metrics=False,
                         ),
                     ]
                 ),
-                best_fn=lambda metrics: metrics[name],
-                best_mode="max" if higher_is_better else "min",
+                best_fn=lambda metrics: metrics[_SCORE],
+                best_mode="max",
                 cleanup_tmp_directories=not read_only,
                 create=not read_only,
                 read_only=read_only,
@@ -109,18 +117,21 @@ class RunCheckpoints:
     ) -> None:
         """Begins to write a checkpoint; `metrics` is empty if this step was not evaluated.
 
+        One whose metric is not a number is never the best.
+
         Raises:
             UserError: this or the previous checkpoint could not be written.
         """
         self._check_space(state)
-        chosen = {self._metric: metrics[self._metric]} if metrics else None
+        value = metrics.get(self._metric, math.nan)
+        score = value if self._higher_is_better else -value
         try:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
                     state=ocp.args.StandardSave(state), position=ocp.args.JsonSave(position)
                 ),
-                metrics=chosen,
+                metrics=None if math.isnan(score) else {_SCORE: score},
             )
         except Exception as error:
             raise self._failure(error) from error

@@ -1,15 +1,17 @@
-"""Texts of an input of any length to padded batches of like length, in constant memory."""
+"""Items of an input of any length to padded batches of rows of like length, in constant memory."""
 
 import dataclasses
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 
+from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.errors import UserError
-from bert_jax.inference.interface import Text, TextError
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import Encoding, Tokenizer
+
+Item = TypeVar("Item")
 
 # However long the texts are, a window of them with their encodings stays below some 100 MB.
 WINDOW_CHARACTERS = 1_000_000
@@ -17,14 +19,14 @@ WINDOW_CHARACTERS = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class BatchOptions:
-    """How texts are grouped.
+    """How rows are grouped.
 
     Attributes:
-        batch_size: the most texts of a batch.
-        max_length: the most tokens of a text, special tokens counted; None for as many as the
-            model has positions.
+        batch_size: the most rows of a batch.
+        max_length: the most tokens of a row, special tokens counted; None for as many as the model
+            has positions.
         refuse_long: whether a longer text is an error; otherwise it is cut and counted.
-        window: how many batches of texts are sorted by length together.
+        window: how many batches are sorted by length together.
     """
 
     batch_size: int = 32
@@ -37,7 +39,7 @@ class BatchOptions:
             raise UserError(f"batch_size is {self.batch_size}; it must be at least 1")
 
     def limit(self, config: BertConfig) -> int:
-        """The most tokens of a text.
+        """The most tokens of a row.
 
         Raises:
             UserError: the model has fewer positions, or there is no room for text.
@@ -54,88 +56,79 @@ class BatchOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Batch:
-    """Texts that are computed together.
+class Asked(Generic[Item]):
+    """An item of the input with the rows of tokens that it gives.
 
     Attributes:
-        indices: where each text stands in the input, counted from 0.
-        texts: themselves.
-        encodings: their tokens, unpadded.
-        arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T], as `Bert` takes them;
-            behind the texts there may be rows of padding alone.
+        number: where it stands in the input, from 0.
+        item: itself.
+        encodings: one row or more: windows of a passage, choices of a question.
     """
 
-    indices: list[int]
-    texts: list[Text]
+    number: int
+    item: Item
     encodings: list[Encoding]
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch(Generic[Item]):
+    """Rows that are computed together.
+
+    Attributes:
+        rows: for each row, whose it is, and which of its rows.
+        arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T], as `Bert` takes them;
+            behind the rows there may be some of padding alone.
+    """
+
+    rows: list[tuple[Asked[Item], int]]
     arrays: dict[str, np.ndarray]
+
+    @property
+    def encodings(self) -> list[Encoding]:
+        """The tokens of each row, unpadded."""
+        return [asked.encodings[row] for asked, row in self.rows]
 
 
 def make_batches(
-    texts: Iterable[Text],
+    items: Iterable[Item],
+    encode: Callable[[Sequence[Item]], list[list[Encoding]]],
     tokenizer: Tokenizer,
-    config: BertConfig,
     options: BatchOptions,
+    *,
+    characters: Callable[[Item], int],
+    limit: int,
     row_multiple: int = 1,
-) -> Iterator[Batch]:
-    """Batches of texts of like length, the longest of each window first.
+) -> Iterator[Batch[Item]]:
+    """Batches of rows of like length, the longest of each window first.
 
-    Reads no further than one window. T and B take few values (`bucket_length`, `bucket_rows`), so a
-    function under jit is compiled for few shapes. At the end, a line on stderr says how many texts
-    were cut, unless that was asked for.
+    Reads no further than one window. T and B take few values (`data.padding`), so a function under
+    jit is compiled for few shapes.
 
     Args:
-        texts: read once.
+        items: read once.
+        encode: the rows of each of several items, one or more, each of `limit` tokens at most.
         tokenizer: of the model.
-        config: of the model.
         options: sizes.
+        characters: how long an item is, roughly.
+        limit: the most tokens of a row.
         row_multiple: what divides B: the devices that share the rows.
-
-    Raises:
-        UserError: something is no text, or too long where that is refused.
     """
-    limit = options.limit(config)
-    texts_before = cut = 0
-    for window in _windows(texts, options.batch_size * options.window, config):
-        encodings, too_long = _encode(window, tokenizer, limit)
-        if too_long and options.refuse_long:
-            index, length = min(too_long.items())
-            raise TextError(
-                f"the text has {length} tokens, the model takes {limit}; shorten it, or give "
-                "max_length to cut it",
-                texts_before + index,
-            )
+    number = 0
+    for window in _windows(items, options.batch_size * options.window, characters):
+        asked = [
+            Asked(number + place, item, encodings)
+            for place, (item, encodings) in enumerate(zip(window, encode(window), strict=True))
+        ]
+        number += len(window)
+        rows = [(one, row) for one in asked for row in range(len(one.encodings))]
         # Sorted is stable: equal lengths stay in the order of the input.
-        order = sorted(range(len(window)), key=lambda index: -len(encodings[index]))
-        for start in range(0, len(order), options.batch_size):
-            chosen = order[start : start + options.batch_size]
-            members = [encodings[index] for index in chosen]
-            rows = bucket_rows(len(members), options.batch_size, row_multiple)
-            yield Batch(
-                indices=[texts_before + index for index in chosen],
-                texts=[window[index] for index in chosen],
-                encodings=members,
-                arrays=pad(members, rows, bucket_length(len(members[0]), limit), tokenizer),
-            )
-        texts_before += len(window)
-        cut += len(too_long)
-    if cut and options.max_length is None:  # nobody asked for it
-        print(
-            f"{cut} of {texts_before} texts were longer than {limit} tokens: cut", file=sys.stderr
-        )
-
-
-def bucket_length(length: int, most: int) -> int:
-    """The next of 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, …, but not above `most`."""
-    # Two to an octave: half of the next lower power of two.
-    step = max(16, 1 << max((length - 1).bit_length() - 2, 0))
-    return min(-(-length // step) * step, most)
-
-
-def bucket_rows(rows: int, batch_size: int, multiple: int) -> int:
-    """The next power of two, not above `batch_size`, rounded up to a multiple."""
-    power = min(1 << (rows - 1).bit_length(), batch_size)
-    return -(-power // multiple) * multiple
+        rows.sort(key=lambda of: -len(of[0].encodings[of[1]]))
+        for start in range(0, len(rows), options.batch_size):
+            chosen = rows[start : start + options.batch_size]
+            members = [one.encodings[row] for one, row in chosen]
+            count = bucket_rows(len(members), options.batch_size, row_multiple)
+            length = bucket_length(len(members[0]), limit)
+            yield Batch(chosen, pad(members, count, length, tokenizer))
 
 
 def pad(
@@ -156,59 +149,16 @@ def pad(
     }
 
 
-def _windows(texts: Iterable[Text], most: int, config: BertConfig) -> Iterator[list[Text]]:
-    window: list[Text] = []
-    characters = 0
-    for index, text in enumerate(texts):
-        _check(text, index, config)
-        window.append(text)
-        characters += len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
-        if len(window) == most or characters >= WINDOW_CHARACTERS:
+def _windows(
+    items: Iterable[Item], most: int, characters: Callable[[Item], int]
+) -> Iterator[list[Item]]:
+    window: list[Item] = []
+    length = 0
+    for item in items:
+        window.append(item)
+        length += characters(item)
+        if len(window) == most or length >= WINDOW_CHARACTERS:
             yield window
-            window, characters = [], 0
+            window, length = [], 0
     if window:
         yield window
-
-
-def _check(text: object, index: int, config: BertConfig) -> None:
-    if isinstance(text, str):
-        return
-    if not isinstance(text, tuple) or [type(part) for part in text] != [str, str]:
-        raise TextError(f"text {index} is {text!r:.80}; give a string or a pair of strings", index)
-    if config.type_vocab_size < 2:
-        raise TextError(
-            f"text {index} is a pair, but the model knows one segment only "
-            "(type_vocab_size 1); join the two texts",
-            index,
-        )
-
-
-def _encode(
-    texts: Sequence[Text], tokenizer: Tokenizer, limit: int
-) -> tuple[list[Encoding], dict[int, int]]:
-    """The encoding of each text, cut to the limit, and the lengths of those that were too long."""
-
-    def encode(places: Sequence[int], max_length: int | None) -> list[Encoding]:
-        firsts, seconds = [], []
-        for place in places:
-            text = texts[place]
-            if isinstance(text, str):
-                firsts.append(text)
-            else:
-                firsts.append(text[0])
-                seconds.append(text[1])
-        return tokenizer.encode_batch(firsts, seconds or None, max_length=max_length)
-
-    found: dict[int, Encoding] = {}
-    too_long: dict[int, int] = {}
-    for kind in (str, tuple):
-        places = [place for place, text in enumerate(texts) if isinstance(text, kind)]
-        if not places:
-            continue
-        found |= zip(places, encode(places, None), strict=True)
-        long = {place: len(found[place]) for place in places if len(found[place]) > limit}
-        if long:
-            # Where a pair is cut is the tokenizer's business.
-            found |= zip(long, encode(list(long), limit), strict=True)
-            too_long |= long
-    return [found[place] for place in range(len(texts))], too_long

@@ -17,7 +17,7 @@ from bert_jax.errors import UserError
 from bert_jax.inference import pooling as poolings
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.interface import Advance, Model, Text
-from bert_jax.inference.streams import answers
+from bert_jax.inference.texts import text_answers
 from bert_jax.models.bert import Bert
 from bert_jax.tokenization import Encoding
 
@@ -79,7 +79,7 @@ def embeddings(
     compute = functools.partial(
         _vectors, params, encoder=encoder, pooling=pooling, normalize=normalize
     )
-    return answers(
+    return text_answers(
         model,
         texts,
         compute,
@@ -113,7 +113,7 @@ def hidden_states(
         real = states[..., : len(encoding), :].copy()
         return TokenStates(encoding.tokens, encoding.offsets, real)
 
-    return answers(
+    return text_answers(
         model,
         texts,
         functools.partial(_states, params, encoder=encoder, layers=chosen, combine=combine),
@@ -145,7 +145,7 @@ def attentions(
         length = len(encoding)
         return AttentionMaps(encoding.tokens, weights[..., :length, :length].copy())
 
-    return answers(
+    return text_answers(
         model,
         texts,
         functools.partial(_weights, params, encoder=encoder, layers=chosen),

@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import Batch, BatchOptions
 from bert_jax.inference.interface import Advance, Model, Text, TextError
-from bert_jax.inference.streams import answers
+from bert_jax.inference.texts import text_answers
 from bert_jax.models.architectures import PreTrainingOutput
 from bert_jax.tokenization import Encoding, Tokenizer
 
@@ -79,7 +79,7 @@ def fillings(
             for position, *of_mask in zip(_masks(encoding, tokenizer), *best, strict=False)
         ]
 
-    return answers(
+    return text_answers(
         model,
         texts,
         functools.partial(
@@ -102,17 +102,17 @@ def _masks(encoding: Encoding, tokenizer: Tokenizer) -> list[int]:
     return [position for position, token in enumerate(encoding.ids) if token == mask]
 
 
-def _with_positions(batch: Batch, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+def _with_positions(batch: Batch[Text], tokenizer: Tokenizer) -> dict[str, np.ndarray]:
     """The batch with `masked_lm_positions`, int32 [B, P], P a power of two; unused ones are 0.
 
     Raises:
         TextError: a text has no mask.
     """
     found = [_masks(encoding, tokenizer) for encoding in batch.encodings]
-    for index, text, masks in zip(batch.indices, batch.texts, found, strict=True):
+    for (asked, _), masks in zip(batch.rows, found, strict=True):
         if not masks:
             mask = tokenizer.id_to_token(tokenizer.special_ids.mask)
-            raise TextError(f"the text has no {mask}: {text!r:.80}", index)
+            raise TextError(f"the text has no {mask}: {asked.item!r:.80}", asked.number)
     most = 1 << (max(map(len, found)) - 1).bit_length()
     positions = np.zeros((len(batch.arrays["input_ids"]), most), np.int32)
     for row, masks in enumerate(found):

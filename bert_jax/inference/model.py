@@ -13,7 +13,8 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.errors import UserError
-from bert_jax.inference import features, surgery
+from bert_jax.inference import classification, features, surgery
+from bert_jax.inference.classification import Outcome
 from bert_jax.inference.features import AttentionMaps, TokenStates
 from bert_jax.inference.filling import Filling, fillings
 from bert_jax.inference.interface import Text
@@ -244,6 +245,29 @@ class LoadedModel:
             self, _as_list(texts), top_k=top_k, batch_size=batch_size, max_length=max_length
         )
         return list(found)
+
+
+    def classify(
+        self,
+        texts: Iterable[Text],
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[Outcome]:
+        """The label of each text with its score, or of a regression the value.
+
+        Args:
+            texts: n strings, or pairs of strings.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Raises:
+            UserError: the model has no classifier of texts, or something is no text.
+        """
+        found = classification.logits(
+            self, _as_list(texts), batch_size=batch_size, max_length=max_length
+        )
+        return [classification.outcome(self.description, scores) for scores in found]
 
 
 def _as_list(texts: Iterable[Text]) -> list[Text]:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_jax.data.lines import STDIN
+from bert_jax.data.rows import TEXT, Columns, Row, open_rows
 from bert_jax.errors import UserError
 from bert_jax.inference import features
 from bert_jax.inference.filling import fillings
 from bert_jax.inference.interface import Advance, Text, TextError
-from bert_jax.inference.lines import STDIN
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.progress import Progress
 from bert_jax.inference.records import STDOUT, open_records, shortest
-from bert_jax.inference.rows import TEXT, Columns, Row, open_rows
 
 
 @dataclasses.dataclass(frozen=True)

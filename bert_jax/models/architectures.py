@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.heads import MaskedLanguageModelHead, gather_positions
 from bert_jax.models.layers import dense
 
@@ -160,13 +161,22 @@ class BertForSequenceClassification(_Model):
 
 
 class BertForTokenClassification(_Model):
-    """Scores of the labels of every token."""
+    """Scores of the labels of every token.
+
+    With `use_crf` the parameters of `models.crf.Chain` are here, too; it is up to whoever reads the
+    logits to use them.
+    """
 
     def setup(self) -> None:
         """Declares the parts."""
         self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
         self.dropout = self._classifier_dropout()
         self.classifier = self._head(self.config.num_labels, "classifier")
+        if self.config.use_crf:
+            labels = self.config.num_labels
+            shapes = ((labels, labels), (labels,), (labels,))
+            for name, shape in zip(CRF_PARAMETERS, shapes, strict=True):
+                self.param(name, nn.initializers.normal(self.config.initializer_range), shape)
 
     def __call__(
         self,

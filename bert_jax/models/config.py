@@ -42,6 +42,8 @@ class BertConfig:
         tie_word_embeddings: whether the word scores are read off the table of word embeddings.
         classifier_dropout: dropout before a classifier; None: `hidden_dropout_prob`.
         num_labels: C, outputs of a classifier.
+        use_crf: whether a classifier of tokens has scores of neighbouring labels, see `models.crf`.
+            Hugging Face's models know no such field, and have none.
     """
 
     vocab_size: int = 30522
@@ -60,6 +62,7 @@ class BertConfig:
     tie_word_embeddings: bool = True
     classifier_dropout: float | None = None
     num_labels: int = 2
+    use_crf: bool = False
 
     def __post_init__(self) -> None:
         for name in (

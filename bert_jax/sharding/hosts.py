@@ -1,6 +1,7 @@
 """What a process of a run knows about the others, and how its rows join the global batch."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -36,3 +37,21 @@ def to_global(mesh: Mesh, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array
     return {
         key: jax.make_array_from_process_local_data(sharding, value) for key, value in rows.items()
     }
+
+
+def same_on_all_hosts(mesh: Mesh, arrays: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+    """A global batch, sharded over the mesh, of which every process has all rows."""
+    sharding = batch_sharding(mesh)
+    return {
+        key: jax.make_array_from_callback(value.shape, sharding, value.__getitem__)
+        for key, value in arrays.items()
+    }
+
+
+def fetch(arrays: Any) -> Any:
+    """A tree of arrays as NumPy arrays, whole on every process."""
+    if jax.process_count() == 1:
+        return jax.device_get(arrays)
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(arrays, tiled=True)

@@ -34,6 +34,7 @@ PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"(pooler|mlm_head)/dense/kernel$", ("embed", None)),
     (r"(nsp_head|classifier|qa_outputs)/kernel$", ("embed", None)),
     (r"(dense|nsp_head|classifier|qa_outputs)/bias$", ()),
+    (r"crf_(transitions|start|end)$", ()),
 )
 
 MESH_AXES: dict[str, str | tuple[str, ...] | None] = {

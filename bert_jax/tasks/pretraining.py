@@ -2,33 +2,30 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax
 import numpy as np
 import optax
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.pipeline import batches_in_order
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
+from bert_jax.data.preparation.prepare import PrepareOptions
+from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.show import as_text
+from bert_jax.data.sources import SourceSpec
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tokenization import Tokenizer, load_tokenizer
-from bert_jax.training.task import Batch, Sums, Task
-
-ARCHITECTURE = "BertForPreTraining"  # Hugging Face's name for the parameters
-BEST_METRIC = ("mlm_loss", False)  # lower is better
-
-
-def make_module(model_config: BertConfig, execution: Execution) -> nn.Module:
-    """The model that is trained."""
-    return BertForPreTraining(model_config, execution)
+from bert_jax.training.evaluation import evaluate
+from bert_jax.training.step import EvaluationStep, make_evaluation_step
+from bert_jax.training.task import Batch, Foundation, Sums, Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +48,7 @@ class EvaluationOptions:
 class PretrainingTask(Task):
     """MLM and NSP (or SOP, or MLM alone) on a corpus."""
 
-    best_metric = BEST_METRIC
+    best_metric = ("mlm_loss", False)  # lower is better
 
     def __init__(
         self,
@@ -70,7 +67,9 @@ class PretrainingTask(Task):
             UserError: corpus, options and model do not fit.
         """
         self.tokenizer = tokenizer
-        self.module = make_module(model_config, execution)
+        self.description = ModelDescription(model_config, "BertForPreTraining")
+        self.module = self.description.make_module(execution)
+        self._evaluation_steps: dict[Mesh, EvaluationStep] = {}
         self._objective = options.objective
         self._global_batch_size = global_batch_size
         self._evaluation = evaluation
@@ -101,6 +100,11 @@ class PretrainingTask(Task):
             )
         self._held_out = PretrainingBatches(held_out, self.tokenizer, options, weighted=False)
 
+    @property
+    def examples_per_epoch(self) -> int:
+        """See `PretrainingBatches`."""
+        return self._train.examples_per_epoch
+
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
@@ -111,7 +115,10 @@ class PretrainingTask(Task):
         )
 
     def evaluation_batches(self, *, host: int, hosts: int) -> Generator[Batch, None, None]:
-        """See `Task`; the same examples and masks at every evaluation."""
+        """This host's rows of held-out batches, the same examples and masks every time.
+
+        Rows that only fill up a batch weigh nothing.
+        """
         rows = self._evaluation.rows
         batches = -(-self._held_out.examples_per_epoch // rows)
         if self._evaluation.batches:
@@ -123,6 +130,13 @@ class PretrainingTask(Task):
             0,
             batches,
         )
+
+    def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
+        """See `Task`; there are no predictions to write."""
+        if mesh not in self._evaluation_steps:  # else each evaluation would compile it anew
+            self._evaluation_steps[mesh] = make_evaluation_step(self, mesh=mesh)
+        batches = self.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
+        return evaluate(self, self._evaluation_steps[mesh], params, batches, mesh)
 
     def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """Masked positions and labelled pairs of a batch."""
@@ -192,29 +206,33 @@ def _classification_sums(
     return {"loss": (weights * losses).sum(), "accuracy": (weights * correct).sum()}
 
 
-def defaults() -> dict[str, Any]:
-    """The keys of section `data` that this task reads, with their defaults."""
+def defaults() -> dict[str, dict[str, Any]]:
+    """The keys of this task, by section.
+
+    `tokenizer` are those of `VocabularyOptions`; `data` those of `PrepareOptions`, of the sources,
+    and of `PretrainingOptions`.
+    """
     return {
-        "corpus": "",
-        **{
-            field.name: field.default
-            for field in dataclasses.fields(PretrainingOptions)
-            if field.name != "seed"
+        "tokenizer": _fields(VocabularyOptions),
+        "data": {
+            "source": "",
+            **_fields(SourceSpec, omit=("source", "weight")),
+            **_fields(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed")),
+            "corpus": "",
+            **_fields(PretrainingOptions, omit=("seed",)),
+            "evaluation_batches": 0,
         },
-        "evaluation_batches": 0,
     }
 
 
-def create(
-    config: ConfigDict, model_config: Callable[[Tokenizer], BertConfig], execution: Execution
-) -> PretrainingTask:
-    """The task of a config, see `bert_jax.configuration`.
+def _fields(cls: type, omit: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The defaults of a dataclass' fields."""
+    fields = dataclasses.fields(cls)
+    return {field.name: field.default for field in fields if field.name not in omit}
 
-    Args:
-        config: the whole config.
-        model_config: a function from the tokenizer to the `BertConfig` that the config describes.
-        execution: how the model is computed.
-    """
+
+def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
+    """The task of a config, see `bert_jax.configuration`."""
     data = config.data
     if not data.corpus:
         raise UserError(
@@ -224,6 +242,11 @@ def create(
     tokenizer = corpus.tokenizer()
     if config.tokenizer.path:
         corpus.check_tokenizer(load_tokenizer(config.tokenizer.path))
+    if foundation.tokenizer and foundation.tokenizer.fingerprint() != tokenizer.fingerprint():
+        raise UserError(
+            f"the model has another tokenizer than the corpus {data.corpus}; prepare the corpus "
+            "with tokenizer.path=DIRECTORY OF THE MODEL"
+        )
     options = PretrainingOptions(
         seed=config.seed,
         **{
@@ -236,8 +259,8 @@ def create(
         corpus,
         tokenizer,
         options,
-        model_config(tokenizer),
-        execution,
+        foundation.architecture(tokenizer),
+        foundation.execution,
         global_batch_size=config.train.global_batch_size,
         evaluation=EvaluationOptions(config.train.global_batch_size, data.evaluation_batches),
     )

@@ -25,13 +25,12 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import UserError
 from bert_jax.sharding.hosts import is_main_host, to_global
-from bert_jax.training.evaluation import evaluate
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.progress import Progress, Speedometer
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
-from bert_jax.training.step import EvaluationStep, TrainStep, make_evaluation_step, make_train_step
+from bert_jax.training.step import TrainStep, make_train_step
 from bert_jax.training.task import Batch, Task
 
 
@@ -46,6 +45,12 @@ class TrainOptions:
         log_every, eval_every, checkpoint_every: in steps; 0 for only at the end (and the log also
             at the first step). The best checkpoint is chosen among those that were evaluated.
         keep_checkpoints: how many of the newest stay, besides the best.
+        epochs: passes over the training examples, in place of `steps`; 0: `steps` counts.
+        evaluate_per_epoch: evaluations and checkpoints of an epoch, in place of `eval_every` and
+            `checkpoint_every`; 0: these count.
+        patience: so many evaluations without a better one end the training; 0: never.
+        export: which checkpoint becomes the model, "latest" or "best".
+        seeds: one run for each of them, see `several_runs`; none: one run with the config's seed.
     """
 
     steps: int = 1000
@@ -55,11 +60,28 @@ class TrainOptions:
     eval_every: int = 500
     checkpoint_every: int = 500
     keep_checkpoints: int = 2
+    epochs: float = 0.0
+    evaluate_per_epoch: int = 0
+    patience: int = 0
+    export: str = "latest"
+    seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("steps", "global_batch_size", "microbatches", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise UserError(f"train.{name} is {getattr(self, name)}; it must be at least 1")
+
+    def resolved(self, examples_per_epoch: int) -> "TrainOptions":
+        """The options with epochs as steps; an epoch ends with its last, partial batch."""
+        batches = -(-examples_per_epoch // self.global_batch_size)
+        steps = math.ceil(self.epochs * batches) if self.epochs else self.steps
+        every = max(1, batches // self.evaluate_per_epoch) if self.evaluate_per_epoch else 0
+        return dataclasses.replace(
+            self,
+            steps=steps,
+            eval_every=every or self.eval_every,
+            checkpoint_every=every or self.checkpoint_every,
+        )
 
 
 def train(
@@ -115,9 +137,7 @@ def train(
     )
     log = RunLog(workdir, resume_step=resume_step or 0, enabled=is_main_host())
     progress = Progress(start=first_batch, stop=options.steps, enabled=is_main_host())
-    run = _Run(
-        task, options, mesh, checkpoints, log, progress, make_evaluation_step(task, mesh=mesh)
-    )
+    run = _Run(task, options, mesh, checkpoints, log, progress)
     if resume_step is not None:
         progress.note(f"resuming {workdir} at step {resume_step}")
     batches = task.train_batches(
@@ -142,7 +162,6 @@ class _Run:
     checkpoints: RunCheckpoints
     log: RunLog
     progress: Progress
-    evaluation_step: EvaluationStep
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
     speed: Speedometer = dataclasses.field(default_factory=Speedometer)
 
@@ -208,8 +227,7 @@ class _Run:
     def evaluate(self, step: int, state: TrainState) -> dict[str, float]:
         """Metrics of the held-out documents, shown."""
         began = time.perf_counter()
-        batches = self.task.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
-        metrics = evaluate(self.task, self.evaluation_step, state.params, batches, self.mesh)
+        metrics = self.task.evaluate(state.params, self.mesh)
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self.progress.note(f"step {step} held out: {shown}")
         self.speed.exclude(time.perf_counter() - began)

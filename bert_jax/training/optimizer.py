@@ -12,10 +12,11 @@ from bert_jax.parameter_names import match, match_tree, name_of
 from bert_jax.training.schedule import learning_rate
 
 # Which parameters the weight decay acts on: not on biases, not on LayerNorm
-# (google-research/bert, optimization.py, exclude_from_weight_decay).
+# (google-research/bert, optimization.py, exclude_from_weight_decay). The scores of neighbouring tags
+# are biases by nature.
 DECAY_RULES: tuple[tuple[str, bool], ...] = (
     (r"(layer_norm|attention_norm|output_norm)/", False),
-    (r"bias$", False),
+    (r"(bias|crf_(transitions|start|end))$", False),
     (r"(kernel|embedding|decoder)$", True),
 )
 
@@ -39,6 +40,7 @@ class OptimizerOptions:
     name: str = "adamw"
     learning_rate: float = 1e-4
     warmup_steps: int = 0
+    warmup_ratio: float = 0.0
     decay: str = "linear"
     decay_from: str = "start"
     weight_decay: float = 0.01
@@ -53,7 +55,7 @@ class OptimizerOptions:
         return learning_rate(
             self.learning_rate,
             steps=steps,
-            warmup_steps=self.warmup_steps,
+            warmup_steps=self.warmup_steps or round(self.warmup_ratio * steps),
             decay=self.decay,
             decay_from=self.decay_from,
         )

@@ -1,16 +1,19 @@
-"""Curves of a run: losses and accuracies over the steps, with the baselines."""
+"""Curves of a run: its metrics over the steps, with the baselines."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from bert_jax.training.logs import read_metrics
 
+COLUMNS = 2
+
 
 def draw_curves(workdir: Path, baselines: Mapping[str, float]) -> Path:
     """Draws `WORKDIR/curves.png` from `metrics.jsonl`.
 
-    Each part of the loss gets a row: its loss on the left, its accuracy on the right, training and
-    held out. A baseline `<part>_<name>` is a dashed line beside the accuracy of that part.
+    Each held-out metric gets a panel, with the same metric of the training where it has one; of a
+    loss that is the sum of parts, the parts are enough. A baseline `<metric>_<name>`, or
+    `<part>_<name>` for the accuracy of a part, is a dashed line.
 
     Returns:
         The path of the picture.
@@ -18,26 +21,41 @@ def draw_curves(workdir: Path, baselines: Mapping[str, float]) -> Path:
     from matplotlib.figure import Figure
 
     records = {split: read_metrics(workdir, split) for split in ("train", "held_out")}
-    parts = sorted(
-        {key.removesuffix("_accuracy") for key in records["train"][0] if key.endswith("_accuracy")}
-    )
-    figure = Figure(figsize=(10, 3.2 * len(parts)), layout="constrained")
-    grid = figure.subplots(len(parts), 2, squeeze=False, sharex=True)
-    for row, part in zip(grid, parts, strict=True):
-        for axes, metric in zip(row, ("loss", "accuracy"), strict=True):
-            for split, style in (("train", {"alpha": 0.5}), ("held_out", {"marker": "o"})):
-                steps = [record["step"] for record in records[split]]
-                values = [record[f"{part}_{metric}"] for record in records[split]]
+    metrics = _metrics(records["held_out"][0])
+    rows = -(-len(metrics) // COLUMNS)
+    figure = Figure(figsize=(5 * COLUMNS, 3.2 * rows), layout="constrained")
+    grid = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True).ravel()
+    for axes in grid[len(metrics) :]:
+        axes.set_visible(False)
+    for axes, metric in zip(grid, metrics, strict=False):
+        for split, style in (("train", {"alpha": 0.5}), ("held_out", {"marker": "o"})):
+            found = [record for record in records[split] if metric in record]
+            if found:
+                steps = [record["step"] for record in found]
+                values = [record[metric] for record in found]
                 axes.plot(steps, values, label=split.replace("_", " "), markersize=3, **style)
-            axes.set_title(f"{part.upper()} {metric}")
-            axes.grid(alpha=0.3)
         for name, value in baselines.items():
-            if name.startswith(f"{part}_"):
-                label = name.removeprefix(f"{part}_").replace("_", " ")
-                row[1].axhline(value, linestyle="--", color="gray", label=f"{label} (baseline)")
-        row[1].legend()
-    for axes in grid[-1]:
+            if (label := _baseline_of(metric, name)) is not None:
+                axes.axhline(value, linestyle="--", color="gray", label=f"{label} (baseline)")
+        axes.set_title(metric.replace("_", " "))
         axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        axes.legend()
     path = workdir / "curves.png"
     figure.savefig(path, dpi=120)
     return path
+
+
+def _metrics(record: Mapping[str, float]) -> list[str]:
+    """The metrics of a record that are drawn."""
+    names = [name for name in record if name not in ("step", "mlm_perplexity")]
+    has_parts = any(name.endswith("_loss") for name in names)
+    return [name for name in names if not (has_parts and name == "loss")]
+
+
+def _baseline_of(metric: str, name: str) -> str | None:
+    """What a baseline is called beside a metric; None: it is not one of that metric."""
+    for owner in (metric, metric.removesuffix("_accuracy")):
+        if owner and not owner.endswith("loss") and name.startswith(f"{owner}_"):
+            return name.removeprefix(f"{owner}_").replace("_", " ")
+    return None

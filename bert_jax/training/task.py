@@ -1,40 +1,75 @@
 """What the training loop needs to know of a task, whatever the task is."""
 
 import abc
-from collections.abc import Generator
+import dataclasses
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 import jax
+from jax.sharding import Mesh
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
+from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tokenization.interface import Tokenizer
 
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
 Sums = dict[str, dict[str, jax.Array]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Foundation:
+    """What a config says of a task's model before the task has seen its data.
+
+    Attributes:
+        execution: how the model is computed.
+        architecture: the encoder, for a tokenizer.
+        tokenizer: that of the model, None where the data bring their own.
+        description: of the model that the training begins with, None for a random one.
+        is_finished: whether `description` is that of the very model that is judged: then its
+            labels are not to be changed, and no training data are needed.
+    """
+
+    execution: Execution
+    architecture: Callable[[Tokenizer], BertConfig]
+    tokenizer: Tokenizer | None = None
+    description: ModelDescription | None = None
+    is_finished: bool = False
+
+
 class Task(abc.ABC):
     """Batches, model, losses and metrics of one kind of problem.
 
-    A loss has parts ("mlm", "nsp"), each a weighted mean. Only numerators (`sums`) and denominators
-    (`weights`) leave the task, so that they can be added over micro-batches, devices and evaluation
-    batches before one is divided by the other: a mean of means would weigh them wrongly.
+    A loss has parts ("mlm", "nsp"), each a weighted mean; a loss without parts has one, "". Only
+    numerators (`sums`) and denominators (`weights`) leave the task, so that they can be added over
+    micro-batches and devices before one is divided by the other: a mean of means would weigh them
+    wrongly.
 
     Attributes:
-        module: the model.
+        module: the model that is trained.
+        description: of the model directory that it becomes. Its parameters are among those of
+            `module`, under the same names.
         tokenizer: that made the ids of the batches.
         best_metric: name of the metric that chooses the best checkpoint, and whether the higher
             value is the better one.
+        writes_predictions: whether `evaluate` has something to write.
 
-    A task lives in a module of `bert_jax.tasks` with `ARCHITECTURE` (Hugging Face's name for its
-    parameters), `BEST_METRIC`, `make_module(model_config, execution)`, `defaults()` (its keys of
-    section `data`) and `create(config, model_config, execution)`.
+    A task lives in a module of `bert_jax.tasks` with `defaults()`, the sections and keys of a
+    config that are its own or have another default here, and `create(config, foundation)`.
     """
 
     module: nn.Module
+    description: ModelDescription
     tokenizer: Tokenizer
     best_metric: tuple[str, bool]
+    writes_predictions: bool = False
+
+    @property
+    @abc.abstractmethod
+    def examples_per_epoch(self) -> int:
+        """How many examples there are to train on."""
 
     @abc.abstractmethod
     def train_batches(
@@ -43,8 +78,16 @@ class Task(abc.ABC):
         """This host's rows of the global batches `start` … `stop - 1`."""
 
     @abc.abstractmethod
-    def evaluation_batches(self, *, host: int, hosts: int) -> Generator[Batch, None, None]:
-        """This host's rows of held-out batches; rows that only fill up a batch weigh nothing."""
+    def evaluate(
+        self, params: Any, mesh: Mesh, directory: Path | None = None
+    ) -> dict[str, float]:
+        """Metrics on the held-out examples, the same for any mesh up to rounding.
+
+        Args:
+            params: parameters of `module`, on the mesh.
+            mesh: the devices.
+            directory: where predictions and reports are written, if the task has any.
+        """
 
     @abc.abstractmethod
     def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -62,7 +105,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:
-        """Held-out metrics of answers that need no model, as `<part>_<name>`."""
+        """Held-out metrics of answers that need no model, as `<metric or part>_<name>`."""
 
     @abc.abstractmethod
     def examples_as_text(self, count: int) -> str:
@@ -76,11 +119,15 @@ class Task(abc.ABC):
 def means(sums: dict[str, dict[str, Any]], weights: dict[str, Any]) -> dict[str, Any]:
     """Flat metrics `<part>_<name>`, and `loss`, the sum of the parts' losses.
 
-    A part of weight 0 gives 0.
+    A part of weight 0 gives 0; the part "" has no prefix.
     """
-    metrics = {
-        f"{part}_{name}": value / weights[part].clip(1e-8)
+    by_part = {
+        part: {name: value / weights[part].clip(1e-8) for name, value in values.items()}
         for part, values in sums.items()
+    }
+    metrics = {
+        f"{part}_{name}" if part else name: value
+        for part, values in by_part.items()
         for name, value in values.items()
     }
-    return {"loss": sum(metrics[f"{part}_loss"] for part in sums), **metrics}
+    return {**metrics, "loss": sum(values["loss"] for values in by_part.values())}

@@ -84,6 +84,16 @@ def test_what_is_written_is_read(tmp_path):
     assert fields["dtype"] == "float32"
 
 
+def test_a_chain_over_the_labels_is_named_where_there_is_one(tmp_path):
+    path = tmp_path / "config.json"
+    write_config(path, ModelDescription(CONFIG, "BertForTokenClassification"))
+    assert "use_crf" not in json.loads(path.read_text())
+    chained = dataclasses.replace(CONFIG, use_crf=True)
+    write_config(path, ModelDescription(chained, "BertForTokenClassification"))
+    assert json.loads(path.read_text())["use_crf"] is True
+    assert read_config(path).config == chained
+
+
 def test_labels_without_names_are_numbered(tmp_path):
     path = tmp_path / "config.json"
     config = dataclasses.replace(CONFIG, num_labels=3)

@@ -508,6 +508,7 @@ def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
         ({"hidden_act": "silu"}, "does not know hidden_act 'silu', only gelu, "),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False; .* computes True alone"),
         ({"layer_norm_eps": 1e-6}, "layer_norm_eps is 1e-06; .* computes 1e-12 alone"),
+        ({"use_crf": True}, "use_crf is True; .* computes False alone"),
     ],
 )
 def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message):

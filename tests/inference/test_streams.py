@@ -3,13 +3,13 @@
 import itertools
 
 import jax
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.streams import answers, in_order
+from bert_jax.inference.texts import text_answers
 
 
 @given(st.permutations(range(12)))
@@ -42,7 +42,7 @@ def lengths(model):
 
     def ask(texts, **keywords):
         options = BatchOptions(batch_size=2, window=2)
-        return answers(
+        return text_answers(
             model,
             texts,
             count,
@@ -81,13 +81,18 @@ def test_a_stream_without_end(lengths):
     assert len(asked) <= 100 + 8
 
 
-def test_inputs_beside_the_tokens(model):
+def test_items_of_several_rows(model):
+    """The most tokens of any choice, and how many choices there are."""
+    count = jax.jit(lambda batch: batch["attention_mask"].sum(axis=1))
+    items = [("sun", "the sea"), ("a",), ("the cat sat .", "sun", "a dog")] * 3
     found = answers(
         model,
-        ["sun", "the sea"],
-        jax.jit(lambda batch: batch["number"] * 2),
-        lambda encoding, number: (encoding.tokens[1], int(number)),
-        BatchOptions(),
-        inputs=lambda batch: {"number": np.array(batch.indices) + 10},
+        items,
+        lambda some: [model.tokenizer.encode_batch(item) for item in some],
+        count,
+        lambda item, encodings, lengths: (item[0], len(encodings), [int(n) for n in lengths]),
+        BatchOptions(batch_size=2, window=2),
+        characters=len,
     )
-    assert list(found) == [("sun", 20), ("the", 22)]
+    expected = [("sun", 2, [3, 4]), ("a", 1, [3]), ("the cat sat .", 3, [6, 3, 4])]
+    assert list(found) == expected * 3

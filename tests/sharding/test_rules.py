@@ -37,7 +37,7 @@ def mesh_of(**sizes):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_parameter_has_axes_of_its_rank(architecture):
-    shapes = shapes_of("tiny", architecture, tie_word_embeddings=False)
+    shapes = shapes_of("tiny", architecture, tie_word_embeddings=False, use_crf=True)
     for name, leaf in flatten_dict(shapes, sep="/").items():
         axes = match(PARAMETER_AXES, name)
         assert axes == () or len(axes) == leaf.ndim, name
@@ -50,7 +50,7 @@ def test_every_rule_is_some_parameter_s_first():
         name
         for architecture in ARCHITECTURES
         for name in flatten_dict(
-            shapes_of("tiny", architecture, tie_word_embeddings=False), sep="/"
+            shapes_of("tiny", architecture, tie_word_embeddings=False, use_crf=True), sep="/"
         )
     }
     used = set()

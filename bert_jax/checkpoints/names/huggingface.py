@@ -44,6 +44,10 @@ _RULES: tuple[Rule, ...] = (
     *_dense("nsp_head", "cls.seq_relationship"),
     *_dense("classifier", "classifier"),
     *_dense("qa_outputs", "qa_outputs"),
+    # Not Hugging Face's: the names of the package pytorch-crf, which is commonly put on its models.
+    Rule("crf_transitions", "crf.transitions"),
+    Rule("crf_start", "crf.start_transitions"),
+    Rule("crf_end", "crf.end_transitions"),
 )
 
 WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"

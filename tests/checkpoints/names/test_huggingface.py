@@ -21,6 +21,7 @@ CONFIG = BertConfig(
     max_position_embeddings=9,
     num_labels=4,
     tie_word_embeddings=False,
+    use_crf=True,
 )
 BY_NAME = {rule.ours: rule for rule in TABLE.rules}
 
@@ -120,6 +121,9 @@ def test_names_and_shapes_by_hand(shapes):
         # The last of the models that call their head so: one score a choice.
         "classifier.weight": (1, 6),
         "classifier.bias": (1,),
+        "crf.transitions": (4, 4),
+        "crf.start_transitions": (4,),
+        "crf.end_transitions": (4,),
     }
     for number in range(2):
         prefix = f"bert.encoder.layer.{number}."

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from bert_jax.errors import UserError
-from bert_jax.inference.lines import open_lines
+from bert_jax.data.lines import open_lines
 
 
 def read(source):

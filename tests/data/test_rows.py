@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
-from bert_jax.inference.rows import Columns, open_rows
+from bert_jax.data.rows import Columns, open_rows
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Labelled data: files → examples → batches of examples of like length."""

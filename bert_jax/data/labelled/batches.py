@@ -1,0 +1,81 @@
+"""Which examples make which batch: of like length, shuffled, and the same on any machine."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bert_jax.data.padding import bucket_length
+from bert_jax.data.pipeline import Batch
+from bert_jax.data.randomness import derive_key, permute
+
+# So many batches are sorted by length together. The more, the less padding; and the fewer, the
+# more a batch is a fair sample.
+WINDOW = 32
+
+
+class LabelledBatches:
+    """Batches of labelled examples.
+
+    An epoch is a shuffle of the examples, cut into windows of `WINDOW` batches; each window is
+    sorted by length and cut into batches, and these are shuffled. Batch `number` is a pure function
+    of (seed, epoch, number), so a run resumes anywhere, and every host finds its own rows.
+
+    Attributes:
+        batches_per_epoch: the last batch of an epoch may be filled up with rows that weigh nothing.
+    """
+
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        make: Callable[[np.ndarray, int], Batch],
+        *,
+        batch_size: int,
+        seed: int,
+        most: int,
+    ) -> None:
+        """Plans batches.
+
+        Args:
+            lengths: int64 [n], the tokens of each example (of its longest row).
+            make: from the numbers of examples, int64 [b], and T to arrays with b rows; -1 stands
+                for a row that fills up the batch and must weigh nothing.
+            batch_size: examples of a batch over all hosts, B.
+            seed: of the shuffles.
+            most: no T is above it.
+        """
+        self._lengths = lengths
+        self._make = make
+        self._batch_size = batch_size
+        self._seed = seed
+        self._most = most
+        self._planned: tuple[int, np.ndarray] | None = None
+        self.batches_per_epoch = -(-len(lengths) // batch_size)
+
+    def batch(self, number: int, *, host: int = 0, hosts: int = 1) -> Batch:
+        """One host's rows of batch `number`, counted from 0 through all epochs."""
+        epoch, place = divmod(number, self.batches_per_epoch)
+        examples = self.plan(epoch)[place]
+        longest = int(self._lengths[examples[examples >= 0]].max())
+        mine = np.array_split(examples, hosts)[host]
+        return self._make(mine, bucket_length(longest, self._most))
+
+    def plan(self, epoch: int) -> np.ndarray:
+        """The examples of each batch of an epoch, int64 [batches, B], -1 where there is none."""
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = (epoch, self._plan(epoch))
+        return self._planned[1]
+
+    def _plan(self, epoch: int) -> np.ndarray:
+        count, size = len(self._lengths), self._batch_size
+        order = permute(np.arange(count), count, derive_key(self._seed, epoch, 0))
+        for start in range(0, count, WINDOW * size):
+            window = order[start : start + WINDOW * size]
+            window[:] = window[np.argsort(-self._lengths[window], kind="stable")]
+        filled = np.full(self.batches_per_epoch * size, -1, np.int64)
+        filled[:count] = order
+        shuffle = permute(
+            np.arange(self.batches_per_epoch),
+            self.batches_per_epoch,
+            derive_key(self._seed, epoch, 1),
+        )
+        return filled.reshape(-1, size)[shuffle]

@@ -1,0 +1,156 @@
+"""The labelled files of a task: what is trained on, what is held out, what is to be predicted."""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.data.randomness import derive_key, permute
+from bert_jax.errors import UserError
+
+Example = TypeVar("Example")
+
+# Which examples are held out, or drawn, is the same for all seeds of a run: their scores are
+# compared with each other.
+_SEED = 2018
+
+DEFAULTS: dict[str, Any] = {
+    "directory": "",
+    "train": "",
+    "development": (),
+    "test": (),
+    "held_out": 0.1,
+    "limit": 0,
+    "length": 128,
+}
+"""Keys of section `data` that all labelled tasks have, see `read_splits`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part(Generic[Example]):
+    """The examples of one file.
+
+    Attributes:
+        name: of the part, as it stands in metrics and names of files.
+        source: where they are from.
+        examples: in the order of the file.
+    """
+
+    name: str
+    source: str
+    examples: list[Example]
+
+
+@dataclasses.dataclass(frozen=True)
+class Splits(Generic[Example]):
+    """All labelled data of a task.
+
+    Attributes:
+        train: what is trained on; empty if a finished model is judged.
+        development: what the model is judged by; parts of several files have their metrics apart.
+        test: what is predicted in the end.
+    """
+
+    train: list[Example]
+    development: list[Part[Example]]
+    test: list[Part[Example]]
+
+
+def read_splits(
+    data: ConfigDict,
+    read: Callable[[str, str], Iterable[Example]],
+    *,
+    with_train: bool,
+    default_names: dict[str, tuple[str, ...]] | None = None,
+) -> Splits[Example]:
+    """Reads the files that section `data` of a config names.
+
+    Args:
+        data: the section. `train`, `development` and `test` are files, below `directory` if it is
+            given, or "tfds:…"; `development` and `test` may be several. Without a development file,
+            the share `held_out` of the training examples is taken for it; of `limit` training
+            examples, drawn at random, none are taken if it is 0.
+        read: the examples of a source, and of which split ("train", "development", "test") it is.
+        with_train: whether there is to be something to train on.
+        default_names: names of files below `directory` of which those that exist are used, by
+            split, where the config names none.
+
+    Raises:
+        UserError: a file is missing or has no examples, or nothing is given.
+    """
+    sources = {
+        split: _sources(data, split, (default_names or {}).get(split, ()))
+        for split in ("train", "development", "test")
+    }
+    train: list[Example] = []
+    development = _parts(sources["development"], "development", read)
+    if with_train or not development:
+        if not sources["train"]:
+            raise UserError("data.train is not set; give a file of examples to train on")
+        train = [example for source in sources["train"] for example in read(source, "train")]
+        if not train:
+            raise UserError(f"{', '.join(sources['train'])}: no examples; give another data.train")
+        order = permute(np.arange(len(train)), len(train), derive_key(_SEED))
+        if not development:
+            count = _held_out(data.held_out, len(train))
+            chosen = np.sort(order[:count])
+            part = Part("development", sources["train"][0], [train[place] for place in chosen])
+            development, order = [part], order[count:]
+        kept = np.sort(order[: data.limit] if data.limit > 0 else order)
+        train = [train[place] for place in kept] if with_train else []
+    return Splits(train, development, _parts(sources["test"], "test", read))
+
+
+def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> list[str]:
+    given = data[split]
+    names = [given] if isinstance(given, str) else list(given)
+    directory = Path(data.directory) if data.directory else None
+    found = []
+    for name in filter(None, names):
+        is_path = not name.startswith("tfds:")
+        path = directory / name if directory and is_path else name
+        if is_path and not Path(path).is_file():
+            raise UserError(f"data.{split}: {path} does not exist; give another file")
+        found.append(str(path))
+    if not found and directory:
+        paths = [directory / name for name in default_names]
+        found = [str(path) for path in paths if path.is_file()]
+        if not found and split == "train" and default_names:
+            raise UserError(
+                f"data.directory {directory} has no {default_names[0]}; name the file with "
+                f"data.{split}"
+            )
+    return found
+
+
+def _parts(
+    sources: list[str], split: str, read: Callable[[str, str], Iterable[Example]]
+) -> list[Part[Example]]:
+    names = [Path(source).name.split(".")[0] if len(sources) > 1 else split for source in sources]
+    if len(set(names)) < len(names):
+        raise UserError(f"data.{split}: two files are called {names[0]!r}; rename one")
+    parts = [
+        Part(name, source, list(read(source, split)))
+        for name, source in zip(names, sources, strict=True)
+    ]
+    for part in parts:
+        if not part.examples:
+            raise UserError(f"{part.source}: no examples; give another data.{split}")
+    return parts
+
+
+def _held_out(share: float, count: int) -> int:
+    if not 0 < share < 1:
+        raise UserError(
+            f"data.held_out is {share}; without a data.development file it must lie between 0 and 1"
+        )
+    found = round(share * count)
+    if not 0 < found < count:
+        raise UserError(
+            f"data.held_out {share} of {count} examples is {found}; give more examples, or a "
+            "data.development file"
+        )
+    return found

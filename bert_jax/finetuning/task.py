@@ -1,0 +1,234 @@
+"""The half of a task that all labelled problems have in common."""
+
+import abc
+import dataclasses
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from jax.sharding import Mesh
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.data.labelled.batches import LabelledBatches
+from bert_jax.errors import UserError
+from bert_jax.finetuning.splits import Part, Splits
+from bert_jax.inference.model import LoadedModel
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.tokenization import Tokenizer
+from bert_jax.training.task import Batch, Foundation, Task
+
+Example = TypeVar("Example")
+Answer = TypeVar("Answer")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedModel:
+    """What is trained.
+
+    Attributes:
+        tokenizer: of the model.
+        description: of the model directory that comes out.
+        execution: how it is computed.
+    """
+
+    tokenizer: Tokenizer
+    description: ModelDescription
+    execution: Execution
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledOptions:
+    """What every labelled task is told.
+
+    Attributes:
+        best_metric: see `Task`.
+        batch_size: examples of a training batch over all hosts, and rows of one in evaluation.
+        length: the most tokens of a row.
+        seed: of the order of training examples.
+    """
+
+    best_metric: tuple[str, bool]
+    batch_size: int
+    length: int
+    seed: int
+
+
+class LabelledTask(Task, Generic[Example, Answer]):
+    """Training on labelled examples, and judging by the answers that users would get.
+
+    An evaluation asks the model for its answers through `inference/`, as `bert-jax predict` does,
+    and compares them with the labels: what is measured is what is delivered.
+
+    Attributes:
+        splits: the examples.
+    """
+
+    writes_predictions = True
+
+    def __init__(
+        self, splits: Splits[Example], model: TrainedModel, options: LabelledOptions
+    ) -> None:
+        """Takes what every labelled task has.
+
+        Raises:
+            UserError: the model has fewer positions than rows are to have tokens.
+        """
+        check_length(options.length, model.description.config)
+        self.splits = splits
+        self.tokenizer = model.tokenizer
+        self.description = model.description
+        self.module = model.description.make_module(model.execution)
+        self.options = options
+        self.best_metric = options.best_metric
+        self._batches: LabelledBatches | None = None
+
+    @abc.abstractmethod
+    def make_batches(self) -> LabelledBatches:
+        """The batches of the training examples; this is where they are tokenised."""
+
+    @abc.abstractmethod
+    def answers(self, model: LoadedModel, examples: Iterable[Example]) -> Iterator[Answer]:
+        """The model's answer to each example, in order."""
+
+    @abc.abstractmethod
+    def has_labels(self, example: Example) -> bool:
+        """Whether an example can be judged; else it is only predicted."""
+
+    @abc.abstractmethod
+    def metrics(self, examples: list[Example], answers: list[Answer]) -> dict[str, float]:
+        """Compares answers with labels; all examples have them."""
+
+    @abc.abstractmethod
+    def write(self, directory: Path, part: Part[Example], answers: list[Answer]) -> None:
+        """Writes predictions, named after the part, and where there are labels, reports."""
+
+    @property
+    def batches(self) -> LabelledBatches:
+        """The training batches, made when they are first asked for."""
+        if self._batches is None:
+            self._batches = self.make_batches()
+        return self._batches
+
+    @property
+    def examples_per_epoch(self) -> int:
+        """Training examples; a task whose examples give several rows counts these."""
+        return len(self.splits.train)
+
+    def train_batches(
+        self, start: int, stop: int, *, host: int, hosts: int
+    ) -> Generator[Batch, None, None]:
+        """See `Task`. Padding tokenised rows takes microseconds: nothing is made ahead."""
+        return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
+
+    def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
+        """See `Task`; metrics of several parts have the name of the part before them.
+
+        With a directory, the test examples are predicted, too.
+        """
+        model = self.loaded(params, mesh)
+        found: dict[str, float] = {}
+        parts = self.splits.development
+        for part in parts:
+            prefix = f"{part.name}_" if len(parts) > 1 else ""
+            answers = list(self.answers(model, part.examples))
+            labelled = [self.has_labels(example) for example in part.examples]
+            if all(labelled):
+                metrics = self.metrics(part.examples, answers)
+                found |= {f"{prefix}{name}": value for name, value in metrics.items()}
+            self._write(directory, part, answers)
+        if directory is not None:
+            for part in self.splits.test:
+                self._write(directory, part, list(self.answers(model, part.examples)))
+        name = self.best_metric[0]
+        if found and name not in found:
+            # The best is chosen by all parts together.
+            found[name] = sum(found[f"{part.name}_{name}"] for part in parts) / len(parts)
+        return found
+
+    def loaded(self, params: Any, mesh: Mesh) -> LoadedModel:
+        """The model with the given parameters, as `bert_jax.load` would give it."""
+        report = LoadReport((), (), ())
+        return LoadedModel(
+            self.description.config,
+            self.module,
+            params,
+            self.tokenizer,
+            self.description,
+            report,
+            mesh,
+        )
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Nothing follows from the metrics of a step."""
+        return metrics
+
+    def _write(self, directory: Path | None, part: Part[Example], answers: list[Answer]) -> None:
+        if directory is not None and is_main_host():
+            directory.mkdir(parents=True, exist_ok=True)
+            self.write(directory, part, answers)
+
+
+def model_tokenizer(foundation: Foundation) -> Tokenizer:
+    """The tokenizer of the model that is trained.
+
+    Raises:
+        UserError: the config names neither a model to begin with nor a tokenizer.
+    """
+    if foundation.tokenizer is None:
+        raise UserError(
+            "init_from is not set; give the model to fine-tune, a directory or a hub id (or, to "
+            "train from nothing, tokenizer.path)"
+        )
+    return foundation.tokenizer
+
+
+def check_length(length: int, config: BertConfig) -> None:
+    """Raises UserError where rows are longer than the model takes."""
+    if not 3 <= length <= config.max_position_embeddings:
+        raise UserError(
+            f"data.length is {length}; this model takes 3 to {config.max_position_embeddings} "
+            "tokens, [CLS] and [SEP] counted"
+        )
+
+
+def choose_labels(
+    found: Iterable[str], foundation: Foundation, given: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The labels of a task and their order.
+
+    Args:
+        found: labels of the training data, in any order; none where a finished model is judged.
+        foundation: of the model.
+        given: the labels that the config names, in their order.
+
+    Returns:
+        Those of the model, where it is finished or has the same ones; else those that are given;
+        else those found, in the order of the numbers that they are, else of the alphabet.
+
+    Raises:
+        UserError: the model or the config has not all of the labels that were found.
+    """
+    there = set(found)
+    known = foundation.description.labels if foundation.description else ()
+    if foundation.is_finished or (known and there == set(known) and not given):
+        chosen, whose = known, "the model"
+    elif given:
+        chosen, whose = given, "data.labels"
+    else:
+        return tuple(sorted(there, key=_order))
+    strange = sorted(there - set(chosen))
+    if strange and chosen:
+        raise UserError(
+            f"label {strange[0]!r} is none of those of {whose}: {', '.join(chosen)}; mend the "
+            "data, or give another model"
+        )
+    return chosen
+
+
+def _order(label: str) -> tuple[int, float, str]:
+    try:
+        return (0, float(label), label)
+    except ValueError:
+        return (1, 0.0, label)

@@ -1,0 +1,139 @@
+"""Labels and scores of texts (paper, figure 4, a and b)."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.errors import UserError
+from bert_jax.inference.batching import BatchOptions
+from bert_jax.inference.interface import Advance, Model, Text
+from bert_jax.inference.texts import text_answers
+
+# A label of a text that may have several: as Hugging Face's pipelines and we count it.
+THRESHOLD = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification:
+    """What a classifier says of a text.
+
+    Attributes:
+        label: the most probable label; of a text that may have several, the labels (a tuple) whose
+            probability is above 0.5.
+        score: the probability of the label; of several, of the least probable among them (of none,
+            that of none of all).
+        probabilities: of every label, in the order of their numbers.
+    """
+
+    label: str | tuple[str, ...]
+    score: float
+    probabilities: dict[str, float]
+
+
+Outcome = Classification | float
+"""Of a regression, the value."""
+
+
+def logits(
+    model: Model,
+    texts: Iterable[Text],
+    *,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    advance: Advance | None = None,
+) -> Iterator[np.ndarray]:
+    """The scores of all labels for each text, float32 [C], before softmax.
+
+    Raises:
+        UserError: the model has no classifier of texts.
+    """
+    if model.description.architecture != "BertForSequenceClassification":
+        raise UserError(
+            f"this {model.description.architecture} does not classify texts; give the directory of "
+            'a model that does, and load it with load(path, task="classification")'
+        )
+    return text_answers(
+        model,
+        texts,
+        functools.partial(_logits, model.params, module=model.module),
+        lambda encoding, row: row.copy(),
+        BatchOptions(batch_size, max_length),
+        advance=advance,
+    )
+
+
+def outcome(description: ModelDescription, scores: np.ndarray) -> Outcome:
+    """What the scores of a text, float32 [C], mean for a model."""
+    kind = problem_type(description)
+    if kind == "regression":
+        return float(scores[0])
+    labels = label_names(description)
+    if kind == "multi_label_classification":
+        probabilities = sigmoid(scores)
+        chosen = probabilities > THRESHOLD
+        least = probabilities[chosen].min() if chosen.any() else (1 - probabilities).prod()
+        label: str | tuple[str, ...] = tuple(
+            name for name, is_chosen in zip(labels, chosen, strict=True) if is_chosen
+        )
+        return Classification(label, float(least), _by_label(labels, probabilities))
+    probabilities = softmax(scores)
+    best = int(scores.argmax())
+    return Classification(
+        labels[best], float(probabilities[best]), _by_label(labels, probabilities)
+    )
+
+
+def as_record(found: Outcome) -> dict[str, Any]:
+    """An outcome as an object of JSON."""
+    return {"value": found} if isinstance(found, float) else dataclasses.asdict(found)
+
+
+def as_prediction(found: Outcome) -> str:
+    """An outcome as a field of a table, as GLUE's submissions have it."""
+    if isinstance(found, float):
+        return f"{found:.3f}"
+    return found.label if isinstance(found.label, str) else ",".join(found.label)
+
+
+def problem_type(description: ModelDescription) -> str:
+    """What a classifier was made for; where nobody says, one output is a regression."""
+    if description.problem_type is not None:
+        return description.problem_type
+    is_regression = description.config.num_labels == 1
+    return "regression" if is_regression else "single_label_classification"
+
+
+def label_names(description: ModelDescription) -> tuple[str, ...]:
+    """The names of all C labels; where nobody named them, as Hugging Face calls them."""
+    count = description.config.num_labels
+    return description.labels or tuple(f"LABEL_{number}" for number in range(count))
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis, in double precision."""
+    exponentials = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(scores: np.ndarray) -> np.ndarray:
+    """Probabilities of each label by itself, in double precision."""
+    return 1 / (1 + np.exp(-scores.astype(np.float64)))
+
+
+def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, float]:
+    return dict(zip(labels, probabilities.tolist(), strict=True))
+
+
+@functools.partial(jax.jit, static_argnames="module")
+def _logits(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> jax.Array:
+    """A batch → float32 [B, C]."""
+    found: Any = module.apply(
+        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
+    )
+    return found

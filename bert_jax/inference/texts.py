@@ -1,0 +1,164 @@
+"""Texts and pairs of texts through a model: one row of tokens each, one answer each."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from bert_jax.inference.batching import Batch, BatchOptions
+from bert_jax.inference.interface import Advance, Model, Text, TextError
+from bert_jax.inference.streams import answers
+from bert_jax.models.config import BertConfig
+from bert_jax.tokenization import Encoding, Tokenizer
+
+Result = TypeVar("Result")
+
+
+class TextEncoder:
+    """Makes the one row of each text, cut to a limit.
+
+    Attributes:
+        count: texts encoded so far.
+        cut: how many of them were longer than the limit.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, config: BertConfig, limit: int, *, refuse_long: bool = False
+    ) -> None:
+        """Begins to count; see `BatchOptions`."""
+        self.count = self.cut = 0
+        self._tokenizer = tokenizer
+        self._config = config
+        self._limit = limit
+        self._refuse_long = refuse_long
+
+    def __call__(self, texts: Sequence[Text]) -> list[list[Encoding]]:
+        """One row for each text.
+
+        Raises:
+            TextError: something is no text, or too long where that is refused.
+        """
+        encodings, too_long = self._encode(texts)
+        if too_long and self._refuse_long:
+            index, length = min(too_long.items())
+            raise TextError(
+                f"the text has {length} tokens, the model takes {self._limit}; shorten it, or give "
+                "max_length to cut it",
+                self.count + index,
+            )
+        self.count += len(texts)
+        self.cut += len(too_long)
+        return [[encoding] for encoding in encodings]
+
+    def checked(self, texts: Iterable[Text]) -> Iterator[Text]:
+        """The same texts, each one looked at before a window is made of it.
+
+        Raises:
+            TextError: something is no text, or a pair that the model does not take.
+        """
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                self._check_pair(text, index)
+            yield text
+
+    def report(self) -> None:
+        """A line on stderr, if texts were cut."""
+        if self.cut:
+            print(
+                f"{self.cut} of {self.count} texts were longer than {self._limit} tokens: cut",
+                file=sys.stderr,
+            )
+
+    def _check_pair(self, text: object, index: int) -> None:
+        if not isinstance(text, tuple) or [type(part) for part in text] != [str, str]:
+            raise TextError(
+                f"text {index} is {text!r:.80}; give a string or a pair of strings", index
+            )
+        if self._config.type_vocab_size < 2:
+            raise TextError(
+                f"text {index} is a pair, but the model knows one segment only "
+                "(type_vocab_size 1); join the two texts",
+                index,
+            )
+
+    def _encode(self, texts: Sequence[Text]) -> tuple[list[Encoding], dict[int, int]]:
+        """The encoding of each text, cut, and the lengths of those that were too long."""
+        found: dict[int, Encoding] = {}
+        too_long: dict[int, int] = {}
+        for kind in (str, tuple):
+            places = [place for place, text in enumerate(texts) if isinstance(text, kind)]
+            if not places:
+                continue
+            found |= zip(places, self._encoded(texts, places, None), strict=True)
+            long = {place: len(found[place]) for place in places if len(found[place]) > self._limit}
+            if long:
+                # Where a pair is cut is the tokenizer's business.
+                found |= zip(long, self._encoded(texts, list(long), self._limit), strict=True)
+                too_long |= long
+        return [found[place] for place in range(len(texts))], too_long
+
+    def _encoded(
+        self, texts: Sequence[Text], places: Sequence[int], max_length: int | None
+    ) -> list[Encoding]:
+        firsts, seconds = [], []
+        for place in places:
+            text = texts[place]
+            if isinstance(text, str):
+                firsts.append(text)
+            else:
+                firsts.append(text[0])
+                seconds.append(text[1])
+        return self._tokenizer.encode_batch(firsts, seconds or None, max_length=max_length)
+
+
+def text_answers(
+    model: Model,
+    texts: Iterable[Text],
+    compute: Callable[[dict[str, jax.Array]], Any],
+    read: Callable[[Encoding, Any], Result],
+    options: BatchOptions,
+    *,
+    inputs: Callable[[Batch[Text]], dict[str, np.ndarray]] = lambda batch: batch.arrays,
+    advance: Advance | None = None,
+) -> Iterator[Result]:
+    """One answer for each text, in the order of the texts; see `streams.answers`.
+
+    At the end, a line on stderr says how many texts were cut, unless that was asked for.
+
+    Args:
+        model: its tokenizer makes the rows, on its mesh they are computed.
+        texts: read once, a window ahead.
+        compute: a jitted function of a batch.
+        read: makes the answer from the tokens of a text and its row of what `compute` returned.
+            What it keeps of the row it must copy, or the whole batch stays in memory.
+        options: sizes of the batches.
+        inputs: the arrays that `compute` takes.
+        advance: told the number of texts after each batch.
+    """
+    limit = options.limit(model.config)
+    encode = TextEncoder(model.tokenizer, model.config, limit, refuse_long=options.refuse_long)
+    found = answers(
+        model,
+        encode.checked(texts),
+        encode,
+        compute,
+        lambda text, encodings, outputs: read(encodings[0], outputs[0]),
+        options,
+        characters=text_characters,
+        inputs=inputs,
+        advance=advance,
+    )
+
+    def reported() -> Iterator[Result]:
+        yield from found
+        if options.max_length is None:  # else it was asked for
+            encode.report()
+
+    return reported()
+
+
+def text_characters(text: Text) -> int:
+    """How long a text or a pair is."""
+    return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])

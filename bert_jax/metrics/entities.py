@@ -1,0 +1,261 @@
+"""Entities in sequences of tags, and their precision, recall and F1 as conlleval has them.
+
+The rules are those of the CoNLL-2000 to 2003 shared tasks (Tjong Kim Sang and Buchholz 2000; Tjong
+Kim Sang and Veenstra 1999 for the schemes): lenient, every sequence of tags has one reading. Where
+the script itself has none, for tags of BIOES, ours is the obvious one: S is an entity by itself
+(the script does not know it), and B begins one after E of the same type, too (the script joins).
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from bert_jax.errors import UserError
+
+Scheme = Literal["iob1", "iob2", "bioes"]
+"""How tags write entities. Where one begins, IOB1 has B- only after another of the same type,
+IOB2 always; BIOES besides tells its last token (E-) and an entity of a single token (S-)."""
+
+# Prefixes by other names: BMES, BMEWO, BILOU.
+_OTHER_NAMES = {"M": "I", "L": "E", "U": "S", "W": "S"}
+_PREFIXES = frozenset("BIOES")
+
+
+class Span(NamedTuple):
+    """An entity.
+
+    Attributes:
+        start: its first token.
+        end: the token after its last.
+        type: "" where the tags name none.
+    """
+
+    start: int
+    end: int
+    type: str
+
+
+def spans(tags: Sequence[str]) -> list[Span]:
+    """The entities of one sentence, from left to right.
+
+    An entity begins at B and S, at another type than the token's before, after O, E and S; any
+    other I or E goes on with the entity before it.
+
+    Args:
+        tags: O, or a prefix, a hyphen and a type, which may have hyphens itself; a prefix alone
+            has the type "". Prefixes of BMES, BMEWO and BILOU are read, too.
+
+    Raises:
+        UserError: a tag is none of these.
+    """
+    found = []
+    before, type_before, start = "O", "", 0
+    for position, tag in enumerate(tags):
+        prefix, entity_type = _parse(tag)
+        if prefix == "O" or _begins(prefix, entity_type, before, type_before):
+            if before != "O":
+                found.append(Span(start, position, type_before))
+            start = position
+        before, type_before = prefix, entity_type
+    if before != "O":
+        found.append(Span(start, len(tags), type_before))
+    return found
+
+
+def tags_of(entities: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+    """The tags of a sentence of `length` tokens with these entities, from left to right."""
+    tags = ["O"] * length
+    end, type_before = -1, ""
+    for entity in entities:
+        inside = range(entity.start + 1, entity.end)
+        prefixes = ["B", *("I" for _ in inside)]
+        if scheme == "iob1" and not (entity.start == end and entity.type == type_before):
+            prefixes[0] = "I"
+        elif scheme == "bioes":
+            prefixes[-1] = "E" if inside else "S"
+        suffix = f"-{entity.type}" if entity.type else ""
+        tags[entity.start : entity.end] = [prefix + suffix for prefix in prefixes]
+        end, type_before = entity.end, entity.type
+    return tags
+
+
+def convert(tags: Sequence[str], scheme: Scheme) -> list[str]:
+    """The same entities in another scheme; whichever it was, and however malformed, see `spans`.
+
+    Raises:
+        UserError: a tag or the scheme is unknown.
+    """
+    if scheme not in get_args(Scheme):
+        raise UserError(
+            f"tagging scheme {scheme!r} is unknown; known are {', '.join(get_args(Scheme))}"
+        )
+    return tags_of(spans(tags), len(tags), scheme)
+
+
+def detect_scheme(sentences: Iterable[Sequence[str]]) -> Scheme | None:
+    """The scheme of a file.
+
+    Where some entities begin as in IOB1 and others as in IOB2, the greater number decides.
+
+    Args:
+        sentences: the tags of each.
+
+    Returns:
+        The scheme; None where a tag is of no scheme, as with parts of speech.
+    """
+    # How entities begin where the schemes differ: not after another one of the same type.
+    begins: Counter[str] = Counter()
+    closed = False
+    for tags in sentences:
+        before, type_before = "O", ""
+        for tag in tags:
+            parsed = _split(tag)
+            if parsed is None:
+                return None
+            prefix, entity_type = parsed
+            closed = closed or prefix in "ES"
+            if before == "O" or entity_type != type_before:
+                begins[prefix] += 1
+            before, type_before = prefix, entity_type
+    if closed:
+        return "bioes"
+    return "iob1" if begins["I"] > begins["B"] else "iob2"
+
+
+def _begins(prefix: str, entity_type: str, before: str, type_before: str) -> bool:
+    """Whether an entity begins at a token that is not outside."""
+    return prefix in "BS" or before in "OES" or entity_type != type_before
+
+
+def _split(tag: str) -> tuple[str, str] | None:
+    """Prefix, one of BIOES, and type; None where the tag is of no scheme."""
+    prefix, _, entity_type = tag.partition("-")
+    prefix = _OTHER_NAMES.get(prefix, prefix)
+    return (prefix, entity_type) if prefix in _PREFIXES else None
+
+
+def _parse(tag: str) -> tuple[str, str]:
+    parsed = _split(tag)
+    if parsed is None:
+        raise UserError(
+            f"{tag!r} is not the tag of an entity; known are O, and B, I, E, S (or M, L, U, W) "
+            "with a hyphen and a type, as in B-PER"
+        )
+    return parsed
+
+
+class Scores(NamedTuple):
+    """Fractions of 1; 0 where nothing was found, or nothing was there."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclasses.dataclass(frozen=True)
+class EntityCounts:
+    """What was there, what was found, and what of it is right; counts of sentences add up.
+
+    Attributes:
+        gold: entities by type.
+        predicted: entities by type.
+        correct: predicted entities with first token, last token and type of a gold one, by type.
+        tokens: how many there are.
+        correct_tokens: those whose predicted tag is the gold one, letter by letter.
+    """
+
+    gold: Mapping[str, int] = dataclasses.field(default_factory=Counter)
+    predicted: Mapping[str, int] = dataclasses.field(default_factory=Counter)
+    correct: Mapping[str, int] = dataclasses.field(default_factory=Counter)
+    tokens: int = 0
+    correct_tokens: int = 0
+
+    @classmethod
+    def of(
+        cls, gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
+    ) -> "EntityCounts":
+        """Counts sentences.
+
+        Args:
+            gold: the tags of each sentence, in any scheme.
+            predicted: as many, of the same lengths; the scheme may be another.
+
+        Raises:
+            UserError: a tag is that of no entity.
+            ValueError: the numbers of sentences or of tags differ.
+        """
+        in_gold: Counter[str] = Counter()
+        in_predicted: Counter[str] = Counter()
+        in_both: Counter[str] = Counter()
+        tokens = correct_tokens = 0
+        for truth, guess in zip(gold, predicted, strict=True):
+            tokens += len(truth)
+            correct_tokens += sum(a == b for a, b in zip(truth, guess, strict=True))
+            there, found = spans(truth), spans(guess)
+            in_gold.update(entity.type for entity in there)
+            in_predicted.update(entity.type for entity in found)
+            in_both.update(entity.type for entity in set(there).intersection(found))
+        return cls(in_gold, in_predicted, in_both, tokens, correct_tokens)
+
+    def __add__(self, other: "EntityCounts") -> "EntityCounts":
+        return EntityCounts(
+            Counter(self.gold) + Counter(other.gold),
+            Counter(self.predicted) + Counter(other.predicted),
+            Counter(self.correct) + Counter(other.correct),
+            self.tokens + other.tokens,
+            self.correct_tokens + other.correct_tokens,
+        )
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All that are there or were found, in the order of the alphabet."""
+        return tuple(sorted({*self.gold, *self.predicted}))
+
+    @property
+    def accuracy(self) -> float:
+        """The share of tokens with the right tag; 0 where there are none."""
+        return self.correct_tokens / self.tokens if self.tokens else 0.0
+
+    @property
+    def overall(self) -> Scores:
+        """Of the entities of all types together."""
+        return self._scores(self.types, 1)
+
+    def of_type(self, entity_type: str) -> Scores:
+        """Of the entities of one type."""
+        return self._scores((entity_type,), 1)
+
+    def as_text(self) -> str:
+        """The lines that conlleval prints, in percent; the last number counts what was found."""
+        gold, predicted, correct = (
+            sum(count.values()) for count in (self.gold, self.predicted, self.correct)
+        )
+        lines = [
+            f"processed {self.tokens} tokens with {gold} phrases; found: {predicted} phrases; "
+            f"correct: {correct}."
+        ]
+        if self.tokens:
+            accuracy = 100 * self.correct_tokens / self.tokens
+            lines.append(f"accuracy: {accuracy:6.2f}%; {_line(self._scores(self.types, 100))}")
+        for name in self.types:
+            line = _line(self._scores((name,), 100))
+            lines.append(f"{name:>17}: {line}  {self.predicted.get(name, 0)}")
+        return "\n".join(lines)
+
+    def _scores(self, types: Iterable[str], scale: int) -> Scores:
+        """Scores of types together, times `scale`, computed in the script's order."""
+        types = tuple(types)
+        gold, predicted, correct = (
+            sum(count.get(name, 0) for name in types)
+            for count in (self.gold, self.predicted, self.correct)
+        )
+        precision = scale * correct / predicted if predicted else 0.0
+        recall = scale * correct / gold if gold else 0.0
+        total = precision + recall
+        return Scores(precision, recall, 2 * precision * recall / total if total else 0.0)
+
+
+def _line(scores: Scores) -> str:
+    precision, recall, f1 = scores
+    return f"precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}"

@@ -1,0 +1,201 @@
+"""Exact match and F1 of answers as SQuAD's official scripts give them, to the last digit.
+
+Written from the descriptions in the papers (Rajpurkar et al. 2016, section 6.1, for 1.1; Rajpurkar,
+Jia and Liang 2018 for 2.0). The two scripts differ on answers of which nothing is left when
+normalised: 1.1 gives two of them F1 0 (they share no word), 2.0 gives 1.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from bert_jax.errors import UserError
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+
+
+def normalise_answer(text: str) -> str:
+    """What two answers are compared by.
+
+    In this order: lower case; no ASCII punctuation (words on both sides of it join); no articles;
+    words separated by one space. Dashes, quotes and accents beyond ASCII stay.
+    """
+    without_articles = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION))
+    return " ".join(without_articles.split())
+
+
+def exact_match(gold: str, predicted: str) -> bool:
+    """Whether two answers are the same when normalised."""
+    return normalise_answer(gold) == normalise_answer(predicted)
+
+
+def token_f1(gold: str, predicted: str) -> float:
+    """F1 of the words of two answers, however often each occurs; 0 where none is shared."""
+    return _f1_of_words(normalise_answer(gold).split(), normalise_answer(predicted).split())
+
+
+def score_v1(gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str]) -> dict[str, float]:
+    """The metrics of SQuAD 1.1, in percent.
+
+    Args:
+        gold: the accepted answers of each question, by its id; the best match counts.
+        predicted: an answer by id. A question without one scores 0; ids that nobody asked for are
+            passed over.
+
+    Returns:
+        `exact_match` and `f1`.
+
+    Raises:
+        UserError: there are no questions, or one has no answers, as in 2.0.
+    """
+    _check_questions(gold)
+    exact = 0
+    f1 = 0.0
+    # Added up one by one in the order of the questions, as the script does: the last digit.
+    for identity, answers in gold.items():
+        if not answers:
+            raise UserError(
+                f"question {identity!r} has no answer, which SQuAD 1.1 does not know; "
+                "score it as version 2.0"
+            )
+        if identity in predicted:
+            guess = predicted[identity]
+            exact += max(exact_match(answer, guess) for answer in answers)
+            f1 += max(token_f1(answer, guess) for answer in answers)
+    return {"exact_match": 100.0 * exact / len(gold), "f1": 100.0 * f1 / len(gold)}
+
+
+def score_v2(
+    gold: Mapping[str, Sequence[str]],
+    predicted: Mapping[str, str],
+    null_scores: Mapping[str, float] | None = None,
+    *,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """The metrics of SQuAD 2.0, in percent.
+
+    Args:
+        gold: the accepted answers of each question, by its id; none where it has no answer.
+        predicted: an answer by id, "" for no answer. Every question needs one (the script stops
+            otherwise); ids that nobody asked for are passed over.
+        null_scores: by id, how surely there is no answer; the script calls them `na_probs`.
+            `predicted` then has the best answer, whatever this score.
+        threshold: a question with a higher null score counts as answered by "". The script's
+            default is made for probabilities.
+
+    Returns:
+        `exact`, `f1`, `total`, and where there are such questions the same with `HasAns_` and
+        `NoAns_` before; with null scores also `best_exact`, `best_f1`, and the thresholds that lead
+        there, `best_exact_thresh`, `best_f1_thresh` (0 where "" throughout is best).
+
+    Raises:
+        UserError: there are no questions, or one has no prediction or no null score.
+    """
+    _check_questions(gold)
+    _check_complete(gold, predicted, "prediction")
+    exact, f1 = {}, {}
+    for identity, answers in gold.items():
+        # An answer of which nothing is left cannot be found; without any, "" is right.
+        accepted = [answer for answer in answers if normalise_answer(answer)] or [""]
+        guess = predicted[identity]
+        exact[identity] = float(max(exact_match(answer, guess) for answer in accepted))
+        f1[identity] = max(_token_f1_v2(answer, guess) for answer in accepted)
+    best = {}
+    judged = {"exact": exact, "f1": f1}
+    if null_scores is not None:
+        _check_complete(gold, null_scores, "null score")
+        for name, scores in judged.items():
+            found = _best_threshold(gold, predicted, scores, null_scores)
+            best[f"best_{name}"], best[f"best_{name}_thresh"] = found
+        judged = {
+            name: _apply_threshold(gold, scores, null_scores, threshold)
+            for name, scores in judged.items()
+        }
+    return _averages(gold, judged) | best
+
+
+def _check_questions(gold: Mapping[str, Sequence[str]]) -> None:
+    if not gold:
+        raise UserError("there are no questions to score; give a file that has some")
+
+
+def _check_complete(gold: Mapping[str, object], given: Mapping[str, object], what: str) -> None:
+    missing = [identity for identity in gold if identity not in given]
+    if missing:
+        raise UserError(
+            f"{len(missing)} of {len(gold)} questions have no {what}, first {missing[0]!r}; SQuAD "
+            "2.0 wants one for each"
+        )
+
+
+def _f1_of_words(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    shared = (Counter(gold) & Counter(predicted)).total()
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(predicted), shared / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _token_f1_v2(gold: str, predicted: str) -> float:
+    gold_words, words = normalise_answer(gold).split(), normalise_answer(predicted).split()
+    if not gold_words or not words:
+        return float(gold_words == words)
+    return _f1_of_words(gold_words, words)
+
+
+def _apply_threshold(
+    gold: Mapping[str, Sequence[str]],
+    scores: Mapping[str, float],
+    null_scores: Mapping[str, float],
+    threshold: float,
+) -> dict[str, float]:
+    return {
+        identity: float(not gold[identity]) if null_scores[identity] > threshold else score
+        for identity, score in scores.items()
+    }
+
+
+def _averages(
+    gold: Mapping[str, Sequence[str]], judged: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """Averages over all questions, those with an answer, and those without."""
+    groups = {
+        "": list(gold),
+        "HasAns_": [identity for identity, answers in gold.items() if answers],
+        "NoAns_": [identity for identity, answers in gold.items() if not answers],
+    }
+    result: dict[str, float] = {}
+    for prefix, group in groups.items():
+        if group:
+            for name, scores in judged.items():
+                # `sum` as the script has it: since Python 3.12 it rounds otherwise than a loop.
+                total = sum(scores[identity] for identity in group)
+                result[prefix + name] = 100.0 * total / len(group)
+            result[f"{prefix}total"] = len(group)
+    return result
+
+
+def _best_threshold(
+    gold: Mapping[str, Sequence[str]],
+    predicted: Mapping[str, str],
+    scores: Mapping[str, float],
+    null_scores: Mapping[str, float],
+) -> tuple[float, float]:
+    """The best average, and the null score up to which answers are given for it.
+
+    Starts with "" for every question and gives the answers one by one, the surest first.
+    """
+    score: float = sum(not answers for answers in gold.values())
+    best, threshold = score, 0.0
+    for identity in sorted(null_scores, key=lambda identity: null_scores[identity]):
+        if identity not in scores:
+            continue
+        if gold[identity]:
+            score += scores[identity]
+        elif predicted[identity]:
+            score -= 1  # "" was right; an answer is wrong, even one that normalises to nothing
+        if score > best:
+            best, threshold = score, null_scores[identity]
+    return 100.0 * best / len(scores), threshold

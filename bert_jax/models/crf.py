@@ -1,0 +1,142 @@
+"""A linear-chain conditional random field over the words of a sentence (Lafferty et al., 2001).
+
+A path of tags y through W words scores
+
+    start[y_0] + Σ_t emissions[t, y_t] + Σ_t transitions[y_(t-1), y_t] + end[y_(W-1)]
+
+and its probability is the exponential of that, divided by Z, the sum over all paths. Everything is
+computed with logarithms, in float32, and may be compiled and differentiated.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+# Forbids a step of the chain. Not -inf, whose differences have no value.
+IMPOSSIBLE = -1e9
+
+PARAMETERS = ("crf_transitions", "crf_start", "crf_end")
+"""Their names in a model, in the order of `Chain`."""
+
+
+class Chain(NamedTuple):
+    """The scores of neighbours.
+
+    Attributes:
+        transitions: float32 [C, C], of a tag (first axis) and the tag after it.
+        start: float32 [C] or [B, C], of the first tag.
+        end: float32 [C] or [B, C], of the last tag.
+    """
+
+    transitions: jax.Array
+    start: jax.Array
+    end: jax.Array
+
+    @classmethod
+    def of(cls, params: Mapping[str, jax.Array]) -> "Chain":
+        """The chain of a model with `use_crf`, from its parameters."""
+        return cls(*(params[name] for name in PARAMETERS))
+
+
+def log_likelihood(
+    emissions: jax.Array, tags: jax.Array, mask: jax.Array, chain: Chain
+) -> jax.Array:
+    """The logarithm of the probability of given tags.
+
+    Args:
+        emissions: float32 [B, W, C].
+        tags: int32 [B, W]; what stands outside the mask does not count.
+        mask: bool [B, W], True for the first words of each row and False for the padding behind.
+        chain: the scores of neighbours.
+
+    Returns:
+        float32 [B]; 0 for a row without words.
+    """
+    tags = jnp.where(mask, tags, 0)
+    rows = emissions[:, 0].shape  # BC
+    start, end = (jnp.broadcast_to(scores, rows) for scores in (chain.start, chain.end))
+    emitted = jnp.take_along_axis(emissions, tags[..., None], axis=-1)[..., 0]  # BW
+    steps = chain.transitions[tags[:, :-1], tags[:, 1:]]  # B(W-1)
+    first = jnp.take_along_axis(start, tags[:, :1], axis=1)  # B1
+    last = jnp.maximum(mask.sum(axis=1) - 1, 0)[:, None]  # B1
+    behind = jnp.take_along_axis(end, jnp.take_along_axis(tags, last, axis=1), axis=1)  # B1
+    by_word = jnp.where(mask, emitted + jnp.concatenate([first, steps], axis=1), 0)
+    scores = jnp.concatenate([by_word, behind], axis=1)
+    # Word by word, since the sums of long sentences are large and their difference is small.
+    return jnp.where(mask[:, 0], (scores - _log_partition_parts(emissions, mask, chain)).sum(1), 0)
+
+
+def log_partition(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+    """The logarithm of Z of each row, float32 [B]; see `log_likelihood`."""
+    return _log_partition_parts(emissions, mask, chain).sum(axis=1)
+
+
+def _log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+    """What each word, and then the end, adds to log Z, float32 [B, W + 1].
+
+    The forward algorithm, normalised at every word: its numbers stay small however long the
+    sentence is.
+    """
+
+    def step(alpha: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        emission, is_word = word
+        reached = alpha[:, :, None] + chain.transitions  # BCC
+        onward, added = _normalise(jax.nn.logsumexp(reached, axis=1) + emission)
+        return jnp.where(is_word[:, None], onward, alpha), jnp.where(is_word, added, 0)
+
+    alpha, first = _normalise(chain.start + emissions[:, 0])
+    alpha, added = jax.lax.scan(step, alpha, _words_behind(emissions, mask))  # BC and (W-1)B
+    last = jax.nn.logsumexp(alpha + chain.end, axis=-1)
+    return jnp.concatenate([first[:, None], added.T, last[:, None]], axis=1)
+
+
+def _normalise(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """float32 [B, C] → logarithms of probabilities, and what was taken off, float32 [B]."""
+    total = jax.nn.logsumexp(scores, axis=-1)
+    return scores - total[:, None], total
+
+
+def viterbi(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+    """The most probable path of each row, int32 [B, W]; 0 outside the mask.
+
+    Of equal paths it is the one with the lower tag where they part last.
+    """
+
+    def step(best: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        emission, is_word = word
+        reached = best[:, :, None] + chain.transitions  # BCC
+        onward = reached.max(axis=1) + emission
+        onward -= onward.max(axis=-1, keepdims=True)  # else long sentences grow out of float32
+        # Padding is passed through: every tag comes from itself.
+        stay = jnp.broadcast_to(jnp.arange(best.shape[1]), best.shape)
+        origin = jnp.where(is_word[:, None], reached.argmax(axis=1), stay)
+        return jnp.where(is_word[:, None], onward, best), origin
+
+    best, origins = jax.lax.scan(
+        step, chain.start + emissions[:, 0], _words_behind(emissions, mask)
+    )  # BC and (W-1)BC
+    last = (best + chain.end).argmax(axis=-1)  # B
+
+    def back(tag: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
+        before = jnp.take_along_axis(origin, tag[:, None], axis=1)[:, 0]
+        return before, tag
+
+    first, behind = jax.lax.scan(back, last, origins, reverse=True)  # B and (W-1)B
+    path = jnp.concatenate([first[:, None], behind.T], axis=1)
+    return jnp.where(mask, path, 0).astype(jnp.int32)
+
+
+def marginals(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+    """The probability of each tag of each word over all paths, float32 [B, W, C].
+
+    They are the derivatives of log Z; 0 outside the mask.
+    """
+    found = jax.grad(lambda scores: log_partition(scores, mask, chain).sum())(emissions)
+    return jnp.where(mask[..., None], found, 0)
+
+
+def _words_behind(emissions: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Emissions and mask of all words but the first, with the words as first axis."""
+    return emissions[:, 1:].swapaxes(0, 1), mask[:, 1:].T

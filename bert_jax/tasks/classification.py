@@ -1,0 +1,299 @@
+"""Classes or a number for texts and pairs of texts (paper, section 4.1): GLUE, and users' files."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.labelled.batches import LabelledBatches
+from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.glue import GlueLayout
+from bert_jax.data.labelled.sequences import Sequences
+from bert_jax.data.labelled.texts import TextOptions, read_texts
+from bert_jax.data.pipeline import Batch
+from bert_jax.errors import UserError
+from bert_jax.files import write_atomically
+from bert_jax.finetuning import sections
+from bert_jax.finetuning.problems import AnyOfSeveral, Number, OneOfSeveral, Problem
+from bert_jax.finetuning.splits import Part, Splits, read_splits
+from bert_jax.finetuning.task import (
+    LabelledOptions,
+    LabelledTask,
+    TrainedModel,
+    choose_labels,
+    model_tokenizer,
+)
+from bert_jax.inference.classification import (
+    as_prediction,
+    as_record,
+    logits,
+    outcome,
+    problem_type,
+)
+from bert_jax.inference.interface import Text
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import open_records
+from bert_jax.inference.texts import TextEncoder
+from bert_jax.training.task import Foundation, Sums
+
+CLASS_WEIGHTS = ("", "balanced")
+
+
+class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
+    """Sentences and sentence pairs; an answer is the scores of the labels, float32 [C]."""
+
+    def __init__(
+        self,
+        splits: Splits[TextExample],
+        model: TrainedModel,
+        options: LabelledOptions,
+        problem: Problem,
+        *,
+        class_weights: str = "",
+        submissions: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """See `LabelledTask`.
+
+        Args:
+            splits: the examples.
+            model: what is trained.
+            options: of all labelled tasks.
+            problem: what the labels mean.
+            class_weights: "balanced": every class has the same weight in the loss.
+            submissions: the files that a benchmark wants, by the name of the test file.
+        """
+        super().__init__(splits, model, options)
+        self._problem = problem
+        self._class_weights = class_weights
+        self._submissions = submissions
+
+    def make_batches(self) -> LabelledBatches:
+        """Each example is one row."""
+        examples = self.splits.train
+        targets = self._problem.targets(examples)
+        weights = self._weights(targets)
+        encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
+        rows = encode(list(encode.checked(map(text_of, examples))))
+        encode.report()
+        sequences = Sequences.of(encoding for (encoding,) in rows)
+
+        def make(chosen: np.ndarray, length: int) -> Batch:
+            return {
+                **sequences.pad(chosen, length, self.tokenizer),
+                "labels": targets[chosen],
+                "weights": np.where(chosen < 0, np.float32(0), weights[chosen]),
+            }
+
+        return LabelledBatches(
+            sequences.lengths,
+            make,
+            batch_size=self.options.batch_size,
+            seed=self.options.seed,
+            most=self.options.length,
+        )
+
+    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """The examples of a batch, by the weights of their classes."""
+        return {"": batch["weights"].sum()}
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+        """The loss, and what is answered right."""
+        found: Any = self.module.apply(
+            {"params": params},
+            batch["input_ids"],
+            batch["token_type_ids"],
+            batch["attention_mask"],
+            deterministic=dropout_key is None,
+            rngs=None if dropout_key is None else {"dropout": dropout_key},
+        )
+        losses = self._problem.losses(found, batch["labels"])
+        sums = {"loss": (batch["weights"] * losses).sum()}
+        correct = self._problem.correct(found, batch["labels"])
+        if correct is not None:
+            sums["accuracy"] = (batch["weights"] * correct).sum()
+        return {"": sums}
+
+    def answers(self, model: LoadedModel, examples: Iterable[TextExample]) -> Iterator[np.ndarray]:
+        """The scores of the labels of each text."""
+        return logits(
+            model,
+            map(text_of, examples),
+            batch_size=self.options.batch_size,
+            max_length=self.options.length,
+        )
+
+    def has_labels(self, example: TextExample) -> bool:
+        """Whether it has a label."""
+        return example.label is not None
+
+    def metrics(self, examples: list[TextExample], answers: list[np.ndarray]) -> dict[str, float]:
+        """Those of the problem, and the mean loss."""
+        targets, scores = self._problem.targets(examples), np.stack(answers)
+        losses = self._problem.losses(jnp.asarray(scores), jnp.asarray(targets))
+        loss = float(np.mean(jax.device_get(losses), dtype=np.float64))
+        return {"loss": loss, **self._problem.metrics(scores, targets)}
+
+    def baselines(self) -> dict[str, float]:
+        """`<metric>_majority`: what the commonest answer alone would get."""
+        found: dict[str, float] = {}
+        for part in self.splits.development:
+            if not all(map(self.has_labels, part.examples)):
+                continue
+            prefix = f"{part.name}_" if len(self.splits.development) > 1 else ""
+            targets = self._problem.targets(part.examples)
+            scores = np.tile(self._problem.commonest(targets), (len(targets), 1))
+            for name, value in self._problem.metrics(scores, targets).items():
+                found[f"{prefix}{name}_majority"] = value
+        return found
+
+    def examples_as_text(self, count: int) -> str:
+        """Label, text and pair, one example a line."""
+        chosen = self.splits.train[:count]
+        return "\n".join(
+            "\t".join([str(one.label), one.text, *([one.pair] if one.pair else [])])
+            for one in chosen
+        )
+
+    def write(self, directory: Path, part: Part[TextExample], answers: list[np.ndarray]) -> None:
+        """`<part>.jsonl`, the file of a benchmark, and a report where there are labels."""
+        outcomes = [outcome(self.description, scores) for scores in answers]
+        with open_records(directory / f"{part.name}.jsonl") as records:
+            for example, found in zip(part.examples, outcomes, strict=True):
+                gold = {} if example.label is None else {"expected": example.label}
+                records.write({"id": example.id, **gold, **as_record(found)})
+        submission = self._submissions.get(Path(part.source).name)
+        if submission:
+            lines = ["index\tprediction"]
+            lines += [f"{row}\t{as_prediction(found)}" for row, found in enumerate(outcomes)]
+            write_atomically(directory / submission, ("\n".join(lines) + "\n").encode())
+        if all(map(self.has_labels, part.examples)):
+            targets = self._problem.targets(part.examples)
+            self._problem.report(np.stack(answers), targets, directory / part.name)
+
+    def _weights(self, targets: np.ndarray) -> np.ndarray:
+        """The weight of each example in the loss, float32 [n]; their mean is 1."""
+        if not self._class_weights:
+            return np.ones(len(targets), np.float32)
+        if not isinstance(self._problem, OneOfSeveral):
+            raise UserError("data.class_weights is for texts that have one label each")
+        counts = np.bincount(targets, minlength=len(self._problem.labels))
+        return (len(targets) / np.count_nonzero(counts) / counts.clip(1))[targets].astype(
+            np.float32
+        )
+
+
+def text_of(example: TextExample) -> Text:
+    """What the model reads of an example."""
+    return example.text if example.pair is None else (example.text, example.pair)
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """The keys of this task, by section; those of `TextOptions` are keys of `data`."""
+    return sections.defaults(
+        {
+            **{
+                field.name: field.default
+                for field in dataclasses.fields(TextOptions)
+                if field.name != "limit"
+            },
+            "problem_type": "",
+            "labels": (),
+            "class_weights": "",
+        }
+    )
+
+
+def create(config: ConfigDict, foundation: Foundation) -> ClassificationTask:
+    """The task of a config, see `bert_jax.configuration`."""
+    data = config.data
+    if data.class_weights not in CLASS_WEIGHTS:
+        raise UserError(f"data.class_weights {data.class_weights!r} is neither '' nor 'balanced'")
+    tokenizer = model_tokenizer(foundation)
+    options = TextOptions(
+        **{
+            field.name: data[field.name]
+            for field in dataclasses.fields(TextOptions)
+            if field.name != "limit"
+        }
+    )
+    kind = _problem_type(data, options, foundation)
+    layout = options.layout
+    splits = read_splits(
+        data,
+        lambda source, split: read_texts(
+            source, options, regression=kind is Number, needs_labels=split == "train"
+        ),
+        with_train=not foundation.is_finished,
+        default_names=_files(layout),
+    )
+    given = tuple(map(str, data.labels)) or (layout.classes if layout else ())
+    found = _labels(splits.train)
+    labels = () if kind is Number else choose_labels(found, foundation, given)
+    problem = kind(labels)
+    if kind is not Number and len(labels) < 2 and not foundation.is_finished:
+        raise UserError(
+            f"data.train: {len(labels)} label ({', '.join(labels)}); a classifier needs two or more"
+        )
+    description = ModelDescription(
+        dataclasses.replace(foundation.architecture(tokenizer), num_labels=problem.outputs),
+        "BertForSequenceClassification",
+        labels=labels,
+        problem_type=problem.problem_type,
+    )
+    return ClassificationTask(
+        splits,
+        TrainedModel(tokenizer, description, foundation.execution),
+        sections.labelled_options(config, (layout.metric if layout else problem.best_metric, True)),
+        problem,
+        class_weights=data.class_weights,
+        submissions={of.file: of.submission for of in layout.test} if layout else {},
+    )
+
+
+def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
+    """The names of a benchmark's files, by split."""
+    if layout is None:
+        return {}
+    return {
+        "train": (layout.train,),
+        "development": tuple(one.file for one in layout.development),
+        "test": tuple(one.file for one in layout.test),
+    }
+
+
+PROBLEMS: dict[str, type[Problem]] = {
+    problem.problem_type: problem for problem in (OneOfSeveral, AnyOfSeveral, Number)
+}
+
+
+def _problem_type(data: ConfigDict, options: TextOptions, foundation: Foundation) -> type[Problem]:
+    """The problem that the config names, or that the model or the form of the labels tells."""
+    if data.problem_type:
+        if data.problem_type not in PROBLEMS:
+            known = ", ".join(PROBLEMS)
+            raise UserError(
+                f"data.problem_type {data.problem_type!r} is unknown; known are {known}"
+            )
+        return PROBLEMS[data.problem_type]
+    if foundation.is_finished and foundation.description:
+        return PROBLEMS[problem_type(foundation.description)]
+    if options.layout and options.layout.regression:
+        return Number
+    return AnyOfSeveral if options.label_separator else OneOfSeveral
+
+
+def _labels(examples: Iterable[TextExample]) -> set[str]:
+    found: set[str] = set()
+    for example in examples:
+        if isinstance(example.label, tuple):
+            found |= set(example.label)
+        elif example.label is not None:
+            found.add(str(example.label))
+    return found

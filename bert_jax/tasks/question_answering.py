@@ -1,0 +1,317 @@
+"""Answers that are parts of a passage: SQuAD 1.1 and 2.0 (paper, sections 4.2 and 4.3)."""
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.labelled.batches import LabelledBatches
+from bert_jax.data.labelled.examples import Question
+from bert_jax.data.labelled.squad import QuestionOptions, distinct, read_questions
+from bert_jax.data.pipeline import Batch
+from bert_jax.data.span_rows import SpanRows
+from bert_jax.errors import UserError
+from bert_jax.finetuning import sections
+from bert_jax.finetuning.splits import Part, Splits, read_splits
+from bert_jax.finetuning.task import LabelledOptions, LabelledTask, TrainedModel, model_tokenizer
+from bert_jax.inference.answering import (
+    NULL_THRESHOLD,
+    AnswerOptions,
+    as_record,
+    best_answers,
+    spans,
+    stored_threshold,
+)
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import open_records
+from bert_jax.inference.spans import Spans
+from bert_jax.inference.squad_files import write_squad_files
+from bert_jax.metrics.squad import score_v1, score_v2
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.training.task import Foundation, Sums
+
+VERSIONS = ("", "1.1", "2.0")
+
+# What google-research/bert takes where nobody has tuned it.
+UNTUNED_THRESHOLD = 0.0
+
+
+class QuestionAnsweringTask(LabelledTask[Question, Spans]):
+    """Extractive question answering; an answer is the best spans of the passage."""
+
+    def __init__(
+        self,
+        splits: Splits[Question],
+        model: TrainedModel,
+        options: LabelledOptions,
+        answer_options: AnswerOptions,
+        *,
+        tunes_threshold: bool,
+    ) -> None:
+        """See `LabelledTask`.
+
+        Args:
+            splits: the questions.
+            model: what is trained; with a threshold in its description where questions may have no
+                answer.
+            options: of all labelled tasks.
+            answer_options: how passages are cut and answers looked for.
+            tunes_threshold: whether an evaluation sets the threshold by the (first) development
+                file; else the model's own is used.
+        """
+        super().__init__(splits, model, options)
+        self._answer_options = answer_options
+        self._tunes_threshold = tunes_threshold
+
+    @functools.cached_property
+    def rows(self) -> SpanRows:
+        """The windows of the training questions; this is where they are tokenised."""
+        windows = self._answer_options.windows(self.description.config)
+        rows = SpanRows.of(self.splits.train, self.tokenizer, windows)
+        if not len(rows.sequences.lengths):
+            raise UserError("data.train: no question has an answer that its passage has; mend it")
+        if is_main_host():
+            for line in rows.report():
+                print(line, file=sys.stderr)
+        return rows
+
+    @property
+    def examples_per_epoch(self) -> int:
+        """Windows: every one of them is an example, whether the answer is in it or not."""
+        return len(self.rows.sequences.lengths)
+
+    def make_batches(self) -> LabelledBatches:
+        """Each window is an example."""
+        rows = self.rows
+
+        def make(chosen: np.ndarray, length: int) -> Batch:
+            return {
+                **rows.sequences.pad(chosen, length, self.tokenizer),
+                "start_positions": rows.positions[chosen, 0],
+                "end_positions": rows.positions[chosen, 1],
+                "weights": (chosen >= 0).astype(np.float32),
+            }
+
+        return LabelledBatches(
+            rows.sequences.lengths,
+            make,
+            batch_size=self.options.batch_size,
+            seed=self.options.seed,
+            most=self.options.length,
+        )
+
+    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """The windows of a batch."""
+        return {"": batch["weights"].sum()}
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+        """The mean cross-entropy of first and last token; and windows with both right.
+
+        As in the original, all tokens of a row compete, those of the question among them; but not
+        padding, so that a loss does not depend on the length of its batch.
+        """
+        found: Any = self.module.apply(
+            {"params": params},
+            batch["input_ids"],
+            batch["token_type_ids"],
+            batch["attention_mask"],
+            deterministic=dropout_key is None,
+            rngs=None if dropout_key is None else {"dropout": dropout_key},
+        )
+        is_token = batch["attention_mask"] > 0  # BT
+        lowest = jnp.finfo(jnp.float32).min
+        start_logits = jnp.where(is_token, found.start_logits, lowest)
+        end_logits = jnp.where(is_token, found.end_logits, lowest)
+        start, end = batch["start_positions"], batch["end_positions"]
+        cross_entropy = optax.softmax_cross_entropy_with_integer_labels
+        losses = (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2
+        correct = (start_logits.argmax(-1) == start) & (end_logits.argmax(-1) == end)
+        weights = batch["weights"]
+        return {"": {"loss": (weights * losses).sum(), "accuracy": (weights * correct).sum()}}
+
+    def answers(self, model: LoadedModel, examples: Iterable[Question]) -> Iterator[Spans]:
+        """The best spans for each question."""
+        return spans(model, examples, self._answer_options)
+
+    def has_labels(self, example: Question) -> bool:
+        """Whether its answers are known, if only that there is none."""
+        return example.answers is not None
+
+    def metrics(self, examples: list[Question], answers: list[Spans]) -> dict[str, float]:
+        """The official ones, in percent; where questions may have no answer, for both kinds."""
+        gold = _gold(examples)
+        guesses = {
+            question.id: found.answer(None).text
+            for question, found in zip(examples, answers, strict=True)
+        }
+        if self._threshold is None:
+            return score_v1(gold, guesses)
+        odds = {
+            question.id: found.null_odds for question, found in zip(examples, answers, strict=True)
+        }
+        # Of several development files, the first one decides.
+        if self._tunes_threshold and examples is self.splits.development[0].examples:
+            self._set_threshold(_best_threshold(gold, guesses, odds))
+        return _scores(gold, guesses, odds, self._threshold)
+
+    def baselines(self) -> dict[str, float]:
+        """`f1_no_answer`: what is right if no question is answered, where that may be."""
+        first = self.splits.development[0].examples
+        if self._threshold is None or not all(map(self.has_labels, first)):
+            return {}
+        return {"f1_no_answer": 100.0 * sum(not one.answers for one in first) / len(first)}
+
+    def examples_as_text(self, count: int) -> str:
+        """Question, first answer and passage, one example a line."""
+        return "\n".join(
+            f"{one.question}\t{one.answers[0].text if one.answers else '-'}\t{one.passage}"
+            for one in self.splits.train[:count]
+        )
+
+    def write(self, directory: Path, part: Part[Question], answers: list[Spans]) -> None:
+        """`<part>.jsonl`, and the files of SQuAD, see `write_squad_files`."""
+        threshold = self._threshold
+        with open_records(directory / f"{part.name}.jsonl") as records:
+            for question, found in zip(part.examples, answers, strict=True):
+                gold = question.answers
+                given = {} if gold is None else {"expected": [answer.text for answer in gold]}
+                records.write(
+                    {"id": question.id, **given, **as_record(best_answers(found, threshold))}
+                )
+        identities = [question.id for question in part.examples]
+        write_squad_files(directory, part.name, identities, answers, threshold)
+
+    @property
+    def _threshold(self) -> float | None:
+        return stored_threshold(self.description)
+
+    def _set_threshold(self, threshold: float) -> None:
+        other = {**self.description.other, NULL_THRESHOLD: threshold}
+        self.description = dataclasses.replace(self.description, other=other)
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """The keys of this task, by section; those of `QuestionOptions` are keys of `data`.
+
+    `version` is "2.0" where questions may have no answer, else "1.1"; "" leaves that to the data,
+    or to the model that is judged. `window_step`, `question_length`, `answer_length`, `n_best`: see
+    `AnswerOptions`.
+    """
+    lengths = ("window_step", "question_length", "answer_length", "n_best")
+    return sections.defaults(
+        {
+            **_fields(QuestionOptions),
+            **{name: value for name, value in _fields(AnswerOptions).items() if name in lengths},
+            "length": 384,
+            "version": "",
+        },
+        optimizer={"learning_rate": 5e-5},
+    )
+
+
+def create(config: ConfigDict, foundation: Foundation) -> QuestionAnsweringTask:
+    """The task of a config, see `bert_jax.configuration`."""
+    data = config.data
+    if data.version not in VERSIONS:
+        raise UserError(f"data.version {data.version!r} is unknown; known are 1.1 and 2.0")
+    tokenizer = model_tokenizer(foundation)
+    options = QuestionOptions(**{name: data[name] for name in _fields(QuestionOptions)})
+    splits = read_splits(
+        data,
+        lambda source, split: distinct(read_questions(source, options)),
+        with_train=not foundation.is_finished,
+    )
+    _check_answers(splits.train, data.version)
+    stored = stored_threshold(foundation.description) if foundation.description else None
+    is_tuned = foundation.is_finished and stored is not None
+    other: dict[str, Any] = {}
+    if data.version != "1.1" and (is_tuned or _is_second(data.version, splits)):
+        other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
+    description = ModelDescription(
+        foundation.architecture(tokenizer), "BertForQuestionAnswering", other=other
+    )
+    labelled_options = sections.labelled_options(config, ("f1", True))
+    return QuestionAnsweringTask(
+        splits,
+        TrainedModel(tokenizer, description, foundation.execution),
+        labelled_options,
+        AnswerOptions(
+            batch_size=labelled_options.batch_size,
+            max_length=labelled_options.length,
+            window_step=data.window_step,
+            question_length=data.question_length,
+            answer_length=data.answer_length,
+            n_best=data.n_best,
+        ),
+        tunes_threshold=not foundation.is_finished,
+    )
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    return {field.name: field.default for field in dataclasses.fields(cls)}
+
+
+def _is_second(version: str, splits: Splits[Question]) -> bool:
+    """Whether the data are those of 2.0: some question has no answer."""
+    if version:
+        return version == "2.0"
+    questions = [*splits.train, *(one for part in splits.development for one in part.examples)]
+    return any(question.answers == () for question in questions)
+
+
+def _check_answers(questions: list[Question], version: str) -> None:
+    for question in questions:
+        if question.answers is None:
+            raise UserError(
+                f"{question.place}: the question has no answers to train on; give them, or an "
+                "empty list where the passage has none"
+            )
+        if version == "1.1" and not question.answers:
+            raise UserError(
+                f"{question.place}: the passage has no answer, which SQuAD 1.1 does not know; "
+                "set data.version=2.0"
+            )
+
+
+def _gold(questions: list[Question]) -> dict[str, list[str]]:
+    return {one.id: [answer.text for answer in one.answers or ()] for one in questions}
+
+
+def _best_threshold(
+    gold: dict[str, list[str]], guesses: dict[str, str], odds: dict[str, float]
+) -> float:
+    """The threshold with the best F1 of the official script."""
+    found = score_v2(gold, guesses, odds, threshold=UNTUNED_THRESHOLD)
+    threshold = found["best_f1_thresh"]
+    reached = score_v2(gold, guesses, odds, threshold=threshold)["f1"]
+    # The script says 0 where it is best to answer nothing, which does not always do that.
+    return threshold if reached >= found["best_f1"] else min(odds.values()) - 1
+
+
+def _scores(
+    gold: dict[str, list[str]],
+    guesses: dict[str, str],
+    odds: dict[str, float],
+    threshold: float,
+) -> dict[str, float]:
+    official = score_v2(gold, guesses, odds, threshold=threshold)
+    names = {
+        "exact": "exact_match",
+        "f1": "f1",
+        "HasAns_exact": "has_answer_exact_match",
+        "HasAns_f1": "has_answer_f1",
+        "NoAns_f1": "no_answer_f1",
+        "best_f1": "best_f1",
+        "best_f1_thresh": "best_f1_threshold",
+    }
+    found = {ours: official[theirs] for theirs, ours in names.items() if theirs in official}
+    return {**found, "null_threshold": threshold}

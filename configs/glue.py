@@ -1,0 +1,30 @@
+r"""GLUE: one of its nine tasks, as its files come.
+
+    bert-jax train --config configs/glue.py:task=mrpc,directory=glue/MRPC,init_from=MODEL \
+        --workdir runs/mrpc
+
+Tasks: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli. The directory holds train.tsv, dev.tsv
+and test.tsv (MNLI: dev_matched.tsv, …); other names are given with `--config.data.train=…`. The
+predictions for the test set are in `RUN/predictions/`, under the name that the benchmark wants.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(
+    task: str = "mrpc",
+    directory: str = "",
+    init_from: str = "",
+    learning_rate: float = 3e-5,
+    epochs: float = 3.0,
+) -> ConfigDict:
+    """The paper's recipe (section 4.1): 3 epochs, batches of 32; its rates are 5e-5 to 2e-5."""
+    return ConfigDict(
+        {
+            "task": "classification",
+            "init_from": init_from,
+            "data": {"directory": directory, "format": f"glue:{task}", "length": 128},
+            "optimizer": {"learning_rate": learning_rate},
+            "train": {"epochs": epochs},
+        }
+    )

@@ -1,0 +1,70 @@
+"""Which examples make which batch."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data.labelled.batches import WINDOW, LabelledBatches
+
+
+def make(examples, length):
+    return {"examples": examples, "length": np.array(length)}
+
+
+def planned(lengths, *, batch_size=4, seed=0, most=128):
+    return LabelledBatches(np.array(lengths), make, batch_size=batch_size, seed=seed, most=most)
+
+
+@given(
+    st.lists(st.integers(3, 128), min_size=1, max_size=600),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(0, 5),
+)
+def test_an_epoch_has_every_example_once(lengths, batch_size, seed):
+    batches = planned(lengths, batch_size=batch_size, seed=seed)
+    assert batches.batches_per_epoch == -(-len(lengths) // batch_size)
+    for epoch in range(2):
+        found = batches.plan(epoch).ravel()
+        assert sorted(found[found >= 0]) == list(range(len(lengths)))
+        assert (found < 0).sum() == batches.batches_per_epoch * batch_size - len(lengths)
+
+
+def test_batches_do_not_depend_on_what_was_asked_before():
+    lengths = np.arange(3, 103)
+    in_order = planned(lengths)
+    orders = [in_order.batch(number)["examples"].tolist() for number in range(60)]
+    asked = planned(lengths)
+    for number in (59, 3, 30, 0, 58):
+        assert asked.batch(number)["examples"].tolist() == orders[number]
+    assert orders[0] != orders[25]  # the next epoch is another shuffle
+    assert planned(lengths, seed=1).batch(0)["examples"].tolist() != orders[0]
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_hosts_share_a_batch(hosts):
+    batches = planned(range(3, 33), batch_size=8)
+    for number in range(8):
+        whole = batches.batch(number)
+        parts = [batches.batch(number, host=host, hosts=hosts) for host in range(hosts)]
+        assert np.concatenate([part["examples"] for part in parts]).tolist() == (
+            whole["examples"].tolist()
+        )
+        assert {int(part["length"]) for part in parts} == {int(whole["length"])}
+
+
+def test_a_batch_has_examples_of_like_length():
+    """Two kinds of length, 3 and 100: only where they meet, one batch of a window has both."""
+    count = 4 * WINDOW * 3
+    lengths = np.where(np.arange(count) % 2, 100, 3)
+    batches = planned(lengths)
+    mixed = 0
+    for row in batches.plan(0):
+        mixed += len(set(lengths[row])) > 1
+    assert mixed <= 3
+    found = {int(batches.batch(number)["length"]) for number in range(batches.batches_per_epoch)}
+    assert found == {16, 128}
+
+
+def test_no_length_above_the_limit():
+    assert int(planned([70, 70], most=72).batch(0)["length"]) == 72

@@ -1,0 +1,258 @@
+"""Labelled texts, file by file, by eye."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.texts import TextOptions, read_texts, repeated_ids
+from bert_jax.errors import UserError
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Writes a file and reads it as (text, pair, label, id, line)."""
+
+    def read(name, content, regression=False, needs_labels=False, **options):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        found = read_texts(
+            path, TextOptions(**options), regression=regression, needs_labels=needs_labels
+        )
+        return [
+            (one.text, one.pair, one.label, one.id, int(one.place.removeprefix(f"{path}:")))
+            for one in found
+        ]
+
+    return read
+
+
+NEWCOMER = '\ufeffid\ttext\tlabel\r\n7\t"He said ""hi"", then left"\tgood\r\n8\t5" disk\tbad\r\n'
+
+
+def test_the_table_of_a_newcomer(texts):
+    """Windows line ends, quotation marks, a byte order mark, usual names: nothing to set."""
+    expected = [
+        ('He said "hi", then left', None, "good", "7", 2),
+        ('5" disk', None, "bad", "8", 3),
+    ]
+    assert texts("mine.tsv", NEWCOMER) == expected
+    assert texts("mine.tsv.gz", gzip.compress(NEWCOMER.encode())) == expected
+    assert texts("mine.txt", NEWCOMER, format="tsv", needs_labels=True) == expected
+    assert texts("mine.csv", 'label,Review\r\ngood,"a, b"\r\n') == [("a, b", None, "good", "0", 2)]
+
+
+def test_usual_names(texts):
+    for header, expected in {
+        "Sentence1\tSentence2\tLabel": ("a", "b", "c", "0", 2),
+        "premise\thypothesis\tgold_label": ("a", "b", "c", "0", 2),
+        "score\tquestion\tsentence": ("b", "c", "a", "0", 2),
+        "class\ttext\ttext_pair": ("b", "c", "a", "0", 2),
+        "idx\tsentence\tsentiment": ("b", None, "c", "a", 2),
+        "text\tscore\tlabel": ("a", None, "c", "0", 2),
+        "text\tother\trest": ("a", None, None, "0", 2),
+    }.items():
+        assert texts("a.tsv", f"{header}\na\tb\tc\n") == [expected]
+    scores = "text\tlabel\tscore\na\t1\t2.5\n"
+    assert texts("a.tsv", scores, regression=True) == [("a", None, 2.5, "0", 2)]
+
+
+def test_columns_that_are_named_or_numbered(texts):
+    table = "no\ta\tb\tc\tclass\n5\tsun\tmoon\tx\tnoun\n"
+    for columns, expected in [
+        (("a", "", "c"), ("sun", None, "x", "0", 2)),
+        (("a", "b", "c"), ("sun", "moon", "x", "0", 2)),
+        (("1", "2", "3"), ("sun", "moon", "x", "0", 2)),
+        (("b", "", ""), ("moon", None, "noun", "0", 2)),
+        (("b", "", "gold"), ("moon", None, None, "0", 2)),
+    ]:
+        keys = dict(zip(("text_column", "pair_column", "label_column"), columns, strict=True))
+        assert texts("a.tsv", table, **keys) == [expected]
+    numbered = {"header": False, "text_column": "1", "label_column": "0", "id_column": "2"}
+    assert texts("a.csv", "x,sun,i1\ny,moon,i2\n", **numbered) == [
+        ("sun", None, "x", "i1", 1),
+        ("moon", None, "y", "i2", 2),
+    ]
+    # A name goes before a number.
+    assert texts("a.csv", "1,0\nsun,moon\n", text_column="0") == [("moon", None, None, "0", 2)]
+
+
+def test_other_formats(texts):
+    assert texts("TREC.all", "5 How far ?\n4 What , now ?\n", format="label_text", limit=1) == [
+        ("How far ?", None, "5", "0", 1)
+    ]
+    assert texts("a.txt", "the sun\n", format="text") == [("the sun", None, None, "0", 1)]
+    lines = """\
+{"text": "sun", "label": 1, "id": 17}
+{"label": true, "text": "moon", "id": "b", "other": [1]}
+"""
+    assert texts("a.jsonl", lines) == [
+        ("sun", None, "1", "17", 1),
+        ("moon", None, "true", "b", 2),
+    ]
+
+
+def test_several_labels(texts):
+    table = "text\tlabels\na\tjoy, anger\nb\t\nc\tjoy,joy,\n"
+    assert [row[2] for row in texts("a.tsv", table, label_separator=",")] == [
+        ("joy", "anger"),
+        (),
+        ("joy",),
+    ]
+    lines = '{"text": "a", "label": ["x,y", 2]}\n{"text": "b", "label": []}\n'
+    assert [row[2] for row in texts("a.jsonl", lines)] == [("x,y", "2"), ()]
+
+
+def test_files_without_labels(texts):
+    for name, content in {
+        "a.tsv": "text\tlabel\na\t\nb\t \n",
+        "a.jsonl": '{"text": "a"}\n{"text": "b", "label": null}\n',
+        "a.csv": "text\na\nb\n",
+    }.items():
+        assert [row[:3] for row in texts(name, content)] == [("a", None, None), ("b", None, None)]
+        with pytest.raises(UserError, match=rf"{name}:\d: .*label"):
+            texts(name, content, needs_labels=True)
+    assert texts("a.tsv", "") == []
+    assert texts("a.tsv", "text\tlabel\n", needs_labels=True) == []
+
+
+def test_empty_texts_are_kept_where_that_is_asked_for(texts, capsys):
+    table = "text\tlabel\na\tx\n \ty\nb\tx\n\tx\n"
+    with pytest.raises(UserError, match="a.tsv:3: the text is empty; give it one, remove the row"):
+        texts("a.tsv", table)
+    rows = texts("a.tsv", table, empty="keep")
+    assert [(row[0], row[3]) for row in rows] == [("a", "0"), (" ", "1"), ("b", "2"), ("", "3")]
+    assert capsys.readouterr().err.startswith("2 empty texts kept; the first: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.tsv", "text\tlabel\na\tx\nb\n", {}, ":3: 1 fields, but the header has 2; mend the li"),
+        ("a.tsv", "text\tlabel\na\tx\nb\t\n", {}, ":3: the label ('label') is empty; give the ro"),
+        ("a.tsv", "text\tlabel\na\t\nb\tx\n", {}, ":3: 'label' is one label, but no label in the"),
+        ("a.tsv", "text\tlabel\na\t1\nb\tx\n", {"regression": True}, ":3: 'label' is 'x', which"),
+        ("a.tsv", "text\tlabel\na\tnan\n", {"regression": True}, ":2: 'label' is 'nan', which is"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": true}',
+            {"regression": True},
+            ":1: 'label' is True, wh",
+        ),
+        (
+            "a.jsonl",
+            f'{{"text": "a", "label": {"9" * 400}}}',
+            {"regression": True},
+            ":1: 'label' is 9",
+        ),
+        ("a.tsv", b"text\tlabel\na\tx\n\xe9\ty\n", {}, ":3: byte 1 of the line (0xe9) is not UTF-"),
+        (
+            "a.tsv",
+            "a\tb\nc\td\n",
+            {},
+            ":1: no column has a usual name of a text, only 'a', 'b'; se",
+        ),
+        (
+            "a.tsv",
+            "a\tb\nc\td\n",
+            {},
+            "set data.text_column (and pair_column, label_column); if th",
+        ),
+        (
+            "a.tsv",
+            "a\tb\n",
+            {"header": False},
+            "label_column) to numbers from 0, as the file has n",
+        ),
+        ("a.tsv", "a\tb\n", {"text_column": "c"}, ":1: there is no column 'c', only 'a', 'b'; set"),
+        ("a.tsv", "a\tb\n", {"text_column": "2"}, "set data.text_column to one of these, or to it"),
+        ("a.tsv", "a\n", {"text_column": "a", "pair_column": "b"}, "no column 'b', only 'a'; set "),
+        ("a.tsv", "a\n", {"text_column": "a", "id_column": "b"}, "'a'; set data.id_column to one "),
+        ("a.tsv", "a\n", {"pair_column": "a"}, "data.pair_column is set and data.text_column is n"),
+        (
+            "a.tsv",
+            "text\tx\n",
+            {"label_column": "y", "needs_labels": True},
+            ":1: there is no column 'y' among 'text', 'x', but labels are needed here; set data.l",
+        ),
+        ("a.jsonl", '{"text": ["a"]}', {}, ":1: 'text' is not a string but list; mend the row"),
+        ("a.jsonl", '{"text": "a", "label": {}}', {}, ":1: 'label' is not a label but dict; give "),
+        ("a.jsonl", '{"text": "a", "id": []}', {}, ":1: the id ('id') is []; give the row one"),
+        ("a.jsonl", '{"text": "a", "id": 1}\n{"text": "b"}', {}, ":2: the keys are 'text', those "),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"text": "b", "text_pair": "c"}',
+            {},
+            ":2: the keys are 'text', 'text_pair', those of the first object mean another text, p",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"text": "b", "label": "c"}',
+            {},
+            ":2: the keys are 'text', 'label', those of the first object mean another text, pair",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": "c"}\n{"text": "b"}',
+            {},
+            ":2: the label ('label') is empty; give the row one, or remove it",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": "c"}\n{"text": "b", "label": ["c"]}',
+            {},
+            ":2: 'label' is a list of labels, but one label in the rows before",
+        ),
+        (
+            "a.tsv",
+            "sun\tnoun\nrun\tverb\nmoon\tnoun\n",
+            {"text_column": "0", "label_column": "1"},
+            ":3: the first line of the file is taken for its header, but has the label 'noun'",
+        ),
+        (
+            "a.tsv",
+            "sun\t0.5\nrun\t0.7\n",
+            {"text_column": "0", "label_column": "1", "regression": True},
+            ":2: the first line of the file is taken for its header, but has the label '0.5'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(texts, name, content, options, message):
+    with pytest.raises(UserError) as error:
+        texts(name, content, **options)
+    assert message in str(error.value)
+    if message.startswith(":"):
+        assert name + message in str(error.value)
+
+
+def test_options_that_are_none():
+    for options, message in [
+        ({"format": "xml"}, "data.format: 'xml' is unknown; known are jsonl, tsv"),
+        ({"format": "glue:x"}, "data.format: GLUE has no task 'x'; known are cola, sst2"),
+        ({"empty": "drop"}, "data.empty: 'drop' is unknown; known are error, keep"),
+        ({"limit": -1}, "data.limit: -1 is below 0; 0 reads all rows"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            TextOptions(**options)
+
+
+def test_ids_that_come_twice():
+    ids = ["a", "b", "a", "c", "b", "a"]
+    rows = [TextExample("x", None, None, id, f"f:{line}") for line, id in enumerate(ids, start=1)]
+    assert repeated_ids(rows) == ["a (f:1, f:3)", "b (f:2, f:5)"]
+    assert repeated_ids(rows[1:4]) == []
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"])).filter(str.strip)
+
+
+@given(rows=st.lists(st.tuples(WORDS, WORDS, st.sampled_from(["yes", "no"])), min_size=1))
+def test_any_text_survives(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("texts") / "a.jsonl"
+    keys = ("sentence1", "sentence2", "label")
+    lines = [json.dumps(dict(zip(keys, row, strict=True)), ensure_ascii=False) for row in rows]
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    assert [(one.text, one.pair, one.label) for one in read_texts(path)] == rows

@@ -1,0 +1,233 @@
+"""Questions of every form of file, by hand."""
+
+import gzip
+import json
+
+import pytest
+
+from bert_jax.data.labelled.examples import GoldAnswer, Question
+from bert_jax.data.labelled.squad import UNKNOWN, QuestionOptions, distinct, read_questions
+from bert_jax.errors import UserError
+
+SQUAD = {
+    "version": "v2.0",
+    "data": [
+        {
+            "title": "Sea",
+            "paragraphs": [
+                {
+                    "context": "The sea was low.",
+                    "qas": [
+                        {
+                            "id": "a1",
+                            "question": "What was low?",
+                            "answers": [
+                                {"text": "The sea", "answer_start": 0},
+                                {"text": "sea", "answer_start": 4},
+                            ],
+                            "is_impossible": False,
+                        },
+                        {
+                            "id": "a2",
+                            "question": "Who sang?",
+                            "answers": [],
+                            "plausible_answers": [{"text": "The sea", "answer_start": 0}],
+                            "is_impossible": True,
+                        },
+                    ],
+                },
+                {"context": "A bird sang.", "qas": [{"id": 7, "question": "Who sang?"}]},
+            ],
+        },
+        {"title": "Sun", "paragraphs": [{"context": "", "qas": []}]},
+    ],
+}
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    """Writes a file and reads its questions."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(name, content, **options):
+        if not isinstance(content, str | bytes):
+            content = json.dumps(content)
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(data)
+        return list(read_questions(name, QuestionOptions(**options)))
+
+    return read
+
+
+EXPECTED = [
+    Question(
+        "What was low?",
+        "The sea was low.",
+        (GoldAnswer("The sea", 0), GoldAnswer("sea", 4)),
+        "a1",
+        "dev.json: data[0].paragraphs[0].qas[0]",
+    ),
+    Question("Who sang?", "The sea was low.", (), "a2", "dev.json: data[0].paragraphs[0].qas[1]"),
+    Question("Who sang?", "A bird sang.", None, "7", "dev.json: data[0].paragraphs[1].qas[0]"),
+]
+
+
+def test_squad_by_hand(read):
+    assert read("dev.json", SQUAD) == EXPECTED
+    assert (
+        read("dev.json", "\ufeff" + json.dumps(SQUAD, indent=1).replace("\n", "\r\n")) == EXPECTED
+    )
+    packed = read("dev.json.gz", gzip.compress(json.dumps(SQUAD).encode()))
+    assert [question.answers for question in packed] == [one.answers for one in EXPECTED]
+    assert len(read("questions", SQUAD, format="squad")) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ('"answers": {"text": ["sea"], "answer_start": [4]}', (GoldAnswer("sea", 4),)),
+        ('"answers": {"text": "sea", "answer_start": 4}', (GoldAnswer("sea", 4),)),
+        ('"answers": {"text": ["sea", "The"]}', (GoldAnswer("sea", -1), GoldAnswer("The", -1))),
+        ('"answers": [{"text": "sea", "start": 4}]', (GoldAnswer("sea", 4),)),
+        ('"answers": ["sea", "The sea"]', (GoldAnswer("sea", -1), GoldAnswer("The sea", -1))),
+        ('"answer": "sea"', (GoldAnswer("sea", -1),)),
+        ('"answer": "sea", "answer_start": 4', (GoldAnswer("sea", 4),)),
+        ('"answers": []', ()),
+        ('"answers": {"text": [], "answer_start": []}', ()),
+        ('"answer": ""', ()),
+        ('"answers": [{"text": " ", "answer_start": 0}]', ()),
+        ('"is_impossible": true', ()),
+        ('"answers": ["plausible"], "is_impossible": true', ()),
+        ('"is_impossible": false', None),
+        ('"answers": null', None),
+        ('"other": 1', None),
+    ],
+)
+def test_forms_of_answers(read, fields, expected):
+    line = '{"question": "What?", "context": "The sea", ' + fields + "}\n"
+    (found,) = read("a.jsonl", line)
+    assert found == Question("What?", "The sea", expected, "0", "a.jsonl:1")
+    # The same object below "data", as others export data sets.
+    (same,) = read("a.json", f'{{"data": [{line}]}}')
+    assert same.answers == expected
+    assert same.place == "a.json: data[0]"
+    assert UNKNOWN == -1
+
+
+def test_rows(read):
+    lines = """\
+{"id": "x", "question": "What?", "passage": "The sea", "context": "not this"}
+
+{"question": "Who?", "context": "A bird"}
+"""
+    found = read("a.jsonl", lines)
+    assert [(one.id, one.passage, one.place) for one in found] == [
+        ("x", "The sea", "a.jsonl:1"),
+        ("1", "A bird", "a.jsonl:3"),
+    ]
+
+
+def test_columns_of_ones_own(read):
+    table = "nr,Frage,Text,Antwort\r\n1,Wer?,Die See,See\r\n2,Was?,Die Sonne,\r\n"
+    found = read(
+        "a.csv",
+        table,
+        question_column="Frage",
+        passage_column="Text",
+        answers_column="Antwort",
+        id_column="nr",
+    )
+    assert [(one.id, one.question, one.passage, one.answers) for one in found] == [
+        ("1", "Wer?", "Die See", (GoldAnswer("See", -1),)),
+        ("2", "Was?", "Die Sonne", ()),
+    ]
+
+
+def test_equal_ids(read):
+    lines = '{"id": 1, "question": "a", "passage": "b"}\n' * 2
+    questions = read("a.jsonl", lines)
+    assert len(questions) == 2
+    message = "a.jsonl:2: the id '1' was already given at a.jsonl:1; give each question its own"
+    with pytest.raises(UserError, match=message):
+        list(distinct(questions))
+    # A row without an id is called by its number.
+    mixed = '{"question": "a", "passage": "b"}\n{"id": 0, "question": "a", "passage": "b"}\n'
+    with pytest.raises(UserError, match="a.jsonl:2: the id '0' was already given at a.jsonl:1"):
+        list(distinct(read("a.jsonl", mixed)))
+    same = {"data": [SQUAD["data"][0], SQUAD["data"][0]]}
+    message = (
+        r"a.json: data\[1\].paragraphs\[0\].qas\[0\]: the id 'a1' was already given at "
+        r"a.json: data\[0\].paragraphs\[0\].qas\[0\]"
+    )
+    with pytest.raises(UserError, match=message):
+        list(distinct(read("a.json", same)))
+    assert list(distinct(EXPECTED)) == EXPECTED
+
+
+def test_reading_is_lazy(read, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"question": "a", "passage": "b"}\n' * 3 + "damaged")
+    found = read_questions(tmp_path / "a.jsonl")
+    assert [next(found).id for _ in range(3)] == ["0", "1", "2"]
+    with pytest.raises(UserError, match="a.jsonl:4: not valid JSON"):
+        next(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", '{"data": [\n{"a": ]}', "a.json:2: not valid JSON: Expecting value, column 7"),
+        ("a.json", '{"a": 1}\n{"a": 1}\n', "a.json:2: .* an object a line, set data.format=jsonl"),
+        ("a.json", "[" * 100_000, "a.json: not valid JSON: maximum recursion depth exceeded"),
+        ("a.json", "[]", "a.json: there is no list 'data'; give JSON in the form of SQuAD"),
+        ("a.json", {"data": 1}, "a.json: there is no list 'data'"),
+        ("a.json", {"data": [1]}, r"a.json: data\[0\] is no object but int"),
+        (
+            "a.json",
+            {"data": [{"paragraphs": [{"context": "b"}]}]},
+            r"a.json: data\[0\].paragraphs\[0\].there is no list 'qas'",
+        ),
+        (
+            "a.json",
+            {"data": [{"paragraphs": [{"qas": []}]}]},
+            r"a.json: data\[0\].paragraphs\[0\]: there is no 'context', only 'qas'",
+        ),
+        ("a.json", b'{"data": "\xe9"}', r"a.json:1: byte 11 of the line \(0xe9\) is not UTF-8"),
+        ("a.jsonl", '{"question": "a"}', "a.jsonl:1: there is no 'context', only 'question'; ren"),
+        ("a.jsonl", '{"passage": "a"}', "a.jsonl:1: there is no 'question', only 'passage'"),
+        ("a.jsonl", '{"question": 1, "passage": "b"}', "a.jsonl:1: 'question' is not a string but"),
+        (
+            "a.json",
+            '{"data": [{"question": "\\ud83d", "passage": "b"}]}',
+            r"a.json: data\[0\]: 'question' has half of a surrogate pair",
+        ),
+        (
+            "a.jsonl",
+            '{"question": "a", "passage": "b", "answers": 5}',
+            "a.jsonl:1: 'answers' must be a text, a list of texts, or of",
+        ),
+        (
+            "a.jsonl",
+            '{"question": "a", "passage": "b", "answers": [5]}',
+            "a.jsonl:1: 'answers' must be a text",
+        ),
+        (
+            "a.jsonl",
+            '{"question": "a", "passage": "b", "answers": [{"text": "b", "start": "x"}]}',
+            "a.jsonl:1: the start of an answer is 'x', no number",
+        ),
+        (
+            "a.jsonl",
+            '{"question": "a", "passage": "b", "answers": {"text": ["b"], "answer_start": []}}',
+            "a.jsonl:1: its answers need one 'answer_start' for each text",
+        ),
+        (
+            "a.jsonl",
+            '{"question": "a", "passage": "b", "answers": {"start": [1]}}',
+            "a.jsonl:1: its answers have no 'text'",
+        ),
+        ("a.xml", "<a/>", "a.xml: its ending does not say what it is; set data.format to one of"),
+    ],
+)
+def test_damaged_files(read, name, content, message):
+    with pytest.raises(UserError, match=message):
+        read(name, content)

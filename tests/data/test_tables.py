@@ -1,0 +1,125 @@
+"""Records of tables, field by field."""
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data.tables import Record, TableOptions, format_of, open_table
+from bert_jax.errors import UserError
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Writes a file and reads its columns and the values of its records by line."""
+
+    def read(name, content, **options):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with open_table(path, TableOptions(**options)) as found:
+            records = list(found.records)
+            broken = [int(place.removeprefix(f"{path}:")) for place in found.broken]
+            rows = {int(r.place.removeprefix(f"{path}:")): [*r.fields.values()] for r in records}
+            return found.columns, rows, broken
+
+    return read
+
+
+def test_records_have_the_fields_of_the_header(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\nthe sun\t1\n")
+    with open_table(path) as table:
+        assert list(table.records) == [Record({"text": "the sun", "label": "1"}, f"{path}:2")]
+        assert (table.columns, table.place) == (("text", "label"), f"{path}:1")
+        assert table.fraction() == 1.0
+
+
+def test_without_header_columns_are_numbers(table):
+    for name, content in {"a.tsv": "x\ty\n\nz\tx\n", "a.csv": "x,y\n\nz,x\n"}.items():
+        assert table(name, content, header=False) == (
+            ("0", "1"),
+            {1: ["x", "y"], 3: ["z", "x"]},
+            [],
+        )
+    assert table("a.tsv", "x\tx\n", header=False) == (("0", "1"), {1: ["x", "x"]}, [])
+    assert table("a.tsv", "", header=False) == ((), {}, [])
+    with pytest.raises(UserError, match="a.tsv:2: 1 fields, but the first row has 2; mend the lin"):
+        table("a.tsv", "x\ty\nz\n", header=False)
+
+
+def test_a_header_that_may_be_there(table):
+    columns = ("source", "label")
+    assert table("a.tsv", "gj04\t1\n", columns=columns) == (columns, {1: ["gj04", "1"]}, [])
+    assert table("a.tsv", "label\tx\n0\t1\n", columns=columns) == (
+        ("label", "x"),
+        {2: ["0", "1"]},
+        [],
+    )
+
+
+def test_quotation_marks(table):
+    content = '"a"\t"say ""sun"""\tsay "sun"\t"half\t"two" "three"\t"\t""\r\n'
+    read = {
+        "auto": ["a", 'say "sun"', 'say "sun"', '"half', '"two" "three"', '"', ""],
+        "none": ['"a"', '"say ""sun"""', 'say "sun"', '"half', '"two" "three"', '"', '""'],
+    }
+    for quotes, fields in read.items():
+        assert list(table("a.tsv", content, header=False, quotes=quotes)[1].values()) == [fields]
+    tabs = '1\t"a\tb\nc"\n2\td\n'
+    assert table("a.tsv", tabs, header=False, quotes="csv")[1] == {
+        1: ["1", "a\tb\nc"],
+        3: ["2", "d"],
+    }
+    message = "a.tsv:1: 3 fields, but the header has 2; mend the line; if quotation marks hold tabs"
+    with pytest.raises(UserError, match=message.replace("a.tsv:1", "a.tsv:2")):
+        table("a.tsv", "x\ty\n" + tabs)
+    assert table("a.csv", 'a"b,"c"\n', header=False, quotes="none")[1] == {1: ['a"b', '"c"']}
+
+
+def test_rows_that_are_passed_over(table):
+    content = "a\tb\n1\t2\n3\n4\t5\n6\t7\t8\n"
+    assert table("a.tsv", content, skip_broken=True) == (
+        ("a", "b"),
+        {2: ["1", "2"], 4: ["4", "5"]},
+        [3, 5],
+    )
+
+
+def test_a_label_a_blank_and_a_text(table):
+    content = "DESC:manner How  did it ?\r\n\n5 \n"
+    expected = {1: ["DESC:manner", "How  did it ?"], 3: ["5", ""]}
+    assert table("TREC.all", content, format="label_text") == (("label", "text"), expected, [])
+    message = "TREC.all:2: 'alone' is one word, but a line is a label, a blank and a text"
+    with pytest.raises(UserError, match=message):
+        table("TREC.all", "1 a\nalone\n", format="label_text")
+
+
+def test_endings_and_options_that_say_nothing(table):
+    assert [format_of(name) for name in ("a.TSV.gz", "b.v1.csv", "c.ndjson.zst", "d.txt", "-")] == [
+        *("tsv", "csv", "jsonl"),
+        *("", ""),
+    ]
+    with pytest.raises(UserError, match="a.txt: its ending does not say what it is; set data.form"):
+        table("a.txt", "a\tb\n")
+    with pytest.raises(UserError, match="data.format: 'xml' is unknown; known are jsonl, tsv, csv"):
+        TableOptions("xml")
+    with pytest.raises(UserError, match="data.quotes: 'all' is unknown; known are auto, none, csv"):
+        TableOptions(quotes="all")
+
+
+FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"))
+
+
+@given(rows=st.lists(st.tuples(FIELD, FIELD), min_size=1), quoted=st.booleans())
+def test_what_a_spreadsheet_writes_between_tabs_is_read(tmp_path_factory, rows, quoted):
+    path = tmp_path_factory.mktemp("tables") / "a.tsv"
+    text = io.StringIO()
+    style = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+    csv.writer(text, delimiter="\t", quoting=style, lineterminator="\r\n").writerows(rows)
+    path.write_bytes(text.getvalue().encode("utf-8-sig"))
+    no_tabs = not any("\t" in field for row in rows for field in row)
+    for quotes in ("csv", "auto") if no_tabs else ("csv",):
+        with open_table(path, TableOptions(header=False, quotes=quotes)) as table:
+            assert [tuple(record.fields.values()) for record in table.records] == rows

@@ -1,0 +1,121 @@
+"""Rows of words: no word is lost, and each is read where it has most context."""
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from bert_jax.data.word_windows import WordWindows, read_in, window_bounds
+from bert_jax.errors import UserError
+
+# Pieces of `tests/conftest.py`: cat, dog, bird, sat, … ; walk ##ed, play ##er ##s; "zzz" is
+# unknown, and of "\u200b" the normaliser leaves nothing.
+ONE, TWO, THREE, UNKNOWN, NOTHING = "cat", "walked", "players", "zzz", "\u200b"
+
+
+def test_a_sentence_that_fits_by_eye(tokenizer):
+    ((row,),) = WordWindows(tokenizer, 16)([["the", "players", "zzz", "ran", "."]])
+    #          0      1      2       3       4      5        6      7    8
+    assert row.tokens == ["[CLS]", "the", "play", "##er", "##s", "[UNK]", "ran", ".", "[SEP]"]
+    assert row.ids == [tokenizer.token_to_id(token) for token in row.tokens]
+    assert row.words == (0, 1, 2, 3, 4)
+    assert row.positions == (1, 2, 5, 6, 7)
+    assert row.word_ids == [None, 0, 1, 1, 1, 2, 3, 4, None]
+    assert row.type_ids == [0] * 9
+    assert row.special_tokens_mask == [1, *[0] * 7, 1]
+    assert row.offsets[2] == (4, 8)  # of "the players zzz ran ."
+
+
+def test_words_that_tokenise_to_nothing_are_read_nowhere(tokenizer):
+    rows = WordWindows(tokenizer, 16)(
+        [["\u200b", "cat", "", "\x07", "dog", "\u3000"], ["\u200b"], []]
+    )
+    assert [row.words for (row,) in rows] == [(1, 4), (), ()]
+    assert [row.tokens for (row,) in rows] == [
+        ["[CLS]", "cat", "dog", "[SEP]"],
+        ["[CLS]", "[SEP]"],
+        ["[CLS]", "[SEP]"],
+    ]
+
+
+def test_words_with_white_space_in_them(tokenizer):
+    ((row,),) = WordWindows(tokenizer, 16)([["the cat", "on\tthe", "mat"]])
+    assert row.word_ids == [None, 0, 0, 1, 1, 2, None]
+    assert row.positions == (1, 3, 5)
+
+
+def test_a_long_sentence_by_eye(tokenizer):
+    """Room for 4 tokens: windows begin every 2 tokens, and share words at the middle."""
+    words = ["the", "cat", "sat", "on", "a", "mat", "up"]
+    (rows,) = WordWindows(tokenizer, 6)([words])
+    assert [row.tokens[1:-1] for row in rows] == [
+        ["the", "cat", "sat", "on"],
+        ["sat", "on", "a", "mat"],
+        ["a", "mat", "up"],
+    ]
+    assert [row.words for row in rows] == [(0, 1, 2), (3, 4), (5, 6)]
+    assert [row.positions for row in rows] == [(1, 2, 3), (2, 3), (2, 3)]
+
+
+def test_a_word_longer_than_a_window_keeps_its_first_token(tokenizer):
+    """Of the 21 pieces of the long word, 3 stay: half of the 6 for which there is room."""
+    words = ["the", "play" + "er" * 20, "sat", "on", "a", "mat"]
+    (rows,) = WordWindows(tokenizer, 8)([words])
+    assert [row.tokens[1:-1] for row in rows] == [
+        ["the", "play", "##er", "##er", "sat", "on"],
+        ["sat", "on", "a", "mat"],
+    ]
+    assert [row.words for row in rows] == [(0, 1, 2, 3), (4, 5)]
+
+
+def test_what_is_cut_in_a_sentence_that_does_not_fit_is_whole_where_it_fits(tokenizer):
+    word = "play" + "er" * 9
+    ((row,),) = WordWindows(tokenizer, 12)([[word]])
+    assert len(row) == 12
+    (rows,) = WordWindows(tokenizer, 11)([[word]])
+    assert [row.tokens for row in rows] == [["[CLS]", "play", *["##er"] * 3, "[SEP]"]]
+
+
+@hypothesis.given(
+    st.lists(st.sampled_from([ONE, TWO, THREE, UNKNOWN, NOTHING, "play" + "er" * 30]), max_size=60),
+    st.integers(3, 40),
+)
+def test_every_word_with_tokens_is_read_exactly_once(tokenizer, words, length):
+    (rows,) = WordWindows(tokenizer, length)([words])
+    expected = [number for number, word in enumerate(words) if word != NOTHING]
+    assert [number for row in rows for number in row.words] == expected
+    for row in rows:
+        assert len(row) <= length
+        assert row.tokens[0] == "[CLS]"
+        assert row.tokens[-1] == "[SEP]"
+        for number, position in zip(row.words, row.positions, strict=True):
+            assert row.word_ids[position] == number
+            assert row.word_ids[position - 1] != number  # it is the first of the word
+    if len(rows) > 1:
+        assert all(row.words for row in rows)
+
+
+@hypothesis.given(st.data(), st.integers(1, 12))
+def test_every_word_is_read_where_it_has_most_context(data, room):
+    sizes = data.draw(st.lists(st.integers(1, max(room // 2, 1)), min_size=1, max_size=40))
+    starts = [sum(sizes[:number]) for number in range(len(sizes) + 1)]
+    bounds = window_bounds(starts, room)
+    reads = read_in(starts, bounds)
+    assert [word for first, last in reads for word in range(first, last)] == list(range(len(sizes)))
+
+    def context(word, window):
+        begin, end = bounds[window]
+        if not begin <= word < end:
+            return -1
+        return min(starts[word] - starts[begin], starts[end] - starts[word + 1])
+
+    for window, (first, last) in enumerate(reads):
+        begin, end = bounds[window]
+        assert starts[end] - starts[begin] <= room
+        for word in range(first, last):
+            best = max(context(word, other) for other in range(len(bounds)))
+            assert context(word, window) == best >= 0
+
+
+def test_there_must_be_room_for_a_word(tokenizer):
+    with pytest.raises(UserError, match="length is 2; a word needs at least 3 tokens"):
+        WordWindows(tokenizer, 2)

@@ -1,0 +1,79 @@
+"""The files of a task: trained on, held out, predicted."""
+
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError
+from bert_jax.finetuning.splits import DEFAULTS, read_splits
+
+
+def lines(source, split):
+    with open(source) as file:
+        return [f"{split}:{line.strip()}" for line in file]
+
+
+def splits(tmp_path, *, with_train=True, default_names=None, **keys):
+    data = ConfigDict({**DEFAULTS, "directory": str(tmp_path), **keys})
+    return read_splits(data, lines, with_train=with_train, default_names=default_names)
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, count in (("train.txt", 20), ("dev.txt", 3), ("dev2.txt", 2), ("test.txt", 4)):
+        (tmp_path / name).write_text("".join(f"{name}-{row}\n" for row in range(count)))
+    (tmp_path / "empty.txt").write_text("")
+    return tmp_path
+
+
+def test_files_are_read_as_what_they_are(files):
+    found = splits(files, train="train.txt", development=("dev.txt",), test=("test.txt",))
+    assert len(found.train) == 20
+    assert found.train[0] == "train:train.txt-0"
+    assert [(part.name, len(part.examples)) for part in found.development] == [("development", 3)]
+    assert [(part.name, len(part.examples)) for part in found.test] == [("test", 4)]
+
+
+def test_several_development_files_have_their_names(files):
+    found = splits(files, train="train.txt", development=("dev.txt", "dev2.txt"))
+    assert [part.name for part in found.development] == ["dev", "dev2"]
+
+
+def test_a_share_is_held_out_always_the_same(files):
+    found = splits(files, train="train.txt", held_out=0.25)
+    (part,) = found.development
+    assert (len(part.examples), len(found.train)) == (5, 15)
+    assert not set(part.examples) & set(found.train)
+    assert splits(files, train="train.txt", held_out=0.25) == found
+    # A finished model is judged by the very same examples.
+    assert splits(files, train="train.txt", held_out=0.25, with_train=False).train == []
+    assert splits(files, train="train.txt", held_out=0.25, with_train=False).development == [part]
+
+
+def test_a_limit_draws_from_all_of_the_file(files):
+    found = splits(files, train="train.txt", development=("dev.txt",), limit=5)
+    assert len(found.train) == 5
+    assert found.train != [f"train:train.txt-{row}" for row in range(5)]
+
+
+def test_names_of_a_benchmark(files):
+    names = {"train": ("train.txt",), "development": ("dev.txt", "dev2.txt"), "test": ("no.txt",)}
+    found = splits(files, default_names=names)
+    assert [part.name for part in found.development] == ["dev", "dev2"]
+    assert found.test == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "data.train is not set"),
+        ({"train": "no.txt"}, "data.train: .*no.txt does not exist"),
+        ({"train": "empty.txt"}, "empty.txt: no examples"),
+        ({"train": "train.txt", "held_out": 0.0}, "data.held_out is 0.0"),
+        ({"train": "train.txt", "held_out": 0.001}, "data.held_out 0.001 of 20 examples is 0"),
+        ({"train": "train.txt", "development": ("empty.txt",)}, "empty.txt: no examples"),
+        ({"train": "train.txt", "development": ("dev.txt", "dev.txt")}, "two files are called"),
+    ],
+)
+def test_what_is_missing(files, keys, message):
+    with pytest.raises(UserError, match=message):
+        splits(files, **keys)

@@ -1,0 +1,195 @@
+"""Spans out of scores, by hand; and gold spans out of their own scores."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data.passage_windows import PassageWindows, WindowOptions
+from bert_jax.errors import UserError
+from bert_jax.inference.spans import Span, SpanOptions, Spans, best_spans
+
+# Characters:  0   4   8   12 15  19 22
+PASSAGE = "The cat sat on the mat."
+ROW = ["[CLS]", "it", "[SEP]", "the", "cat", "sat", "on", "the", "mat", ".", "[SEP]"]
+
+
+@pytest.fixture
+def read(tokenizer):
+    """Reads the passage with scores given by position in `ROW`; all others are 0."""
+
+    def read(starts, ends, passage=PASSAGE, padding=0, **options):
+        (windows,) = PassageWindows(tokenizer, WindowOptions())([("it", passage)])
+        logits = np.zeros((2, len(windows[0]) + padding), np.float32)
+        for row, scores in zip(logits, (starts, ends), strict=True):
+            for position, score in scores.items():
+                row[position] = score
+        return best_spans(passage, windows, [tuple(logits)], SpanOptions(**options))
+
+    return read
+
+
+def test_the_best_span_by_hand(read):
+    found = read({4: 3.0}, {5: 2.0})
+    assert found.best[0] == Span("cat sat", 4, 11, 3.0, 2.0)
+    assert found.best[0].score == 5.0
+    assert found.null == Span("", 0, 0, 0.0, 0.0)
+    assert found.null_odds == -5.0
+
+
+def test_the_order_of_the_spans(read):
+    found = read({4: 4.0, 7: 3.0}, {5: 2.0, 8: 1.0}, n_best=6)
+    assert [(span.text, span.score) for span in found.best] == [
+        ("cat sat", 6.0),
+        ("cat sat on the mat", 5.0),
+        ("cat", 4.0),  # equal ones in the order of the passage
+        ("cat sat on", 4.0),
+        ("cat sat on the", 4.0),
+        ("cat sat on the mat.", 4.0),
+    ]
+
+
+def test_what_is_no_span_of_the_passage(read):
+    # The question, [CLS], both [SEP] and padding score high; and the end before the start.
+    wrong = {0: 9.0, 1: 9.0, 2: 9.0, 10: 9.0, 11: 9.0, 12: 9.0}
+    found = read(wrong | {5: 2.0}, wrong | {4: 2.0, 6: 1.0}, padding=2)
+    assert found.best[0] == Span("sat on", 8, 14, 2.0, 1.0)
+    assert found.null.score == 18.0
+
+
+def test_the_longest_answer(read):
+    assert read({4: 5.0}, {8: 5.0}, answer_length=5).best[0].text == "cat sat on the mat"
+    shorter = read({4: 5.0}, {8: 5.0, 7: 1.0}, answer_length=4).best
+    assert shorter[0].text == "cat sat on the"
+    assert all(len(span.text.split()) <= 4 for span in shorter)
+    # As many spans as there are: 7 + 6 + … + 1.
+    assert len(read({}, {}, answer_length=30, n_best=100).best) == 28
+    assert len(read({}, {}, answer_length=1, n_best=100).best) == 7
+
+
+def test_equal_texts_count_once(read):
+    scores = {3: 2.0, 7: 3.0}, {3: 5.0, 7: 5.0}
+    found = read(*scores, passage=PASSAGE.lower(), n_best=2)
+    assert [(span.text, span.start) for span in found.best] == [
+        ("the", 15),
+        ("the cat sat on the", 0),
+    ]
+    # As the original has it, the case of letters tells texts apart.
+    assert [span.text for span in read(*scores, n_best=2).best] == ["the", "The"]
+    many = read({}, {}, passage="sun " * 300, n_best=3, answer_length=3)
+    assert [span.text for span in many.best] == ["sun", "sun sun", "sun sun sun"]
+    # Hundreds of spans have the best text, and the next text is still found.
+    ends = dict.fromkeys(range(3, 303), 1.0)
+    scores = ends | {4: 0.5}
+    twenty = read(scores, ends, passage="sun " * 299 + "sea", n_best=2, answer_length=1)
+    assert [span.text for span in twenty.best] == ["sun", "sea"]
+
+
+def test_the_text_is_that_of_the_passage(read):
+    passage = "  A  Cat\u202fSAT\n\ton ."
+    # [CLS] it [SEP] a cat sat on . [SEP]
+    found = read({4: 5.0}, {6: 5.0}, passage=passage)
+    assert found.best[0].text == "Cat\u202fSAT\n\ton"
+    assert passage[found.best[0].start : found.best[0].end] == found.best[0].text
+
+
+def test_probabilities(read):
+    found = read({3: 1.0}, {3: 1.0, 0: 1.5}, n_best=2)
+    assert [span.score for span in found.best] == [2.0, 1.0]
+    both = found.n_best(with_null=True)
+    total = np.exp(2.0) + np.exp(1.5) + np.exp(1.0)
+    assert [span.text for span, _ in both] == ["The", "", "The cat"]
+    assert [chance for _, chance in both] == pytest.approx(np.exp([2.0, 1.5, 1.0]) / total)
+    spans = found.n_best(with_null=False)
+    assert [chance for _, chance in spans] == pytest.approx(
+        [np.exp(2.0) / (np.exp(2.0) + np.exp(1.0)), np.exp(1.0) / (np.exp(2.0) + np.exp(1.0))]
+    )
+    # Scores so high that their exponentials are not numbers.
+    assert sum(chance for _, chance in read({3: 1e4}, {3: 1e4}).n_best(with_null=True)) == 1.0
+
+
+def test_the_threshold_of_no_answer(read):
+    found = read({4: 3.0, 0: 2.0}, {4: 2.0, 0: 2.5})
+    assert found.null_odds == -0.5
+    assert found.answer(None).text == "cat"
+    assert found.answer(-0.4).text == "cat"
+    assert found.answer(-0.5).text == "cat"  # not above the threshold
+    assert found.answer(-0.6).text == ""
+
+
+def test_a_passage_without_tokens_has_no_answer(read):
+    found = read({}, {}, passage=" ")
+    assert found == Spans((), Span("", 0, 0, 0.0, 0.0))
+    assert found.null_odds == 0.0
+    assert found.answer(None).text == found.answer(9.0).text == ""
+    assert found.n_best(with_null=False) == [(found.null, 1.0)]
+
+
+def test_two_windows(tokenizer):
+    # [CLS] it sat [SEP] the cat sat on the [SEP]
+    #                            sat on the mat .   : "the" and what follows are read here
+    options = WindowOptions(length=10, step=2)
+    (windows,) = PassageWindows(tokenizer, options)([("it sat", PASSAGE)])
+    start, end = np.zeros((2, 2, 10), np.float32)
+    # [CLS] of the second window is the lower one, though its start alone is higher.
+    start[:, 0], end[:, 0] = [1.0, 2.0], [4.0, 2.5]
+    start[0, 8] = 9.0  # "the" in the window where it has less context
+    start[1, 6], end[1, 7] = 3.0, 1.0  # "the" and "mat" in the other
+    end[0, 8] = 2.0
+    found = best_spans(PASSAGE, windows, list(zip(start, end, strict=True)))
+    assert found.best[0] == Span("the mat", 15, 22, 3.0, 1.0)
+    assert found.null == Span("", 0, 0, 2.0, 2.5)
+    # A span may end where another window has more context: "sat on the".
+    assert ("sat on the", 2.0) in [(span.text, span.score) for span in found.best]
+
+
+@given(data=st.data())
+def test_gold_spans_are_read_out_of_their_own_scores(tokenizer, data):
+    words = data.draw(st.lists(st.sampled_from(["the", "cats", "ran", "up", "."]), min_size=1))
+    passage = data.draw(st.sampled_from([" ", "  ", " \n"])).join(words)
+    room = data.draw(st.integers(2, 20))
+    step = data.draw(st.integers(1, room))
+    # [CLS] sun [SEP] … [SEP]; shorter rows would have no question.
+    options = WindowOptions(length=room + 4, step=step)
+    (windows,) = PassageWindows(tokenizer, options)([("sun", passage)])
+    tokens = windows[0].passage
+    # Every token has so much context on its right in the window where it is read.
+    step = step if step < room else max(room // 2, 1)
+    longest = max((room - step) // 2, 1)
+    first = data.draw(st.integers(0, len(tokens) - 1))
+    last = data.draw(st.integers(first, min(first + longest, len(tokens)) - 1))
+    logits = []
+    for window in windows:
+        scores = np.zeros((2, len(window)), np.float32)
+        for row, token in zip(scores, (first, last), strict=True):
+            if window.first <= token < window.first + len(window) - 1 - window.begin:
+                row[token - window.first + window.begin] = 10.0
+        logits.append(tuple(scores))
+    best = best_spans(passage, windows, logits).best[0]
+    start, stop = tokens.offsets[first][0], tokens.offsets[last][1]
+    assert (best.start, best.end, best.text) == (start, stop, passage[start:stop])
+    assert best.score == 20.0
+
+
+@given(data=st.data())
+def test_no_span_is_better_than_the_best(tokenizer, data):
+    (window,) = PassageWindows(tokenizer, WindowOptions())([("it", PASSAGE)])[0]
+    scores = st.lists(st.integers(-50, 50), min_size=len(ROW), max_size=len(ROW))
+    start, end = (np.array(data.draw(scores), np.float32) for _ in range(2))
+    length = data.draw(st.integers(1, 8))
+    found = best_spans(PASSAGE, [window], [(start, end)], SpanOptions(3, length))
+    every = {}
+    for first in range(3, 10):
+        for last in range(first, min(first + length, 10)):
+            text = PASSAGE[window.offsets[first][0] : window.offsets[last][1]]
+            every[text] = max(every.get(text, -np.inf), start[first] + end[last])
+    assert [span.score for span in found.best] == sorted(every.values(), reverse=True)[:3]
+    assert [every[span.text] for span in found.best] == [span.score for span in found.best]
+
+
+def test_damaged_parameters(read):
+    for broken in (np.nan, np.inf):
+        with pytest.raises(UserError, match="scores of a question are not finite; the parameters"):
+            read({4: broken}, {})
+    with pytest.raises(UserError, match="n_best is 0; it must be at least 1"):
+        SpanOptions(n_best=0)

@@ -1,0 +1,90 @@
+"""Correlations by hand and by their formulas."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.metrics.correlation import mean_squared_error, pearson, spearman
+
+
+def test_pearson_by_hand():
+    # Differences from the means: -1.5 -0.5 0.5 1.5 and -1 0 -1 2.
+    gold, predicted = np.array([1, 2, 3, 4]), np.array([1, 2, 1, 4])
+    assert pearson(gold, predicted) == pytest.approx(4 / math.sqrt(5 * 6), abs=1e-15)
+    assert pearson(gold, 3 - 2 * gold) == pytest.approx(-1, abs=1e-15)
+
+
+def test_spearman_gives_ties_their_mean_rank():
+    # Ranks 1 2 3 4 and 1.5 3 1.5 4.
+    gold, predicted = np.array([0.1, 0.2, 5, 100]), np.array([1, 2, 1, 4])
+    expected = (-1.5 * -1 + -0.5 * 0.5 + 0.5 * -1 + 1.5 * 1.5) / math.sqrt(5 * 4.5)
+    assert spearman(gold, predicted) == pytest.approx(expected, abs=1e-15)
+    assert spearman(gold, np.exp(-gold)) == pytest.approx(-1, abs=1e-15)
+
+
+def test_mean_squared_error_by_hand():
+    assert mean_squared_error(np.array([1, 2]), np.array([0, 4])) == 2.5
+
+
+@pytest.mark.parametrize("correlation", [pearson, spearman])
+def test_what_is_constant_correlates_with_nothing(correlation):
+    varied, constant = np.array([1.0, 2, 3]), np.array([0.1, 0.1, 0.1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert correlation(varied, constant) == 0
+        assert correlation(constant, varied) == 0
+        assert correlation(constant, constant) == 0
+        assert correlation(np.array([1.0]), np.array([2.0])) == 0
+        assert correlation(np.array([]), np.array([])) == 0
+
+
+@pytest.mark.parametrize("metric", [pearson, spearman, mean_squared_error])
+def test_what_is_no_number_stays_none(metric):
+    # A model that broke down must not pass for one that is merely bad.
+    assert math.isnan(metric(np.array([1.0, 2, 3]), np.array([1.0, math.nan, 3])))
+
+
+@pytest.mark.parametrize("metric", [pearson, spearman, mean_squared_error])
+def test_shapes_must_agree(metric):
+    with pytest.raises(ValueError, match="not both"):
+        metric(np.ones(3), np.ones((3, 1)))
+    with pytest.raises(ValueError, match="not both"):
+        metric(np.ones((3, 1)), np.ones((3, 1)))
+
+
+def test_nothing_has_no_error():
+    assert mean_squared_error(np.array([]), np.array([])) == 0
+
+
+def test_predictions_in_single_precision_lose_no_digits():
+    predicted = np.array([0.1, 0.7, 0.2, 0.9], np.float32)
+    gold = np.array([1.0, 2.5, 3.0, 4.2])
+    assert pearson(gold, predicted) == pearson(gold, predicted.astype(np.float64))
+
+
+def numbers(count: int):
+    return st.lists(st.integers(-9, 9), min_size=count, max_size=count)
+
+
+@given(st.integers(3, 30).flatmap(lambda count: st.tuples(numbers(count), numbers(count))))
+def test_the_formulas(example):
+    gold, predicted = (np.array(values, np.float64) for values in example)
+    for metric, first, second in (
+        (pearson, gold, predicted),
+        (spearman, mean_ranks(gold), mean_ranks(predicted)),
+    ):
+        if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+            assert metric(gold, predicted) == 0
+            continue
+        first, second = first - first.mean(), second - second.mean()
+        expected = first @ second / math.sqrt((first @ first) * (second @ second))
+        assert metric(gold, predicted) == pytest.approx(expected, abs=1e-14)
+
+
+def mean_ranks(values: np.ndarray) -> np.ndarray:
+    """Below, and half of those that are equal."""
+    return np.array([(values < x).sum() + ((values == x).sum() + 1) / 2 for x in values])
