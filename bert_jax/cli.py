@@ -206,8 +206,10 @@ def _prepare(options: argparse.Namespace) -> int:
 
 def _train(options: argparse.Namespace) -> int:
     from bert_jax import configuration, experiment
+    from bert_jax.sharding.compilation_cache import use_compilation_cache
     from bert_jax.training.signals import Interrupted
 
+    use_compilation_cache()
     config = configuration.load(options.config, options.overrides)
     # Outside the loop, which saves first, there is nothing to save.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -230,7 +232,9 @@ def _train(options: argparse.Namespace) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     from bert_jax import configuration, experiment
+    from bert_jax.sharding.compilation_cache import use_compilation_cache
 
+    use_compilation_cache()
     if options.config is not None:
         config = configuration.load(options.config, options.overrides)
     elif options.workdir is not None:
@@ -256,9 +260,11 @@ def _predict(options: argparse.Namespace) -> int:
 
     from bert_jax.inference.loading import load
     from bert_jax.inference.predict import PredictOptions, check_request, predict
+    from bert_jax.sharding.compilation_cache import use_compilation_cache
     from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.training.signals import StopSignals
 
+    use_compilation_cache()
     given = vars(options)
     fields = {
         field.name: given[field.name]

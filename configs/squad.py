@@ -1,7 +1,7 @@
 r"""Question answering on SQuAD (paper, sections 4.2 and 4.3), or on questions of your own.
 
-    bert-jax train --config configs/squad.py:version=1.1,train=train-v1.1.json,development=dev-v1.1.json \
-        --workdir runs/squad --config.init_from=MODEL_DIRECTORY
+    bert-jax train --config configs/squad.py:version=1.1,init_from=MODEL --workdir runs/squad \
+        --config.data.train=train-v1.1.json --config.data.development=dev-v1.1.json
 
 Version 2.0 has questions without an answer. When a passage has none is decided by a threshold that
 is tuned on the development file and stored in the model's config.json.

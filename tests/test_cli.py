@@ -119,7 +119,7 @@ def refused(capsys, *arguments: object) -> str:
         ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast', a str; it must be"),
         ("model.hidden_size=wide", "model.hidden_size"),
         ("model.initializer_range=small", "model.initializer_range"),
-        ("task=translation", "task 'translation' is unknown; known are pretraining"),
+        ("task=translation", "task 'translation' is unknown; known are classification, "),
         ("precision=float16", "precision 'float16' is unknown"),
         ("data.length=17", "data.length 17 exceeds the position table of 16"),
         ("data.length=4", "data.length is 4; it must be at least 8"),

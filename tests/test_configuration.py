@@ -3,7 +3,7 @@
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, experiment
+from bert_jax import configuration, foundation, run_directory
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig
 
@@ -25,7 +25,7 @@ def test_sections_and_some_defaults(config):
         "task", "seed", "precision", "init_from", "model", "tokenizer", "data", "optimizer",
         "train", "mesh",
     }  # fmt: skip
-    assert (config.task, config.precision, config.model.size) == ("pretraining", "float32", "base")
+    assert (config.task, config.precision, config.model.size) == ("pretraining", "float32", "")
     assert config.model.hidden_size is None
     assert (config.data.length, config.data.masking, config.data.objective) == (
         128,
@@ -102,7 +102,7 @@ def test_model_fields_may_be_left_to_the_size_again(config):
 
 def test_the_architecture_of_a_config(config, tokenizer):
     set_all(config, model__size="mini", model__hidden_act="relu", model__num_hidden_layers="3")
-    assert experiment.model_config(config, tokenizer) == BertConfig(
+    assert foundation.model_config(config, tokenizer) == BertConfig(
         vocab_size=40,
         hidden_size=256,
         num_hidden_layers=3,
@@ -112,7 +112,28 @@ def test_the_architecture_of_a_config(config, tokenizer):
         pad_token_id=0,
     )
     set_all(config, model__vocab_size="64")
-    assert experiment.model_config(config, tokenizer).vocab_size == 64
+    assert foundation.model_config(config, tokenizer).vocab_size == 64
+
+
+def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
+    base = BertConfig.from_size("mini", vocab_size=99, hidden_act="relu")
+    assert foundation.model_config(config, tokenizer, base) == base
+    set_all(config, model__hidden_dropout_prob="0.3")
+    assert foundation.model_config(config, tokenizer, base).hidden_dropout_prob == 0.3
+    set_all(config, model__num_hidden_layers="7")
+    with pytest.raises(UserError, match="init_from  has num_hidden_layers 4, the config 7"):
+        foundation.model_config(config, tokenizer, base)
+
+
+def test_lists_are_given_in_several_ways():
+    config = configuration.defaults("classification")
+    for text, expected in (
+        ("neg,pos", ("neg", "pos")),
+        ("neg", ("neg",)),
+        ("['a,b', 'c']", ("a,b", "c")),
+        ("1,2", (1, 2)),
+    ):
+        assert configuration.override(config, [("data.labels", text)]).data.labels == expected
 
 
 def test_differences_between_configs():
@@ -127,8 +148,8 @@ def test_differences_between_configs():
 
 def test_free_keys_are_keys_and_change_no_number(config):
     known = {key for key, _ in configuration._flat(config)}
-    assert known >= experiment.FREE_KEYS
-    assert not experiment.FREE_KEYS & {
+    assert known >= run_directory.FREE_KEYS
+    assert not run_directory.FREE_KEYS & {
         "seed", "train.steps", "train.global_batch_size", "train.microbatches", "precision",
         "data.corpus", "optimizer.learning_rate",
     }  # fmt: skip

@@ -95,7 +95,7 @@ class SpanRows:
             if places
         ]
         if counts.searched:
-            lines.append(f"{counts.searched} answers are not where the file says, but were found")
+            lines.append(f"answers found at another place than the file says: {counts.searched}")
         if counts.cut:
             limit = self.options.question_limit
             lines.append(f"{counts.cut} {total} were longer than {limit} tokens: cut")

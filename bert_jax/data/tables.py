@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.lines import STDIN, Lines, open_lines
+from bert_jax.data.lines import Lines, open_lines
 from bert_jax.errors import UserError
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
@@ -131,7 +131,7 @@ def format_of(source: str | Path) -> str:
     endings = [ending.lower() for ending in Path(source).suffixes]
     endings = [ending for ending in endings if ending not in _COMPRESSED]
     last = endings[-1].removeprefix(".") if endings else ""
-    if str(source) != STDIN and last in _NO_LINES:
+    if last in _NO_LINES:
         raise UserError(
             f"{source}: a file of this ending is none of {', '.join(FORMATS)}; convert it, or say "
             "with data.format (predict: --input-format) what it is"

@@ -6,6 +6,7 @@ A row is `[CLS] words [SEP]`. A word is known by the first of its tokens, which 
 
 import bisect
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from bert_jax.data.words import joined
@@ -124,13 +125,13 @@ def read_in(starts: Sequence[int], bounds: Sequence[tuple[int, int]]) -> list[tu
     the earlier window is farther away than the left end of the later one.
     """
     cuts = [0]
-    for (_, end), (begin, _) in zip(bounds, bounds[1:], strict=False):
+    for (_, end), (begin, _) in itertools.pairwise(bounds):
         cut = begin
         while cut < end and starts[cut] - starts[begin] <= starts[end] - starts[cut + 1]:
             cut += 1
         cuts.append(cut)
     cuts.append(len(starts) - 1)
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(itertools.pairwise(cuts))
 
 
 def _words_of_tokens(

@@ -152,8 +152,9 @@ def best_answers(found: Spans, null_threshold: float | None, top_k: int = 1) -> 
         null_threshold: "" is the answer if its scores are so much better; None: never.
         top_k: how many, fewer where the passage has no more.
     """
-    chances = found.n_best(with_null=null_threshold is not None)
-    null = next((chance for span, chance in chances if span is found.null), None)
+    with_null = null_threshold is not None
+    chances = found.n_best(with_null=with_null)
+    null = next((chance for span, chance in chances if with_null and span is found.null), None)
     given = found.answer(null_threshold)
     # A threshold other than 0 may put another than the most probable one first.
     chances.sort(key=lambda chance: chance[0] is not given)

@@ -8,8 +8,8 @@ import threading
 import pytest
 import zstandard
 
-from bert_jax.errors import UserError
 from bert_jax.data.lines import open_lines
+from bert_jax.errors import UserError
 
 
 def read(source):

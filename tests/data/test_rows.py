@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.errors import UserError
 from bert_jax.data.rows import Columns, open_rows
+from bert_jax.errors import UserError
 
 
 @pytest.fixture
@@ -67,6 +67,14 @@ def test_tabs(rows):
     assert rows("a.TSV.gz", gzip.compress(content.encode()))[0][0] == 'say "sun'
     assert rows("a.tsv", "text\ttext_pair\na\tb\n") == [(("a", "b"), {}, 2)]
     assert rows("a.tsv", "text\n") == []
+
+
+def test_quotation_marks_between_tabs(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text('text\tid\n"say ""sun"""\t"1"\n')
+    for quotes, text, id in [("none", '"say ""sun"""', '"1"'), ("auto", 'say "sun"', "1")]:
+        with open_rows(path, quotes=quotes) as rows:
+            assert [(row.text, row.other) for row in rows] == [(text, {"id": id})]
 
 
 def test_commas(rows):

@@ -56,6 +56,9 @@ def test_what_is_not_defined_is_zero():
 def test_a_class_that_nobody_meets_does_not_count_for_the_mean():
     matrix = ConfusionMatrix.of(LABELS, np.array([0, 1]), np.array([0, 1]))
     assert matrix.macro_f1 == 1
+    # A class that is only predicted does: (⅔ + 0) / 2.
+    matrix = ConfusionMatrix.of(LABELS, np.array([0, 0]), np.array([0, 1]))
+    assert matrix.macro_f1 == pytest.approx(1 / 3, abs=1e-15)
 
 
 def test_the_positive_class_must_be_known(matrix):

@@ -61,7 +61,7 @@ class _Parts:
     question: object
     choices: Sequence[object]
     answer: object
-    names: Sequence[object] | None = None  # what the answer calls the choices; None: by number
+    names: Sequence[object] | None = None  # what the answer calls the choices; None: see "jsonl"
 
 
 def read_choices(
@@ -124,16 +124,17 @@ def _swag(record: Record) -> _Parts:
     fields = record.fields
     endings = _numbered(record, "ending")
     if "sent1" not in fields:
-        return _Parts(_needed(record, ("startphrase",)), "", endings, fields.get("label"))
+        start = _needed(record, ("startphrase",))
+        return _Parts(start, "", endings, fields.get("label"), range(len(endings)))
     start = _needed(record, ("sent2",))
     choices = [f"{start} {ending}" if ending else ending for ending in endings]
-    return _Parts(fields["sent1"], "", choices, fields.get("label"))
+    return _Parts(fields["sent1"], "", choices, fields.get("label"), range(len(choices)))
 
 
 def _cosmos(record: Record) -> _Parts:
     answers = _numbered(record, "answer")
     prompt, question = _needed(record, ("context",)), _needed(record, ("question",))
-    return _Parts(prompt, question, answers, record.fields.get("label"))
+    return _Parts(prompt, question, answers, record.fields.get("label"), range(len(answers)))
 
 
 def _arc(record: Record) -> _Parts:
@@ -244,6 +245,6 @@ def _answer(parts: _Parts, place: str) -> int:
             found |= {letter} & set(range(count))
     if len(found) == 1:
         return found.pop()
-    known = parts.names or f"0 to {count - 1}"
+    known = ", ".join(map(str, parts.names or range(count)))
     what = "could mean two" if found else "is none"
     raise UserError(f"{place}: the answer {answer!r:.40} {what} of the {count} choices ({known})")

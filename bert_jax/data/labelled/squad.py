@@ -102,33 +102,39 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name}: not valid JSON: {error}; fetch it anew") from error
     number = 0
-    for at, article in _items(whole, "data", f"{name}: "):
+    for article_path, article in _items(name, whole, "data"):
         if "paragraphs" not in article:
-            yield _from_row(article, options, number, at)
+            yield _from_row(article, options, number, f"{name}: {article_path}")
             number += 1
             continue
-        for below, paragraph in _items(article, "paragraphs", f"{at}."):
-            passage = _text(paragraph, "context", below)
-            for place, fields in _items(paragraph, "qas", f"{below}."):
+        for path, paragraph in _items(name, article, f"{article_path}.paragraphs"):
+            passage = _text(paragraph, "context", f"{name}: {path}")
+            for question_path, fields in _items(name, paragraph, f"{path}.qas"):
+                place = f"{name}: {question_path}"
                 question = _text(fields, "question", place)
-                yield _question(
-                    question, passage, fields, "answers", options.id_column, number, place
-                )
+                id_column = options.id_column
+                yield _question(question, passage, fields, "answers", id_column, number, place)
                 number += 1
 
 
-def _items(parent: Any, key: str, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a list, each with its place, as `dev.json: data[0].paragraphs[3]`."""
-    found = parent.get(key) if isinstance(parent, dict) else None
+def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a list, each with its path, as `data[0].paragraphs[3]`.
+
+    Args:
+        name: of the file.
+        parent: what has the list.
+        path: of the list.
+    """
+    found = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
     if not isinstance(found, list):
         raise UserError(
-            f"{place}there is no list {key!r}; give JSON in the form of SQuAD, or set data.format"
+            f"{name}: there is no list {path}; give JSON in the form of SQuAD, or set data.format"
         )
     for index, item in enumerate(found):
-        at = f"{place}{key}[{index}]"
         if not isinstance(item, dict):
-            raise UserError(f"{at} is no object but {type(item).__name__}; mend the file")
-        yield at, item
+            kind = type(item).__name__
+            raise UserError(f"{name}: {path}[{index}] is no object but {kind}; mend the file")
+        yield f"{path}[{index}]", item
 
 
 def _from_row(

@@ -153,9 +153,11 @@ def repeated_ids(examples: Iterable[TextExample]) -> list[str]:
     places: dict[str, str] = {}
     repeated: dict[str, str] = {}
     for example in examples:
-        first = places.setdefault(example.id, example.place)
-        if first is not example.place:
-            repeated.setdefault(example.id, f"{example.id} ({first}, {example.place})")
+        if example.id in places:
+            both = f"{example.id} ({places[example.id]}, {example.place})"
+            repeated.setdefault(example.id, both)
+        else:
+            places[example.id] = example.place
     return list(repeated.values())
 
 

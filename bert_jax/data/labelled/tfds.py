@@ -28,7 +28,7 @@ def open_dataset(source: str, data_dir: str | None = None) -> Iterator[Table]:
             UTF-8 or a file is damaged.
     """
     dataset = PreparedDataset(repr(source), source.removeprefix(PREFIX), data_dir)
-    columns = tuple(dataset.features)
+    columns = tuple(sorted(dataset.features))
     count, done = dataset.count, 0
 
     def records() -> Iterator[Record]:

@@ -239,6 +239,13 @@ def test_options_that_are_none():
             TextOptions(**options)
 
 
+def test_a_text_of_a_million_characters(texts):
+    text = "sun " * 250_000
+    for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
+        content = f"text{separator}label\n{text}{separator}x\n"
+        assert texts(name, content) == [(text, None, "x", "0", 2)]
+
+
 def test_ids_that_come_twice():
     ids = ["a", "b", "a", "c", "b", "a"]
     rows = [TextExample("x", None, None, id, f"f:{line}") for line, id in enumerate(ids, start=1)]

@@ -1,0 +1,38 @@
+"""Compiled programs on disk: the second start of the same training compiles nothing."""
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+import jax
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs in the user's cache directory.
+
+    `JAX_COMPILATION_CACHE_DIR` names another place, as everywhere in JAX; set to nothing, it turns
+    the cache off. A program for one kind of processor may not run on another that shares the home
+    directory, so each kind has a folder of its own.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = home / "bert_jax" / "compiled" / _processor()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # a home that cannot be written to: compile each time
+    jax.config.update("jax_compilation_cache_dir", str(directory))
+    # What compiles faster than this is not worth a file.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _processor() -> str:
+    """8 hex digits for a kind of processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        features = platform.processor()
+    return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:8]

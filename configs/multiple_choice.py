@@ -1,0 +1,36 @@
+r"""Multiple choice: SWAG (paper, section 4.4), ARC, OpenBookQA, Cosmos QA, or a file of your own.
+
+    bert-jax train --config configs/multiple_choice.py:train=train.jsonl,init_from=MODEL \
+        --workdir runs/choices
+
+The layout is found by the columns or keys: SWAG's and Cosmos QA's CSV, ARC's JSON lines, or lines
+of your own, {"prompt": …, "choices": [text, …], "label": 0}. Items may have any number of choices.
+Without a development file, a tenth of the items is held out.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(
+    train: str = "",
+    development: str = "",
+    test: str = "",
+    init_from: str = "",
+    epochs: float = 3.0,
+    length: int = 128,
+) -> ConfigDict:
+    """The paper's recipe for SWAG: 3 epochs, batches of 16, 2e-5."""
+    return ConfigDict(
+        {
+            "task": "multiple_choice",
+            "init_from": init_from,
+            "data": {
+                "train": train,
+                "development": development,
+                "test": test,
+                "length": length,
+            },
+            "optimizer": {"learning_rate": 2e-5},
+            "train": {"epochs": epochs, "global_batch_size": 16},
+        }
+    )

@@ -1,0 +1,125 @@
+"""Labelled `tfds:` data sets, prepared here by TensorFlow Datasets itself."""
+
+import pathlib
+
+import pytest
+
+from bert_jax.data.labelled.choices import ChoiceOptions, read_choices
+from bert_jax.data.labelled.texts import TextOptions, read_texts
+from bert_jax.data.labelled.tfds import open_dataset
+from bert_jax.errors import UserError
+
+pytestmark = pytest.mark.slow
+
+
+PAIRS = {
+    "train": [
+        {"sentence1": "Thrée.", "sentence2": "b", "label": 1, "idx": 7},
+        {"sentence1": "c", "sentence2": "d", "label": 0, "idx": 8},
+    ],
+    "test": [{"sentence1": "e", "sentence2": "f", "label": -1, "idx": 0}],
+    "latin": [{"sentence1": b"\xe9", "sentence2": "f", "label": 0, "idx": 0}],
+}
+OPTIONS = [{"text": "x", "label": "A"}, {"text": "y", "label": "B"}]
+CHOICES = {"train": [{"id": "q1", "question": "Who?", "choices": OPTIONS, "answerKey": "B"}]}
+LABELS = {"train": [{"text": "a", "labels": ["anger", "joy"]}, {"text": "b", "labels": []}]}
+SCORES = {"train": [{"text": "a", "score": 2.5}]}
+
+
+def prepare(folder, dataset, columns, rows, **options):
+    import tensorflow_datasets as tfds
+
+    class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        """A data set of a few rows."""
+
+        name = dataset
+        pkg_dir_path = pathlib.Path(__file__).parent
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = tfds.features.FeaturesDict(columns)
+            return self.dataset_info_from_configs(features=features, disable_shuffling=True)
+
+        def _split_generators(self, _):
+            return {split: self._generate_examples(split) for split in rows}
+
+        def _generate_examples(self, split):
+            yield from enumerate(rows[split])
+
+    Tiny(data_dir=folder, **options).download_and_prepare()
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    import numpy as np
+    from tensorflow_datasets import features
+
+    folder, text = tmp_path_factory.mktemp("tfds"), features.Text()
+    answer = features.ClassLabel(names=["yes", "no"])
+    pair = {"sentence1": text, "sentence2": text, "label": answer, "idx": np.int32}
+    prepare(folder, "tiny_pairs", pair, PAIRS)
+    prepare(folder, "tiny_scores", {"text": text, "score": np.float32}, SCORES)
+    emotions = features.Sequence(features.ClassLabel(names=["joy", "anger"]))
+    prepare(folder, "tiny_labels", {"text": text, "labels": emotions}, LABELS)
+    letter = features.ClassLabel(names=["A", "B", "C"])
+    options = features.Sequence({"text": text, "label": letter})
+    columns = {"id": text, "question": text, "choices": options, "answerKey": letter}
+    prepare(folder, "tiny_choices", columns, CHOICES)
+    prepare(folder / "a", "tiny_choices", columns, CHOICES, file_format="array_record")
+    return folder
+
+
+def texts(data_dir, place, regression=False, **options):
+    found = TextOptions(data_dir=str(data_dir), **options)
+    return list(read_texts(f"tfds:{place}", found, regression=regression))
+
+
+def test_pairs_with_the_names_of_their_classes(data_dir):
+    rows = texts(data_dir, "tiny_pairs")
+    assert [(row.text, row.pair, row.label, row.id) for row in rows] == [
+        ("Thrée.", "b", "no", "7"),
+        ("c", "d", "yes", "8"),
+    ]
+    assert rows[1].place == "tfds:tiny_pairs example 2"
+    assert [row.label for row in texts(data_dir, "tiny_pairs:test")] == [None]
+    assert [row.id for row in texts(data_dir, "tiny_pairs:1.0.0:train[1:]")] == ["8"]
+    single = texts(data_dir, "tiny_pairs", text_column="sentence2", limit=1)
+    assert [(row.text, row.pair) for row in single] == [("b", None)]
+
+
+def test_numbers_and_lists_of_labels(data_dir):
+    assert [row.label for row in texts(data_dir, "tiny_scores", regression=True)] == [2.5]
+    assert [row.label for row in texts(data_dir, "tiny_labels")] == [("anger", "joy"), ()]
+
+
+@pytest.mark.parametrize("folder", ["", "a"])
+def test_choices(data_dir, folder):
+    options = ChoiceOptions(data_dir=str(data_dir / folder))
+    (row,) = read_choices("tfds:tiny_choices", options)
+    assert (row.prompt, row.choices, row.label, row.id) == ("Who?", ("x", "y"), 1, "q1")
+
+
+def test_how_much_is_read(data_dir):
+    with open_dataset("tfds:tiny_pairs", str(data_dir)) as table:
+        assert table.columns == ("idx", "label", "sentence1", "sentence2")
+        assert [table.fraction() for _ in table.records] == [0.5, 1.0]
+
+
+def test_what_is_not_there_is_named(data_dir):
+    for place, options, message in [
+        ("none", {}, "^'tfds:none': TensorFlow Datasets has prepared no such data set in .*tiny_p"),
+        (
+            "tiny_pairs:dev",
+            {},
+            "^'tfds:tiny_pairs:dev' has no split 'dev'; known: latin, test, tra",
+        ),
+        ("tiny_pairs:latin", {}, r"latin example 1: byte 1 of a text \(0xe9\) is not UTF-8"),
+        ("tiny_pairs", {"text_column": "x"}, "tfds:tiny_pairs: there is no column 'x', only 'idx'"),
+        (
+            "tiny_pairs",
+            {"format": "glue:mrpc"},
+            "data.format: 'glue:mrpc' is for GLUE's files, but",
+        ),
+    ]:
+        with pytest.raises(UserError, match=message):
+            texts(data_dir, place, **options)

@@ -1,0 +1,129 @@
+"""Paths through the chain that a scheme allows, whatever the groups are."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.inference import tag_decoding
+from bert_jax.inference.tag_decoding import best_paths, one_by_one, possible
+from bert_jax.models.crf import IMPOSSIBLE, Chain
+
+IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
+BIOES = ("O", "B-PER", "E-PER", "I-PER", "S-PER")
+
+
+def zero_chain(labels):
+    count = len(labels)
+    return Chain(jnp.zeros((count, count)), jnp.zeros(count), jnp.zeros(count))
+
+
+def allowed(labels):
+    """Pairs that may follow each other, tags that may begin and tags that may end."""
+    chain = possible(zero_chain(labels), labels)
+    pairs = {
+        f"{before} {after}"
+        for (row, before), (column, after) in itertools.product(enumerate(labels), repeat=2)
+        if chain.transitions[row, column] > IMPOSSIBLE / 2
+    }
+    ends = [
+        {label for label, score in zip(labels, scores, strict=True) if score > IMPOSSIBLE / 2}
+        for scores in (chain.start, chain.end)
+    ]
+    return pairs, *ends
+
+
+def test_steps_of_iob2():
+    pairs, starts, ends = allowed(IOB2)
+    assert {pair for pair in pairs if " I-" in pair} == {
+        "B-LOC I-LOC",
+        "I-LOC I-LOC",
+        "B-PER I-PER",
+        "I-PER I-PER",
+    }
+    assert len(pairs) == 4 + 5 * 3  # after any tag may stand O, B-LOC and B-PER
+    assert starts == {"O", "B-LOC", "B-PER"}
+    assert ends == set(IOB2)
+
+
+def test_steps_of_bioes():
+    pairs, starts, ends = allowed(BIOES)
+    assert pairs == {
+        *("O O", "O B-PER", "O S-PER"),
+        *("B-PER I-PER", "B-PER E-PER", "I-PER I-PER", "I-PER E-PER"),
+        *("E-PER O", "E-PER B-PER", "E-PER S-PER", "S-PER O", "S-PER B-PER", "S-PER S-PER"),
+    }
+    assert starts == {"O", "B-PER", "S-PER"}
+    assert ends == {"O", "E-PER", "S-PER"}
+
+
+def test_tags_of_no_scheme_follow_as_they_like():
+    labels = ("NN", "VB", "DT")
+    chain = zero_chain(labels)
+    assert possible(chain, labels) is chain
+
+
+def test_each_word_by_itself():
+    scores = np.log(np.array([[1, 2, 1], [6, 3, 1]], np.float32))
+    ((name, found),) = one_by_one([("a", scores)])
+    assert name == "a"
+    assert found.tags.tolist() == [1, 0]
+    np.testing.assert_allclose(found.scores, [0.5, 0.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "words"), [(64, 1 << 14), (3, 20), (1, 1)])
+def test_groups_change_nothing(monkeypatch, rows, words):
+    monkeypatch.setattr(tag_decoding, "_ROWS", rows)
+    monkeypatch.setattr(tag_decoding, "_WORDS", words)
+    generator = np.random.default_rng(5)
+    lengths = [3, 0, 7, 1, 1, 18, 2, 5]
+    scored = [
+        (number, generator.normal(0, 2, (length, 5)).astype(np.float32))
+        for number, length in enumerate(lengths)
+    ]
+    shapes = ((5, 5), (5,), (5,))
+    chain = Chain(*(jnp.asarray(generator.normal(size=shape), jnp.float32) for shape in shapes))
+    found = list(best_paths(scored, possible(chain, IOB2)))
+    assert [number for number, _ in found] == list(range(8))
+    assert [len(decoded.tags) for _, decoded in found] == lengths
+    # The path and its probabilities by hand, of a sentence of three words.
+    paths = [
+        path
+        for path in itertools.product(range(5), repeat=3)
+        if not any(IOB2[tag][0] == "I" and (not place or IOB2[path[place - 1]][1:] != IOB2[tag][1:])
+                   for place, tag in enumerate(path))
+    ]  # fmt: skip
+    emissions = scored[0][1]
+    totals = np.array(
+        [
+            chain.start[path[0]]
+            + chain.end[path[2]]
+            + sum(emissions[word, tag] for word, tag in enumerate(path))
+            + sum(chain.transitions[pair] for pair in itertools.pairwise(path))
+            for path in paths
+        ],
+        np.float64,
+    )
+    chances = np.exp(totals) / np.exp(totals).sum()
+    decoded = found[0][1]
+    best = paths[int(chances.argmax())]
+    assert tuple(decoded.tags.tolist()) == best
+    expected = [
+        sum(chances[place] for place, path in enumerate(paths) if path[word] == best[word])
+        for word in range(3)
+    ]
+    np.testing.assert_allclose(decoded.scores, expected, rtol=1e-4)
+
+
+def test_sentences_are_read_as_they_are_needed():
+    read = []
+
+    def sentences():
+        for number in range(1000):
+            read.append(number)
+            yield number, np.zeros((4, 5), np.float32)
+
+    first = next(best_paths(sentences(), zero_chain(IOB2)))
+    assert first[0] == 0
+    assert len(read) == 65

@@ -1,0 +1,276 @@
+"""Tags and entities by models whose scores are known, and against a plain call of the module."""
+
+import dataclasses
+import io
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.data.labelled.conll import read_blocks
+from bert_jax.data.lines import Lines
+from bert_jax.errors import UserError
+from bert_jax.inference.interface import TextError
+from bert_jax.inference.tagging import as_record, entity_tags, tagged_blocks, taggings
+
+IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+# Which word means which label; all others mean the first.
+MEANINGS = {"boy": 1, "bird": 2, "sea": 3, "tree": 4}
+# The probability of the label that a word means, see `knowing`.
+SURE = 1 / (1 + 4 * math.exp(-4 / math.sqrt(15) * 4))
+
+
+@pytest.fixture(scope="module")
+def knowing(make_model, tokenizer):
+    """Makes models that know the label of each word by its first piece, and nothing else."""
+
+    def make(labels=IOB2, **fields):
+        plain = make_model(
+            "BertForTokenClassification", num_labels=len(labels), max_position_embeddings=32
+        )
+        params = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: np.full(leaf.shape, float(path[-1].key == "scale"), np.float32),
+            plain.params,
+        )
+        # With all weights 0, nothing but LayerNorm happens to an embedding. Of 16 numbers, one is
+        # 1: normalised it is 15 / √15, and the others are -1 / √15, so 16 / √15 less.
+        table = params["bert"]["embeddings"]["word_embeddings"]["embedding"]
+        table[:, 0] = 1
+        for word, label in MEANINGS.items():
+            table[tokenizer.token_to_id(word)] = np.eye(16)[label]
+        params["classifier"]["kernel"][: len(labels)] = np.eye(len(labels))
+        config = dataclasses.replace(plain.config, **fields)
+        description = dataclasses.replace(plain.description, config=config, labels=labels)
+        return dataclasses.replace(plain, params=params, description=description, config=config)
+
+    return make
+
+
+def tag(model, sentence, **options):
+    (found,) = taggings(model, [sentence], **options)
+    return found
+
+
+def entities_of(found):
+    return [(one.type, one.text, one.start, one.end, one.words) for one in found.entities]
+
+
+def test_a_text_by_eye(knowing):
+    text = "A boy-bird sang:  «Sea»"
+    found = tag(knowing(), text)
+    assert [word.text for word in found.words] == [
+        *("A", "boy", "-", "bird", "sang", ":", "«", "Sea", "»")
+    ]
+    assert found.tags == ("O", "B-PER", "O", "I-PER", "O", "O", "O", "B-LOC", "O")
+    # A new entity after O, as conlleval reads it.
+    assert entities_of(found) == [
+        ("PER", "boy", 2, 5, (1, 2)),
+        ("PER", "bird", 6, 10, (3, 4)),
+        ("LOC", "Sea", 19, 22, (7, 8)),
+    ]
+    assert all(text[one.start : one.end] == one.text for one in found.entities)
+    np.testing.assert_allclose([word.score for word in found.words], SURE, rtol=1e-5)
+
+
+def test_given_words_by_eye(knowing):
+    found = tag(knowing(), ["the", "boy", "bird", "birds", "sea", "boy"])
+    assert found.tags == ("O", "B-PER", "I-PER", "I-PER", "B-LOC", "B-PER")
+    assert entities_of(found) == [
+        ("PER", "boy bird birds", 4, 18, (1, 4)),
+        ("LOC", "sea", 19, 22, (4, 5)),
+        ("PER", "boy", 23, 26, (5, 6)),
+    ]
+    assert found.entities[0].score == pytest.approx(SURE)
+
+
+def test_a_word_of_which_nothing_is_left(knowing):
+    found = tag(knowing(), ["boy", "\u200b", "", "bird"])
+    assert found.tags == ("B-PER", "O", "O", "I-PER")
+    assert [word.score > 0 for word in found.words] == [True, False, False, True]
+    assert [(word.start, word.end) for word in found.words] == [(0, 3), (4, 5), (6, 6), (7, 11)]
+
+
+def test_sentences_without_words(knowing):
+    assert [found.words for found in taggings(knowing(), ["", [], " \n", ["\u200b"]])] == [
+        (),
+        (),
+        (),
+        tag(knowing(), ["\u200b"]).words,
+    ]
+
+
+@pytest.mark.parametrize("use_crf", [False, True])
+@pytest.mark.parametrize("max_length", [None, 7, 3])
+def test_no_word_of_a_long_sentence_is_lost(knowing, with_chain, use_crf, max_length):
+    words = ["players", "boy", "bird", "walked", "sea"] * 300
+    model = with_chain(knowing()) if use_crf else knowing()
+    found = tag(model, words, max_length=max_length)
+    assert len(found.words) == 1500
+    assert found.tags == ("O", "B-PER", "I-PER", "O", "B-LOC") * 300
+    assert len(found.entities) == 600
+
+
+@pytest.fixture(scope="module")
+def with_chain():
+    """Gives a model a chain, by default one whose scores are all 0."""
+
+    def make(model, transitions=0.0, start=0.0, end=0.0):
+        count = model.config.num_labels
+        params = {
+            **model.params,
+            "crf_transitions": jnp.broadcast_to(jnp.float32(transitions), (count, count)),
+            "crf_start": jnp.broadcast_to(jnp.float32(start), count),
+            "crf_end": jnp.broadcast_to(jnp.float32(end), count),
+        }
+        config = dataclasses.replace(model.config, use_crf=True)
+        description = dataclasses.replace(model.description, config=config)
+        module = description.make_module(model.module.execution)
+        return dataclasses.replace(
+            model, params=params, config=config, description=description, module=module
+        )
+
+    return make
+
+
+def test_a_chain_allows_no_tag_out_of_its_place(knowing, with_chain):
+    words = ["bird", "boy", "bird", "the"]
+    assert tag(knowing(), words).tags == ("I-PER", "B-PER", "I-PER", "O")
+    chained = tag(with_chain(knowing()), words)
+    assert not chained.tags[0].startswith("I-")
+    assert chained.tags[1:] == ("B-PER", "I-PER", "O")
+    # All other tags of the first word are equally probable: O and two that begin an entity.
+    np.testing.assert_allclose(chained.words[0].score, 1 / 3, rtol=0.05)
+    np.testing.assert_allclose(chained.words[3].score, SURE, rtol=0.05)
+
+
+def test_a_chain_reads_the_neighbours(knowing, with_chain):
+    """A step from O to B-LOC costs more than the word "sea" is worth."""
+    transitions = np.zeros((5, 5))
+    transitions[0, 3] = -20
+    model = with_chain(knowing(), transitions)
+    assert tag(model, ["the", "sea"]).tags != ("O", "B-LOC")
+    assert tag(model, ["boy", "sea"]).tags == ("B-PER", "B-LOC")
+
+
+@pytest.mark.parametrize(
+    ("labels", "entities"),
+    [
+        # The words are: the boy bird sea tree; they mean the labels 0, 1, 2, 3, 4.
+        (("O", "B-X", "I-X", "B-Y", "I-Y"), [("X", "boy bird"), ("Y", "sea tree")]),
+        (("O", "I-X", "B-X", "I-Y", "B-Z"), [("X", "boy"), ("X", "bird"), ("Y", "sea"),
+                                             ("Z", "tree")]),
+        (("O", "B-X", "E-X", "S-Y", "S-Z"), [("X", "boy bird"), ("Y", "sea"), ("Z", "tree")]),
+        (("O", "PER", "LOC", "ORG", "MISC"), [("PER", "boy"), ("LOC", "bird"), ("ORG", "sea"),
+                                              ("MISC", "tree")]),
+        (("DT", "NN", "VB", "JJ", "IN"), []),
+        ((), []),
+    ],
+)  # fmt: skip
+def test_labels_as_others_name_them(knowing, labels, entities):
+    model = knowing()
+    described = dataclasses.replace(model.description, labels=labels)
+    found = tag(dataclasses.replace(model, description=described), "the boy bird sea tree")
+    names = labels or tuple(f"LABEL_{number}" for number in range(5))
+    assert found.tags == names
+    assert [(one.type, one.text) for one in found.entities] == entities
+
+
+def test_neighbours_of_a_label_without_prefix_are_one_entity():
+    assert entity_tags(["PER", "PER", "O"], ("O", "PER")) == ["I-PER", "I-PER", "O"]
+    assert entity_tags(["NN"], ("NN",)) is None
+
+
+def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
+    model = make_model("BertForTokenClassification", num_labels=4)
+    words = ["the", "players", "walked", "zzz", "boys"]
+    ids = jnp.array([tokenizer.encode_batch([" ".join(words)])[0].ids])
+    logits = jax.jit(model.module.apply)({"params": model.params}, ids)
+    # [CLS] the play ##er ##s walk ##ed [UNK] boy ##s [SEP]
+    firsts = jax.nn.softmax(logits[0, jnp.array([1, 2, 5, 7, 8])], axis=-1)
+    found = tag(model, words)
+    assert found.tags == tuple(f"LABEL_{label}" for label in firsts.argmax(axis=-1))
+    np.testing.assert_allclose([word.score for word in found.words], firsts.max(axis=-1), rtol=1e-5)
+
+
+def test_batches_and_neighbours_do_not_matter(make_model):
+    model = make_model("BertForTokenClassification", num_labels=4)
+    words = ["the", "boy", "walked", "to", "sea", "."]
+    sentences = [words[:length] * (1 + length % 3) for length in range(7)] * 3
+    together = list(taggings(model, sentences, batch_size=5))
+    for sentence, found in zip(sentences, together, strict=True):
+        alone = tag(model, sentence)
+        assert found.tags == alone.tags
+        np.testing.assert_allclose(
+            [word.score for word in found.words], [word.score for word in alone.words], rtol=1e-5
+        )
+
+
+def test_a_file_comes_back_line_by_line(knowing):
+    text = "-DOCSTART- -X- O\r\n\r\nthe DT O\r\nboy NN O\r\n\r\n\r\nsea NN O\r\n\r\n"
+    lines = Lines("f", io.BytesIO(text.encode()), None)
+    found = list(tagged_blocks(knowing(), read_blocks(lines)))
+    assert found == [
+        "-DOCSTART- -X- O O\r\n\r\nthe DT O O\r\nboy NN O B-PER\r\n",
+        "\r\n\r\nsea NN O B-LOC\r\n",
+        "\r\n",
+    ]
+
+
+def test_a_file_without_end_is_tagged_as_it_comes(knowing):
+    endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
+    stream = io.BufferedReader(_Endless(endless))
+    found = tagged_blocks(knowing(), read_blocks(Lines("stdin", stream, None)), batch_size=1)
+    assert list(itertools.islice(found, 200))[1:] == ["\nboy\tB-PER\n"] * 199
+
+
+class _Endless(io.RawIOBase):
+    def __init__(self, lines):
+        self._lines = lines
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        line = next(self._lines)
+        buffer[: len(line)] = line
+        return len(line)
+
+
+def test_records(knowing):
+    found = as_record(tag(knowing(), "boy bird"))
+    score = pytest.approx(SURE)
+    assert found == {
+        "words": ["boy", "bird"],
+        "tags": ["B-PER", "I-PER"],
+        "scores": [score, score],
+        "entities": [
+            {"type": "PER", "text": "boy bird", "score": score, "start": 0, "end": 8,
+             "words": (0, 2)}
+        ],
+    }  # fmt: skip
+
+
+def test_what_is_no_sentence(knowing):
+    with pytest.raises(TextError, match=r"sentence 1 is 7; give a string or a list of words") as at:
+        list(taggings(knowing(), ["boy", 7]))
+    assert at.value.index == 1
+    with pytest.raises(TextError, match=r"sentence 0 is \['a', 1\]"):
+        list(taggings(knowing(), [["a", 1]]))
+    with pytest.raises(UserError, match="the sentences are one string; give a list"):
+        list(taggings(knowing(), "boy"))
+
+
+def test_models_that_do_not_tag(model):
+    with pytest.raises(UserError, match=r"BertForPreTraining does not tag words; .*task=\"tagging"):
+        taggings(model, ["boy"])
+
+
+def test_damaged_parameters(knowing):
+    model = knowing()
+    kernel = np.full_like(model.params["classifier"]["kernel"], np.nan)
+    params = {**model.params, "classifier": {**model.params["classifier"], "kernel": kernel}}
+    with pytest.raises(UserError, match="the scores of a sentence are not finite"):
+        tag(dataclasses.replace(model, params=params), "boy")

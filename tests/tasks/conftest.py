@@ -1,0 +1,74 @@
+"""A tiny model to fine-tune, and files in which the label can be seen in the words."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from bert_jax import configuration, experiment
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.models.bert import init_params
+from bert_jax.models.config import Execution
+
+
+@pytest.fixture(scope="session")
+def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
+    """The directory of a random encoder of two layers and 32 positions."""
+    import jax
+
+    directory = tmp_path_factory.mktemp("base") / "model"
+    description = ModelDescription(tiny_config, "BertModel")
+    params = init_params(description.make_module(Execution()), jax.random.key(0))
+    model_directory.save(directory, description, params, tokenizer)
+    return directory
+
+
+@pytest.fixture
+def write_table(tmp_path):
+    """Writes rows as a TSV and gives its path."""
+
+    def write(name, rows, *, end="\n", start=""):
+        path = tmp_path / name
+        text = start + end.join("\t".join(map(str, row)) for row in rows) + end
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    """Makes texts with their label: whether they are about an animal."""
+
+    def make(count, seed=0):
+        draw = random.Random(seed)
+        nouns = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
+        rows = []
+        for _ in range(count):
+            label = draw.choice(sorted(nouns))
+            state = draw.choice(["warm", "long", "low"])
+            rows.append((f"the {draw.choice(nouns[label])} was {state} .", label))
+        return rows
+
+    return make
+
+
+@pytest.fixture
+def train(base_model, tmp_path):
+    """Trains a labelled task with a few overrides; gives the result and the work directory."""
+
+    def run(task, workdir="run", base=base_model, **keys):
+        config = configuration.complete({"task": task, "init_from": str(base)}, where="test")
+        settings = {
+            "data.length": 32,
+            "train.global_batch_size": 8,
+            "optimizer.learning_rate": 3e-3,
+            **{key.replace("__", "."): value for key, value in keys.items()},
+        }
+        for key, value in settings.items():
+            configuration.set_key(config, key, value, where="test")
+        directory: Path = tmp_path / workdir
+        return experiment.train(config, directory), directory
+
+    return run

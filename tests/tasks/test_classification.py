@@ -1,0 +1,173 @@
+"""Classification, end to end: files in, a model directory and predictions out."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import bert_jax
+from bert_jax import configuration, experiment
+from bert_jax.errors import UserError
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_labels_are_learned_and_written_into_the_model(train, sentences, write_table, tmp_path):
+    table = write_table("train.tsv", [("text", "label"), *sentences(200)])
+    test = write_table("unlabelled.tsv", [("text",), ("a cat was low .",), ("a mat was low .",)])
+    result, workdir = train("classification", data__train=str(table), data__test=(str(test),))
+    assert result["accuracy"] > 0.9 > result["accuracy_majority"]
+
+    model = bert_jax.load(workdir / "model")
+    assert model.description.labels == ("animal", "thing")
+    assert model.description.problem_type == "single_label_classification"
+    found = model.classify(["the dog was long .", "the sea was long ."])
+    assert [one.label for one in found] == ["animal", "thing"]
+    assert sum(found[0].probabilities.values()) == pytest.approx(1)
+    assert found[0].score == max(found[0].probabilities.values())
+
+    # What is held out is judged and shown; what has no labels is predicted.
+    development = lines_of(workdir / "predictions" / "development.jsonl")
+    assert len(development) == 20
+    right = [line["label"] == line["expected"] for line in development]
+    assert sum(right) / 20 == result["accuracy"]
+    report = (workdir / "predictions" / "development.report.txt").read_text()
+    assert "animal" in report
+    assert (workdir / "predictions" / "development.confusion.png").is_file()
+    assert (workdir / "curves.png").is_file()
+    predicted = lines_of(workdir / "predictions" / "test.jsonl")
+    assert [line["id"] for line in predicted] == ["0", "1"]
+    assert [line["label"] for line in predicted] == ["animal", "thing"]
+    assert set(predicted[0]) == {"id", "label", "score", "probabilities"}
+
+    # The same model judged by the same examples, in another way.
+    config = configuration.load(str(_config(tmp_path, train=str(table))))
+    again = experiment.evaluate(config, None, workdir / "model", tmp_path / "again")
+    assert again["accuracy"] == result["accuracy"]
+    assert again["loss"] == pytest.approx(result["loss"], rel=1e-5)
+    from_run = experiment.evaluate(config, workdir, None)
+    assert from_run["loss"] == pytest.approx(result["loss"], rel=1e-5)
+
+
+def _config(tmp_path, **data):
+    path = tmp_path / "config.py"
+    data["length"] = 32
+    path.write_text(f"def get_config():\n    return {{'task': 'classification', 'data': {data}}}\n")
+    return path
+
+
+def test_several_labels_at_once(train, write_table, sentences):
+    rows = [
+        (text, ",".join([label, *(["long"] if "long" in text else [])]))
+        for text, label in sentences(240)
+    ]
+    table = write_table("train.tsv", [("text", "labels"), *rows])
+    result, workdir = train(
+        "classification", data__train=str(table), data__label_separator=",",
+        train__epochs=4.0, optimizer__learning_rate=1e-2,
+    )  # fmt: skip
+    assert result["micro_f1"] > result["micro_f1_majority"]
+    model = bert_jax.load(workdir / "model")
+    assert model.description.problem_type == "multi_label_classification"
+    (found,) = model.classify(["the bird was long ."])
+    assert found.label == tuple(name for name, p in found.probabilities.items() if p > 0.5)
+    assert list(found.probabilities) == ["animal", "long", "thing"]
+
+
+def test_a_number(train, write_table):
+    words = ["low", "warm", "long"]
+    rows = [(f"the {'cat' if n % 2 else 'sea'} was {words[n % 3]} .", n % 3) for n in range(120)]
+    table = write_table("train.tsv", [("sentence", "score"), *rows])
+    result, workdir = train(
+        "classification", data__train=str(table), data__problem_type="regression",
+        train__epochs=12.0, optimizer__learning_rate=1e-2,
+    )  # fmt: skip
+    assert result["pearson"] > 0.8
+    low, long = bert_jax.load(workdir / "model").classify(["a cat was low .", "a cat was long ."])
+    assert isinstance(low, float)
+    assert low < long
+
+
+def test_the_format_of_a_benchmark(train, write_table, sentences):
+    header = ("index", "sentence1", "sentence2", "label")
+    rows = [
+        (number, text, "it was .", "entailment" if label == "animal" else "not_entailment")
+        for number, (text, label) in enumerate(sentences(120))
+    ]
+    table = write_table("train.tsv", [header, *rows])
+    write_table("dev.tsv", [header, *rows[:30]])
+    write_table("test.tsv", [header[:3], *(row[:3] for row in rows[:4])])
+    _, workdir = train(
+        "classification", data__directory=str(table.parent), data__format="glue:rte",
+        train__epochs=1.0,
+    )  # fmt: skip
+    predicted = lines_of(workdir / "predictions" / "test.jsonl")
+    submission = (workdir / "predictions" / "RTE.tsv").read_text().splitlines()
+    assert submission[0] == "index\tprediction"
+    assert submission[1:] == [f"{n}\t{line['label']}" for n, line in enumerate(predicted)]
+
+
+def test_a_table_of_a_newcomer_with_one_command(base_model, sentences, tmp_path):
+    """Three columns, Windows line ends, quotes and a byte order mark."""
+    table = tmp_path / "mine.tsv"
+    rows = [f'{n}\t"{text[:-1]}""!"""\t{label}' for n, (text, label) in enumerate(sentences(80))]
+    table.write_bytes(("\ufeff" + "\r\n".join(["nr\ttext\tlabel", *rows]) + "\r\n").encode())
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "bert_jax", "train"),
+            *("--config", f"configs/classification.py:train={table},init_from={base_model}"),
+            *("--workdir", str(tmp_path / "run"), "--config.data.length=32"),
+            "--config.train.global_batch_size=8",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert 0 <= json.loads(done.stdout.splitlines()[-1])["accuracy"] <= 1
+    assert bert_jax.load(tmp_path / "run" / "model").description.labels == ("animal", "thing")
+
+
+def test_a_model_with_the_same_labels_keeps_its_head(train, write_table, sentences, capsys):
+    table = write_table("train.tsv", [("text", "label"), *sentences(120)])
+    first, workdir = train("classification", data__train=str(table))
+    capsys.readouterr()
+    keys = {"train__epochs": 0.1, "optimizer__learning_rate": 1e-9, "data__train": str(table)}
+    again, _ = train("classification", "again", workdir / "model", **keys)
+    assert "new and untrained" not in capsys.readouterr().err
+    assert again["accuracy"] == first["accuracy"]
+
+    others = write_table(
+        "other.tsv", [("text", "label"), *((text, "x" + label) for text, label in sentences(120))]
+    )
+    train("classification", "other", workdir / "model", **{**keys, "data__train": str(others)})
+    assert "new and untrained: classifier/bias, classifier/kernel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("text", "label"), ("a cat", "x"), ("a dog",)], "train.tsv:3: 1 fields, but the header"),
+        ([("text", "label"), ("a cat", "x"), ("", "y")], "train.tsv:3: the text is empty"),
+        ([("text", "label"), ("a cat", "x"), ("a dog", "")], "train.tsv:3: the label"),
+        ([("text", "label"), *[("a cat", "x")] * 30], "1 label .x.; a classifier needs two"),
+        ([("nr", "what"), ("1", "x")], "train.tsv:1: no column has a usual name of a text"),
+    ],
+)
+def test_bad_files_are_refused_before_anything_is_made(train, write_table, tmp_path, rows, message):
+    table = write_table("train.tsv", rows)
+    with pytest.raises(UserError, match=message):
+        train("classification", data__train=str(table))
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_the_model_does_not_know(train, write_table, sentences, tmp_path):
+    table = write_table("train.tsv", [("text", "label"), *sentences(60)])
+    _, workdir = train("classification", data__train=str(table), train__epochs=1.0)
+    strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])
+    config = configuration.load(str(_config(tmp_path, development=(str(strange),))))
+    with pytest.raises(UserError, match=r"dev.tsv:3: label 'plant' is none of animal, thing"):
+        experiment.evaluate(config, None, workdir / "model")

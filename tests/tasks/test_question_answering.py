@@ -1,0 +1,298 @@
+"""Question answering, end to end: files in, a model directory and SQuAD's files out."""
+
+import dataclasses
+import json
+import random
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax import configuration, experiment
+from bert_jax.data.labelled.examples import GoldAnswer, Question
+from bert_jax.errors import UserError
+from bert_jax.finetuning.splits import Part, Splits
+from bert_jax.inference.answering import AnswerOptions, answer
+from bert_jax.inference.spans import Span, Spans
+from bert_jax.metrics.squad import score_v1, score_v2
+
+THINGS = ["mat", "tree", "song", "sun", "sea", "shell"]
+
+
+def rows(count, *, impossible=0.0, seed=0):
+    """Questions for the thing that a passage speaks of; in some there is none."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(count):
+        has_answer = draw.random() >= impossible
+        thing = draw.choice(THINGS)
+        words = draw.choices(["cat", "dog", "bird", "ran", "sat", "was", "."], k=draw.randint(4, 9))
+        if has_answer:
+            words.insert(draw.randrange(len(words)), f"the {thing}")
+        passage = " ".join(words)
+        answers = [{"text": thing, "answer_start": passage.index(thing)}] if has_answer else []
+        found.append(
+            {"id": f"q{number}", "question": "it ?", "context": passage, "answers": answers}
+        )
+    return found
+
+
+def texts(found):
+    """The accepted answers by id."""
+    return {row["id"]: [answer["text"] for answer in row["answers"]] for row in found}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, found):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in found))
+        return str(path)
+
+    return write
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+@pytest.mark.slow
+def test_answers_are_learned(train, write):
+    result, workdir = train(
+        "question_answering",
+        data__train=write("train.jsonl", rows(300)),
+        data__development=write("dev.jsonl", rows(40, seed=1)),
+        data__test=write("test.jsonl", [{**row, "answers": None} for row in rows(9, seed=2)]),
+        train__epochs=4.0,
+    )
+    assert result["exact_match"] > 90
+    assert "null_threshold" not in result
+    predictions = workdir / "predictions"
+    # The official metrics of the official files.
+    given = texts(rows(40, seed=1))
+    answered = read(predictions / "development.predictions.json")
+    assert score_v1(given, answered) == {key: result[key] for key in ("exact_match", "f1")}
+    best = read(predictions / "development.nbest_predictions.json")
+    assert {key: of[0]["text"] for key, of in best.items()} == answered
+    assert sum(entry["probability"] for entry in best["q0"]) == pytest.approx(1)
+    assert not (predictions / "development.null_odds.json").exists()
+    lines = (predictions / "test.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [f"q{number}" for number in range(9)]
+    assert set(json.loads(lines[0])) == {"id", "answer", "start", "end", "score"}
+    # The model directory answers as the task did.
+    model = bert_jax.load(workdir / "model")
+    assert model.description.architecture == "BertForQuestionAnswering"
+    asked = rows(40, seed=1)
+    found = answer(
+        model,
+        [row["question"] for row in asked],
+        [row["context"] for row in asked],
+        options=AnswerOptions(max_length=32),
+    )
+    assert [one.text for one in found] == list(answered.values())
+
+
+@pytest.mark.slow
+def test_the_threshold_is_tuned_and_stored(train, write):
+    result, workdir = train(
+        "question_answering",
+        data__train=write("train.jsonl", rows(300, impossible=0.4)),
+        data__development=write("dev.jsonl", rows(60, impossible=0.4, seed=1)),
+        train__epochs=4.0,
+    )
+    assert result["f1"] > 85
+    assert result["f1"] == result["best_f1"] > result["f1_no_answer"]
+    assert result["has_answer_f1"] > 75
+    assert result["no_answer_f1"] > 75
+    predictions = workdir / "predictions"
+    given = texts(rows(60, impossible=0.4, seed=1))
+    answered = read(predictions / "development.predictions.json")
+    assert score_v2(given, answered)["f1"] == pytest.approx(result["f1"])
+    odds = read(predictions / "development.null_odds.json")
+    threshold = result["null_threshold"]
+    assert {key for key, odd in odds.items() if odd > threshold} == {
+        key for key, text in answered.items() if text == ""
+    }
+    assert read(workdir / "model" / "config.json")["null_score_diff_threshold"] == threshold
+    model = bert_jax.load(workdir / "model")
+    asked = rows(60, impossible=0.4, seed=1)
+    found = answer(model, "it ?", [row["context"] for row in asked])
+    assert [one.text for one in found] == list(answered.values())
+    # The finished model keeps its threshold, whatever it is judged by.
+    config = configuration.complete({"task": "question_answering"}, where="test")
+    config.data.length = 32
+    config.data.development = write("other.jsonl", rows(30, impossible=1.0, seed=3))
+    again = experiment.evaluate(config, None, workdir / "model")
+    assert again["null_threshold"] == threshold
+    assert again["no_answer_f1"] == again["f1"]
+    assert "has_answer_f1" not in again
+
+
+@pytest.fixture
+def make_task(base_model):
+    """Builds a task on questions that are given."""
+    from bert_jax import foundation
+    from bert_jax.tasks import question_answering
+
+    def make(questions, *, tunes_threshold=True, threshold=None, **keys):
+        config = configuration.complete(
+            {"task": "question_answering", "init_from": str(base_model)}, where="test"
+        )
+        config.data.length = 32
+        config.train.global_batch_size = 4
+        for key, value in keys.items():
+            configuration.set_key(config, f"data.{key}", value, where="test")
+        parts = [Part("development", "dev.jsonl", questions)]
+        base = foundation.of_config(config)
+        other = {} if threshold is None else {"null_score_diff_threshold": threshold}
+        description = dataclasses.replace(
+            base.description, architecture="BertForQuestionAnswering", other=other
+        )
+        return question_answering.QuestionAnsweringTask(
+            Splits(questions, parts, []),
+            question_answering.TrainedModel(base.tokenizer, description, base.execution),
+            question_answering.sections.labelled_options(config, ("f1", True)),
+            AnswerOptions(4, 32, window_step=8),
+            tunes_threshold=tunes_threshold,
+        )
+
+    return make
+
+
+PASSAGE = "the cat sat on the mat . it was warm . the dog ran to the sea and the bird sang . "
+
+
+def questions(*answers, passage=PASSAGE):
+    return [
+        Question("it ?", passage, tuple(GoldAnswer(*one) for one in of), str(number), "a:1")
+        for number, of in enumerate(answers)
+    ]
+
+
+def test_batches_by_hand(make_task):
+    # [CLS] it [UNK] [SEP] the cat sat on the mat . it was warm . [SEP], and longer ones.
+    short = questions([("cat", 4)], [("mat .", 19)], passage=PASSAGE[:39])
+    task = make_task(short + questions([("dog", 43)])[:1])
+    # Windows: one, one, and of 22 tokens in 27, one.
+    assert task.examples_per_epoch == 3
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    assert batch["input_ids"].shape == (4, 32)
+    found = sorted(
+        zip(
+            batch["start_positions"].tolist(),
+            batch["end_positions"].tolist(),
+            batch["weights"].tolist(),
+            batch["attention_mask"].sum(axis=1).tolist(),
+            strict=True,
+        )
+    )
+    assert found == [(0, 0, 0.0, 0), (5, 5, 1.0, 16), (9, 10, 1.0, 16), (16, 16, 1.0, 27)]
+
+
+def test_the_loss_is_the_mean_of_both_and_blind_to_padding(make_task):
+    task = make_task(questions([("cat", 4)], [("bird sang", 70)], [("warm", 32)]))
+    params = jax.jit(task.module.init)(jax.random.key(0), np.zeros((1, 4), np.int32))["params"]
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    step = jax.jit(jax.value_and_grad(lambda params, batch: task.sums(params, batch)[""]["loss"]))
+    loss, gradient = step(params, batch)
+    start, end = jax.jit(task.module.apply)(
+        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
+    )
+    expected = 0.0
+    for row, real in enumerate(batch["attention_mask"].sum(axis=1)):
+        for logits, position in ((start, batch["start_positions"]), (end, batch["end_positions"])):
+            if real:
+                scores = np.array(logits[row, :real], np.float64)
+                expected -= np.log(np.exp(scores[position[row]]) / np.exp(scores).sum()) / 2
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert task.weights(batch)[""] == 3
+    # Finite though a row is padding alone.
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    longest = int(batch["attention_mask"].sum(axis=1).max())
+    shorter = {
+        key: value[:, :longest] if value.ndim == 2 else value for key, value in batch.items()
+    }
+    assert shorter["input_ids"].shape == (4, 27)
+    sums = jax.jit(task.sums)(params, shorter)[""]
+    assert sums["loss"] == pytest.approx(expected, rel=1e-5)
+    assert sums["accuracy"] <= 3
+
+
+def spans_of(text, score, null):
+    return Spans((Span(text, 0, 1, score, 0.0),), Span("", 0, 0, null, 0.0))
+
+
+def test_metrics_by_hand(make_task):
+    asked = questions([("cat", 4)], [("the mat", 15)], [], [])
+    # Odds of no answer: -3, -1, 2, -2.
+    found = [
+        spans_of("the cat", 3.0, 0.0),
+        spans_of("mat warm", 2.0, 1.0),
+        spans_of("sea", 1.0, 3.0),
+        spans_of("sun", 4.0, 2.0),
+    ]
+    task = make_task(asked, threshold=0.0)
+    # In the order of the odds: "cat" is right (1), "sun" was to be left out (-1), "mat warm" has
+    # half of its words right, so F1 is 2/3; then "sea" (-1). Best after the first: 3 of 4.
+    assert task.metrics(asked, found) == {
+        "exact_match": 75.0,
+        "f1": 75.0,
+        "has_answer_exact_match": 50.0,
+        "has_answer_f1": 50.0,
+        "no_answer_f1": 100.0,
+        "best_f1": 75.0,
+        "best_f1_threshold": -3.0,
+        "null_threshold": -2.5,  # between the first and the second
+    }
+    assert task.description.other == {"null_score_diff_threshold": -2.5}
+    fixed = make_task(asked, threshold=0.0, tunes_threshold=False)
+    metrics = fixed.metrics(asked, found)
+    assert metrics["null_threshold"] == 0.0
+    assert metrics["f1"] == pytest.approx(100 * (1 + 2 / 3 + 1 + 0) / 4)
+    # 1.1 knows no thresholds.
+    first = make_task(asked[:2])
+    assert first.metrics(asked[:2], found[:2]) == {
+        "exact_match": 50.0,
+        "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
+    }
+
+
+def test_where_no_answer_is_always_best(make_task):
+    asked = questions([], [])
+    task = make_task(asked, threshold=0.0)
+    metrics = task.metrics(asked, [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)])
+    assert metrics["f1"] == metrics["best_f1"] == 100.0
+    assert metrics["null_threshold"] < -9.0
+    assert task.baselines() == {"f1_no_answer": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("found", "keys", "message"),
+    [
+        (
+            [{"question": "a", "passage": "b", "answers": []}],
+            {"data__version": "1.1", "data__development": "a.jsonl"},
+            "a.jsonl:1: the passage has no answer, which SQuAD 1.1 does not know; set data.version",
+        ),
+        (
+            [{"question": "a", "passage": "b"}],
+            {"data__development": "a.jsonl"},
+            "a.jsonl:1: the question has no answers to train on",
+        ),
+        ([{"id": 1, "question": "a", "passage": "b"}] * 2, {}, "a.jsonl:2: the id '1' was alread"),
+        (
+            [{"question": "a", "passage": "b", "answers": "c"}] * 9,
+            {"data__held_out": 0.5},
+            "data.train: no question has an answer that its passage has; mend it",
+        ),
+        ([], {"data__version": "3"}, "data.version '3' is unknown; known are 1.1 and 2.0"),
+        ([], {"data__length": 33}, "33; this model takes 3 to 32"),
+        ([], {"data__window_step": 0}, "step is 0; it must be at least 1"),
+    ],
+)
+def test_bad_input(train, write, tmp_path, monkeypatch, found, keys, message):
+    monkeypatch.chdir(tmp_path)
+    write("a.jsonl", found or rows(9))
+    with pytest.raises(UserError, match=message):
+        train("question_answering", data__train="a.jsonl", **keys)
