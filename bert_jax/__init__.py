@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from bert_jax.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jax.sharding import Mesh
 
     from bert_jax.inference.model import LoadedModel
@@ -38,6 +40,7 @@ def load(
     revision: str | None = None,
     seed: int = 0,
     hidden_act: str | None = None,
+    labels: "Sequence[str] | None" = None,
 ) -> "LoadedModel":
     """A model directory or a model of the hub, see `bert_jax.inference.loading.load`."""
     from bert_jax.inference import loading
@@ -50,4 +53,5 @@ def load(
         revision=revision,
         seed=seed,
         hidden_act=hidden_act,
+        labels=labels,
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bert_jax.errors import UserError
+from bert_jax.inference.predictions import command as predict_command
 
 DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
 
@@ -122,26 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     export.set_defaults(run=_export)
 
-    predict = verbs.add_parser("predict", help="a model's answers to a file, one JSON a line")
-    predict.add_argument("--model", required=True, metavar="DIR", help="or a hub id")
-    predict.add_argument(
-        "--task", required=True, metavar="NAME", help="embed, fill_mask, hidden_states, attentions"
-    )
-    predict.add_argument(
-        "--input", required=True, metavar="FILE", help="text, JSONL, TSV or CSV; - is stdin"
-    )
-    predict.add_argument("--output", required=True, metavar="FILE", help="JSONL; - is stdout")
-    predict.add_argument("--pooling", default="mean", help="mean (default), max, cls or pooler")
-    predict.add_argument("--normalize", action="store_true", help="vectors of length 1")
-    predict.add_argument("--layers", metavar="N,N", help="0 the embeddings, -1 the last layer")
-    predict.add_argument("--combine", metavar="HOW", help="layers: sum, mean or concatenate")
-    predict.add_argument("--top-k", type=int, default=5, metavar="N", help="words for a mask")
-    predict.add_argument("--batch-size", type=int, metavar="N", help="texts computed together")
-    predict.add_argument("--max-length", type=int, metavar="N", help="tokens; more are cut")
-    predict.add_argument("--text-column", default="text", metavar="NAME")
-    predict.add_argument("--pair-column", metavar="NAME")
-    predict.add_argument("--input-format", metavar="NAME", help="text, jsonl, tsv or csv")
-    predict.add_argument("--precision", default="float32", help="float32 (default) or bfloat16")
+    predict = verbs.add_parser("predict", help="a model's answers to a file, row by row")
+    predict_command.add_arguments(predict)
     predict.set_defaults(run=_predict)
 
     parity = verbs.add_parser(
@@ -256,24 +239,22 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
+    with predict_command.names_of_options():
+        return _answer(options)
+
+
+def _answer(options: argparse.Namespace) -> int:
     import jax
 
     from bert_jax.inference.loading import load
-    from bert_jax.inference.predict import PredictOptions, check_request, predict
+    from bert_jax.inference.predict import check_request, predict
     from bert_jax.sharding.compilation_cache import use_compilation_cache
     from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.training.signals import StopSignals
 
     use_compilation_cache()
-    given = vars(options)
-    fields = {
-        field.name: given[field.name]
-        for field in dataclasses.fields(PredictOptions)
-        if field.name in given
-    }
-    if options.layers is not None:
-        fields["layers"] = _whole_numbers("--layers", options.layers)
-    check_request(options.task, options.input, options.output)
+    chosen = predict_command.predict_options(options)
+    check_request(options.task, options.input, options.output, chosen)
     # Each device has the whole model and answers its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())
     model = load(options.model, precision=options.precision, mesh=mesh)
@@ -284,7 +265,7 @@ def _predict(options: argparse.Namespace) -> int:
             options.task,
             options.input,
             options.output,
-            PredictOptions(**fields),
+            chosen,
             stopped=lambda: stop is not None and stop.requested,
         )
     print(f"{options.output}: {count:,} records", file=sys.stderr)
@@ -314,13 +295,6 @@ def _convert(options: argparse.Namespace) -> int:
     )
     print(f"{options.output}: {model.description.architecture}, {model.report}")
     return 0
-
-
-def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError:
-        raise UserError(f"{option} {text!r}: give whole numbers, as -4,-3,-2,-1") from None
 
 
 if __name__ == "__main__":

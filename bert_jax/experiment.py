@@ -17,6 +17,7 @@ from bert_jax import configuration, foundation, run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
+from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
@@ -201,4 +202,4 @@ def _of_other_labels(theirs: ModelDescription, ours: ModelDescription) -> tuple[
         and theirs.labels in ((), ours.labels)
     ):
         return ()
-    return ("classifier/", "crf_")
+    return HEADS_OF_LABELS

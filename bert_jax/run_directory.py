@@ -70,10 +70,9 @@ def claim(workdir: Path, config: ConfigDict) -> None:
     path = workdir / "config.json"
     new = json.loads(json.dumps(config.to_dict()))  # tuples as the lists that they become
     if path.is_file():
+        old = json.loads(json.dumps(run_config(workdir).to_dict()))
         changed = [
-            item
-            for item in configuration.differing_keys(run_config(workdir).to_dict(), new)
-            if item[0] not in FREE_KEYS
+            item for item in configuration.differing_keys(old, new) if item[0] not in FREE_KEYS
         ]
         if changed:
             key, old_value, new_value = changed[0]

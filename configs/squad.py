@@ -1,10 +1,13 @@
 r"""Question answering on SQuAD (paper, sections 4.2 and 4.3), or on questions of your own.
 
-    bert-jax train --config configs/squad.py:version=1.1,init_from=MODEL --workdir runs/squad \
-        --config.data.train=train-v1.1.json --config.data.development=dev-v1.1.json
+    bert-jax train --config configs/squad.py:version=1.1,directory=squad,init_from=MODEL \
+        --workdir runs/squad
 
-Version 2.0 has questions without an answer. When a passage has none is decided by a threshold that
-is tuned on the development file and stored in the model's config.json.
+The directory holds train-v1.1.json and dev-v1.1.json, or those of 2.0; other names are given with
+`train=…,development=…`. `data.window_step` is what google-research/bert calls `doc_stride`; Hugging
+Face's is an overlap, see `bert_jax.data.passage_windows`. Version 2.0 has questions without an
+answer: from which difference of scores on a passage has none is tuned on the development file and
+stored in the model's config.json. `RUN/predictions/` has the files of the official scripts.
 """
 
 from ml_collections import ConfigDict
@@ -16,20 +19,20 @@ EPOCHS = {"1.1": 3.0, "2.0": 2.0}
 
 def get_config(
     version: str = "1.1",
-    train: str = "train-v1.1.json",
-    development: str = "dev-v1.1.json",
-    test: str = "",
+    directory: str = "",
+    train: str = "",
+    development: str = "",
     init_from: str = "",
 ) -> ConfigDict:
-    """The paper's hyper-parameters."""
+    """The paper's recipe: its rate, batches and epochs."""
     return ConfigDict(
         {
             "task": "question_answering",
             "init_from": init_from,
             "data": {
-                "train": train,
-                "development": development,
-                "test": test,
+                "directory": directory,
+                "train": train or f"train-v{version}.json",
+                "development": development or f"dev-v{version}.json",
                 "version": version,
                 "length": 384,
                 "window_step": 128,

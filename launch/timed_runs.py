@@ -90,8 +90,9 @@ def mean_and_deviation(values: Sequence[float], digits: int) -> str:
     return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
-def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table; the first column is text, the others are numbers."""
+def markdown(header: Iterable[str], rows: Iterable[Iterable[str]], *, texts: int = 1) -> str:
+    """A table; the first `texts` columns are text, the others are numbers."""
     names = list(header)
-    lines = [names, ["---", *("---:" for _ in names[1:])], *map(list, rows)]
+    rule = ["---" if column < texts else "---:" for column in range(len(names))]
+    lines = [names, rule, *map(list, rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

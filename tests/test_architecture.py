@@ -28,6 +28,7 @@ FLOORS = {
     "foundation": 7,
     "run_directory": 7,
     "experiment": 7,
+    "runs_report": 7,
     "several_runs": 7,
     "cli": 7,
     "__init__": 7,

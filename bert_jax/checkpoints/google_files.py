@@ -142,11 +142,16 @@ def load_description(files: GoogleFiles, architecture: str = "") -> ModelDescrip
 
 
 def load_params(
-    files: GoogleFiles, module: nn.Module, *, mesh: Mesh | None = None, seed: int = 0
+    files: GoogleFiles,
+    module: nn.Module,
+    *,
+    mesh: Mesh | None = None,
+    seed: int = 0,
+    anew: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
     """Parameters for a model, float32, on a mesh (default: one device).
 
-    Optimizer slots and counters are skipped, and are not counted as left over.
+    See `parameters.read_parameters`. Optimizer slots and counters are skipped, and are not counted as left over.
 
     Raises:
         UserError: the encoder is not whole, or a variable has another shape.
@@ -154,7 +159,7 @@ def load_params(
     if mesh is None:
         mesh = one_device_mesh()
     with _open(files) as file:
-        return read_parameters(file, google.TABLE, module, mesh=mesh, seed=seed)
+        return read_parameters(file, google.TABLE, module, mesh=mesh, seed=seed, anew=anew)
 
 
 def save(path: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:

@@ -20,6 +20,9 @@ ENCODER = "bert/"
 # What a file may lack: heads are made anew for a new task. An encoder is whole or of no use.
 _MAY_BE_NEW = ("bert/pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/", "crf_")
 
+# Heads whose outputs are labels: with others, their parameters mean nothing.
+HEADS_OF_LABELS = ("classifier/", "crf_")
+
 # Of a line that a person reads; the report has them all.
 _NAMES_SHOWN = 8
 

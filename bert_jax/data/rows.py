@@ -1,126 +1,134 @@
-"""Texts to answer, row by row: JSON lines, tables and plain text."""
+"""Things to answer, row by row, and the rows of texts: JSON lines, tables and plain text."""
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from bert_jax.data.tables import Record, Table, TableOptions, format_of, open_table
+from bert_jax.data.labelled.columns import FoundColumns, TextColumns, find_columns
+from bert_jax.data.labelled.sources import is_dataset, open_records
+from bert_jax.data.labelled.texts import TextOptions
+from bert_jax.data.tables import Record, format_of
 from bert_jax.errors import UserError
 
-TEXT, PAIR = "text", "text_pair"
+Item = TypeVar("Item")
 
-FORMATS = ("jsonl", "tsv", "csv", "text")
-
-
-@dataclasses.dataclass(frozen=True)
-class Columns:
-    """Which columns of a table, or keys of an object, are texts.
-
-    Attributes:
-        text: that of the text.
-        pair: that of its pair; None: `text_pair`, where there is one.
-    """
-
-    text: str = TEXT
-    pair: str | None = None
+_DEFAULTS = TextOptions()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the input.
+class Row(Generic[Item]):
+    """A row of an input.
 
     Attributes:
-        text: what is asked about: a text, or a text and its pair.
+        item: what is asked about.
         other: the remaining columns or keys, which the output takes over.
         place: "file:line", for errors.
+        id: as the row gives it, else its number from 0.
+        gold: which of the other columns has the right answer; "": none that is known.
     """
 
-    text: str | tuple[str, str]
+    item: Item
     other: dict[str, Any]
     place: str
+    id: str
+    gold: str = ""
 
 
-class Rows:
+class Rows(Generic[Item]):
     """The rows of an input, read once.
 
     Attributes:
         count: rows read so far.
+        fraction: tells how much of the input is read; None: who knows.
     """
 
-    def __init__(self, table: Table, columns: Columns) -> None:
-        """See `open_rows`."""
+    def __init__(
+        self, rows: Iterable[Row[Item]], fraction: Callable[[], float | None] = lambda: None
+    ) -> None:
+        """Takes rows that are read while they are asked for."""
         self.count = 0
-        self._table = table
-        self._columns = columns
+        self._rows = rows
+        self.fraction = fraction
 
-    def __iter__(self) -> Iterator[Row]:
-        for record in self._table.records:
+    def __iter__(self) -> Iterator[Row[Item]]:
+        for row in self._rows:
             self.count += 1
-            yield _row(record, self._columns)
+            yield row
 
     def estimated_total(self) -> int | None:
         """How many rows the input has, judged by the bytes that are read; None: who knows."""
-        fraction = self._table.fraction()
+        fraction = self.fraction()
         return round(self.count / fraction) if fraction and self.count else None
 
 
 @contextlib.contextmanager
 def open_rows(
-    source: str | Path,
-    columns: Columns = Columns(),
-    form: str | None = None,
-    quotes: str = "none",
-) -> Iterator[Rows]:
-    """Opens an input: UTF-8 with or without byte order mark, lines that end in LF or CRLF.
+    source: str | Path, options: TextOptions = _DEFAULTS
+) -> Iterator[Rows[str | tuple[str, str]]]:
+    """Opens an input of texts and pairs of texts: UTF-8, lines that end in LF or CRLF.
+
+    Labels are columns like any other; empty texts are texts. Each object of JSON has its own keys:
+    some may have a pair, and others none.
 
     Args:
-        source: a file, also compressed with gzip or Zstandard, or "-" for stdin.
-        columns: where the texts are.
-        form: "jsonl", an object a line; "tsv" or "csv", a table whose first line names its columns;
-            "text", a text a line; an empty line is an empty text there, so that lines and answers
-            correspond. None: by the ending of the file's name, else "text".
-        quotes: what quotation marks in TSV mean, see `TableOptions`.
+        source: a file, also compressed with gzip or Zstandard; "-" for stdin; or "tfds:…".
+        options: as for training; an input whose format is neither told nor said by the ending of
+            its name is plain text. An empty line is an empty text there, so that lines and answers
+            correspond.
 
     Raises:
         UserError: it cannot be opened; or, while rows are read, a row is malformed.
     """
-    if form is not None and form not in FORMATS:
-        raise UserError(f"input format {form!r} is unknown; known are {', '.join(FORMATS)}")
-    form = form or format_of(source) or "text"
-    if form == "csv":
-        quotes = "csv"
-    with open_table(source, TableOptions(form, quotes=quotes)) as table:
-        if form == "text":
-            columns = Columns()
-        for column in (columns.text, columns.pair):
-            if table.columns is not None and column is not None and column not in table.columns:
-                raise _no_column(table.place, column, list(table.columns))
-        yield Rows(table, columns)
+    table = dataclasses.replace(options.table, skip_broken=False)  # every row gets its answer
+    if not is_dataset(source):
+        table = dataclasses.replace(table, format=table.format or format_of(source) or "text")
+    with open_records(source, table) as found:
+        reader = TextReader(TextColumns() if table.format == "text" else options.columns)
+        if found.columns is not None:
+            reader.columns(found.columns, found.place)  # a wrong name is told before any row
+        rows = (reader.row(record, number) for number, record in enumerate(found.records))
+        yield Rows(rows, found.fraction)
 
 
-def _row(record: Record, columns: Columns) -> Row:
-    """Takes text and pair out of the fields of a record."""
-    text = _take(record, columns.text)
-    if columns.pair is None and record.fields.get(PAIR) is None:
-        record.fields.pop(PAIR, None)  # null says the same as nothing
-        return Row(text, record.fields, record.place)
-    return Row((text, _take(record, columns.pair or PAIR)), record.fields, record.place)
+class TextReader:
+    """Takes text and pair out of the fields of records."""
+
+    def __init__(self, told: TextColumns) -> None:
+        """Takes what is known of the columns."""
+        self._told = told
+        self._found: tuple[tuple[str, ...], FoundColumns] | None = None
+
+    def columns(self, there: tuple[str, ...], place: str) -> FoundColumns:
+        """Which of some columns are what; those of the record before are remembered."""
+        if self._found is None or self._found[0] != there:
+            self._found = there, find_columns(self._told, there, place)
+        return self._found[1]
+
+    def row(self, record: Record, number: int) -> Row[str | tuple[str, str]]:
+        """The row of a record; `number` counts from 0.
+
+        Raises:
+            UserError: there is no text.
+        """
+        # null says the same as nothing.
+        there = tuple(key for key, value in record.fields.items() if value is not None)
+        columns = self.columns(there, record.place)
+        other = dict(record.fields)
+        text = _take(other, columns.text, record.place)
+        pair = None if columns.pair is None else _take(other, columns.pair, record.place)
+        return Row(
+            text if pair is None else (text, pair),
+            other,
+            record.place,
+            str(number) if columns.id is None else str(record.fields[columns.id]),
+            columns.label or "",
+        )
 
 
-def _take(record: Record, column: str) -> str:
-    if column not in record.fields:
-        raise _no_column(record.place, column, list(record.fields))
-    text = record.fields.pop(column)
+def _take(fields: dict[str, Any], column: str, place: str) -> str:
+    text = fields.pop(column)
     if not isinstance(text, str):
-        raise UserError(f"{record.place}: {column!r} is not a string but {type(text).__name__}")
+        raise UserError(f"{place}: {column!r} is not a string but {type(text).__name__}")
     return text
-
-
-def _no_column(place: str, column: str, there: list[str]) -> UserError:
-    names = ", ".join(map(repr, there)) or "nothing"
-    return UserError(
-        f"{place}: there is no {column!r}, only {names}; "
-        "say with text_column (and pair_column) where the text is"
-    )

@@ -110,7 +110,7 @@ def find_tag_set(
         return TagSet(labels, scheme_of(labels))
     tags = {tag for sentence in train for tag in sentence.tags or ()}
     if not any("-" in tag and detect_scheme([[tag]]) for tag in tags):
-        return TagSet(_ordered(choose_labels(tags, foundation, given), given), None)
+        return TagSet(_ordered(tags, foundation, given), None)
     for sentence, word, tag in _strange(train, lambda tag: detect_scheme([[tag]]) is not None):
         raise UserError(
             f"{sentence.place}: {tag!r}, the tag of {word!r}, is not that of an entity, as others "
@@ -121,9 +121,7 @@ def find_tag_set(
     for entity_type in _types(tags):
         suffix = f"-{entity_type}" if entity_type else ""
         wanted |= {prefix + suffix for prefix in prefixes}
-    return TagSet(
-        _ordered(choose_labels(wanted, foundation, given), given), cast(Scheme, scheme)
-    )
+    return TagSet(_ordered(wanted, foundation, given), cast(Scheme, scheme))
 
 
 def scheme_of(labels: Sequence[str]) -> Scheme | None:
@@ -136,9 +134,11 @@ def scheme_of(labels: Sequence[str]) -> Scheme | None:
     return "iob2" if beginning == _types(labels) else "iob1"
 
 
-def _ordered(labels: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
-    """O first, unless somebody wants another order."""
-    if OUTSIDE not in labels or given:
+def _ordered(tags: set[str], foundation: Foundation, given: tuple[str, ...]) -> tuple[str, ...]:
+    """As `choose_labels`; where the order is open, O is first."""
+    labels = choose_labels(tags, foundation, given)
+    known = foundation.description.labels if foundation.description else ()
+    if OUTSIDE not in labels or given or labels == known:
         return labels
     return (OUTSIDE, *(label for label in labels if label != OUTSIDE))
 

@@ -73,9 +73,16 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """Takes what every labelled task has.
 
         Raises:
-            UserError: the model has fewer positions than rows are to have tokens.
+            UserError: the model has fewer positions than rows are to have tokens, or a training
+                has nothing to be judged by.
         """
         check_length(options.length, model.description.config)
+        for part in splits.development if splits.train else ():
+            if not self.is_labelled(part):
+                raise UserError(
+                    f"{part.source} has no labels that a training can be judged by; give it as "
+                    "data.test to have it predicted"
+                )
         self.splits = splits
         self.tokenizer = model.tokenizer
         self.description = model.description
@@ -132,20 +139,23 @@ class LabelledTask(Task, Generic[Example, Answer]):
         parts = self.splits.development
         for part in parts:
             prefix = f"{part.name}_" if len(parts) > 1 else ""
+            if directory is None and not self.is_labelled(part):
+                raise UserError(
+                    f"{part.source} has no labels; give --output DIR to have it predicted"
+                )
             answers = list(self.answers(model, part.examples))
-            labelled = [self.has_labels(example) for example in part.examples]
-            if all(labelled):
+            if self.is_labelled(part):
                 metrics = self.metrics(part.examples, answers)
                 found |= {f"{prefix}{name}": value for name, value in metrics.items()}
             self._write(directory, part, answers)
         if directory is not None:
             for part in self.splits.test:
                 self._write(directory, part, list(self.answers(model, part.examples)))
-        name = self.best_metric[0]
-        if found and name not in found:
-            # The best is chosen by all parts together.
-            found[name] = sum(found[f"{part.name}_{name}"] for part in parts) / len(parts)
-        return found
+        return found | self._best(found) if found else found
+
+    def is_labelled(self, part: Part[Example]) -> bool:
+        """Whether all examples of a part can be judged."""
+        return all(map(self.has_labels, part.examples))
 
     def loaded(self, params: Any, mesh: Mesh) -> LoadedModel:
         """The model with the given parameters, as `bert_jax.load` would give it."""
@@ -163,6 +173,14 @@ class LabelledTask(Task, Generic[Example, Answer]):
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Nothing follows from the metrics of a step."""
         return metrics
+
+    def _best(self, found: dict[str, float]) -> dict[str, float]:
+        """The metric that the best checkpoint is chosen by: of several parts, their mean."""
+        name, parts = self.best_metric[0], self.splits.development
+        names = [name] if len(parts) == 1 else [f"{part.name}_{name}" for part in parts]
+        if not set(names) <= set(found):
+            raise UserError(f"data.best_metric: {name!r} is none of {', '.join(found)}")
+        return {name: sum(found[one] for one in names) / len(names)}
 
     def _write(self, directory: Path | None, part: Part[Example], answers: list[Answer]) -> None:
         if directory is not None and is_main_host():

@@ -2,12 +2,14 @@
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.hub import resolve
+from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.architectures import ARCHITECTURES
@@ -38,6 +40,7 @@ def load(
     revision: str | None = None,
     seed: int = 0,
     hidden_act: str | None = None,
+    labels: Sequence[str] | None = None,
 ) -> LoadedModel:
     """Reads a model directory that `bert-jax` or `transformers` wrote, or fetches it from the hub.
 
@@ -57,6 +60,8 @@ def load(
         seed: of parameters that the files lack.
         hidden_act: in place of what the config says, for those who know better; "gelu" of
             Google's files is the exact form, as Hugging Face computes it.
+        labels: the names of the labels of a classifier or tagger, in their order; where the files
+            have a head for others, it is made anew.
 
     Raises:
         UserError: there is no such model, it is none that we can load, or its files are damaged or
@@ -75,6 +80,11 @@ def load(
     if hidden_act is not None:
         config = dataclasses.replace(description.config, hidden_act=hidden_act)
         description = dataclasses.replace(description, config=config)
+    anew: tuple[str, ...] = ()
+    if labels is not None and tuple(labels) != description.labels:
+        config = dataclasses.replace(description.config, num_labels=len(labels))
+        description = dataclasses.replace(description, config=config, labels=tuple(labels))
+        anew = HEADS_OF_LABELS
     tokenizer = load_tokenizer(directory)
     if tokenizer.vocab_size > description.config.vocab_size:
         raise UserError(
@@ -85,9 +95,9 @@ def load(
         mesh = one_device_mesh()
     module = description.make_module(Execution(dtype=precision))
     params, report = (
-        google_files.load_params(google, module, mesh=mesh, seed=seed)
+        google_files.load_params(google, module, mesh=mesh, seed=seed, anew=anew)
         if google
-        else model_directory.load_params(directory, module, mesh=mesh, seed=seed)
+        else model_directory.load_params(directory, module, mesh=mesh, seed=seed, anew=anew)
     )
     if not report.complete and is_main_host():
         print(f"{directory}: {report}", file=sys.stderr)

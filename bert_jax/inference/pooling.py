@@ -1,5 +1,7 @@
 """From the vectors of the tokens to one vector of the text."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -44,3 +46,11 @@ def unit_length(vectors: jax.Array) -> jax.Array:
     """Each vector divided by its Euclidean norm: [B, D] → [B, D]; a zero vector stays."""
     norm = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / jnp.maximum(norm, 1e-12)
+
+
+OF_TOKENS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "cls": lambda hidden, mask: cls(hidden),
+    "mean": masked_mean,
+    "max": masked_max,
+}
+"""The poolings without parameters of their own: [B, T, D] and bool [B, T] → [B, D]."""

@@ -1,4 +1,4 @@
-"""Records written as JSON lines, in full or not at all."""
+"""Files that are written piece by piece, in full or not at all, and records as JSON lines."""
 
 import contextlib
 import json
@@ -19,14 +19,37 @@ class _ReaderGoneError(UserError):
     """Nobody reads the pipe any more, as after `| head`."""
 
 
+class Output:
+    """A text file that is being written.
+
+    Attributes:
+        target: its place; None for stdout and for what is no regular file.
+    """
+
+    def __init__(self, name: str, stream: BinaryIO, target: Path | None) -> None:
+        """See `open_output`; what has no place is read while it is written."""
+        self.target = target
+        self._name = name
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Writes some text; on a pipe it is out before the next.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        with _named_errors(self._name):
+            self._stream.write(text.encode())
+            if self.target is None:
+                self._stream.flush()
+
+
 class Records:
     """A writer of JSON lines."""
 
-    def __init__(self, name: str, stream: BinaryIO, flush: bool) -> None:
-        """See `open_records`; with `flush`, each line is out before the next."""
-        self._name = name
-        self._stream = stream
-        self._flush = flush
+    def __init__(self, output: Output) -> None:
+        """See `open_records`."""
+        self._output = output
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one line; values are what JSON takes, or arrays of float32.
@@ -34,15 +57,11 @@ class Records:
         Raises:
             UserError: the line cannot be written, or an array has a NaN.
         """
-        line = to_json(record) + "\n"
-        with _named_errors(self._name):
-            self._stream.write(line.encode())
-            if self._flush:
-                self._stream.flush()
+        self._output.write(to_json(record) + "\n")
 
 
 @contextlib.contextmanager
-def open_records(target: str | Path) -> Iterator[Records]:
+def open_output(target: str | Path) -> Iterator[Output]:
     """Opens an output: a file that is complete or does not exist, or "-" for stdout.
 
     The file is written beside its place and renamed at the end; after an error, an older file of
@@ -53,25 +72,32 @@ def open_records(target: str | Path) -> Iterator[Records]:
     """
     if str(target) == STDOUT:
         with _quiet_exit():
-            yield Records("stdout", sys.stdout.buffer, flush=True)
+            yield Output("stdout", sys.stdout.buffer, None)
         return
     # A link stays a link: what it points to is replaced.
     path = Path(os.path.realpath(target))
     if path.exists() and not path.is_file():
         # /dev/null, a named pipe: nothing to rename.
         with _named_errors(str(target)), path.open("wb") as stream:
-            yield Records(str(target), stream, flush=True)
+            yield Output(str(target), stream, None)
         return
     # A name that nobody else has: neither a file of the user's nor of another process.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with _named_errors(str(target)), partial.open("wb") as stream:
-            yield Records(str(target), stream, flush=False)
+            yield Output(str(target), stream, Path(target))
             stream.flush()
             os.fsync(stream.fileno())
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def open_records(target: str | Path) -> Iterator[Records]:
+    """Opens an output of JSON lines; see `open_output`."""
+    with open_output(target) as output:
+        yield Records(output)
 
 
 def to_json(record: Mapping[str, Any]) -> str:

@@ -35,15 +35,7 @@ def write_squad_files(
     best: dict[str, Any] = {}
     for identity, spans in zip(identities, found, strict=True):
         predictions[identity] = spans.answer(null_threshold).text
-        best[identity] = [
-            {
-                "text": span.text,
-                "probability": chance,
-                "start_logit": span.start_logit,
-                "end_logit": span.end_logit,
-            }
-            for span, chance in spans.n_best(with_null=with_null)
-        ]
+        best[identity] = n_best(spans, with_null=with_null)
     files = {"predictions": predictions, "nbest_predictions": best}
     if with_null:
         odds = {of: spans.null_odds for of, spans in zip(identities, found, strict=True)}
@@ -51,3 +43,16 @@ def write_squad_files(
     for name, content in files.items():
         text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
         write_atomically(directory / f"{stem}.{name}.json", text.encode())
+
+
+def n_best(found: Spans, *, with_null: bool) -> list[dict[str, Any]]:
+    """The best spans of a question as google-research/bert writes them."""
+    return [
+        {
+            "text": span.text,
+            "probability": chance,
+            "start_logit": span.start_logit,
+            "end_logit": span.end_logit,
+        }
+        for span, chance in found.n_best(with_null=with_null)
+    ]

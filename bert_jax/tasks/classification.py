@@ -144,7 +144,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         """`<metric>_majority`: what the commonest answer alone would get."""
         found: dict[str, float] = {}
         for part in self.splits.development:
-            if not all(map(self.has_labels, part.examples)):
+            if not self.is_labelled(part):
                 continue
             prefix = f"{part.name}_" if len(self.splits.development) > 1 else ""
             targets = self._problem.targets(part.examples)
@@ -173,7 +173,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             lines = ["index\tprediction"]
             lines += [f"{row}\t{as_prediction(found)}" for row, found in enumerate(outcomes)]
             write_atomically(directory / submission, ("\n".join(lines) + "\n").encode())
-        if all(map(self.has_labels, part.examples)):
+        if self.is_labelled(part):
             targets = self._problem.targets(part.examples)
             self._problem.report(np.stack(answers), targets, directory / part.name)
 

@@ -125,14 +125,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     def examples_as_text(self, count: int) -> str:
         """The right choice, prompt, question, and all choices, one item a line."""
         return "\n".join(
-            "\t".join(
-                [
-                    str(one.label),
-                    one.prompt,
-                    *([one.question] if one.question else []),
-                    *one.choices,
-                ]
-            )
+            "\t".join(filter(None, (str(one.label), one.prompt, one.question, *one.choices)))
             for one in self.splits.train[:count]
         )
 

@@ -21,6 +21,12 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.data.span_rows import SpanRows
 from bert_jax.errors import UserError
 from bert_jax.finetuning import sections
+from bert_jax.finetuning.null_threshold import (
+    UNTUNED_THRESHOLD,
+    best_threshold,
+    gold_texts,
+    scores_v2,
+)
 from bert_jax.finetuning.splits import Part, Splits, read_splits
 from bert_jax.finetuning.task import LabelledOptions, LabelledTask, TrainedModel, model_tokenizer
 from bert_jax.inference.answering import (
@@ -35,14 +41,11 @@ from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.records import open_records
 from bert_jax.inference.spans import Spans
 from bert_jax.inference.squad_files import write_squad_files
-from bert_jax.metrics.squad import score_v1, score_v2
+from bert_jax.metrics.squad import score_v1
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.training.task import Foundation, Sums
 
 VERSIONS = ("", "1.1", "2.0")
-
-# What google-research/bert takes where nobody has tuned it.
-UNTUNED_THRESHOLD = 0.0
 
 
 class QuestionAnsweringTask(LabelledTask[Question, Spans]):
@@ -151,7 +154,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
 
     def metrics(self, examples: list[Question], answers: list[Spans]) -> dict[str, float]:
         """The official ones, in percent; where questions may have no answer, for both kinds."""
-        gold = _gold(examples)
+        gold = gold_texts(examples)
         guesses = {
             question.id: found.answer(None).text
             for question, found in zip(examples, answers, strict=True)
@@ -163,8 +166,8 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
         }
         # Of several development files, the first one decides.
         if self._tunes_threshold and examples is self.splits.development[0].examples:
-            self._set_threshold(_best_threshold(gold, guesses, odds))
-        return _scores(gold, guesses, odds, self._threshold)
+            self._set_threshold(best_threshold(gold, guesses, odds))
+        return scores_v2(gold, guesses, odds, self._threshold)
 
     def baselines(self) -> dict[str, float]:
         """`f1_no_answer`: what is right if no question is answered, where that may be."""
@@ -283,44 +286,3 @@ def _check_answers(questions: list[Question], version: str) -> None:
                 f"{question.place}: the passage has no answer, which SQuAD 1.1 does not know; "
                 "set data.version=2.0"
             )
-
-
-def _gold(questions: list[Question]) -> dict[str, list[str]]:
-    return {one.id: [answer.text for answer in one.answers or ()] for one in questions}
-
-
-def _best_threshold(
-    gold: dict[str, list[str]], guesses: dict[str, str], odds: dict[str, float]
-) -> float:
-    """A threshold with the best F1 of the official script.
-
-    The script names the odds of the last question that is answered, where rounding decides. Half
-    way to the next question the answers are the same, and stay so on another machine.
-    """
-    found = score_v2(gold, guesses, odds, threshold=UNTUNED_THRESHOLD)
-    best = found["best_f1_thresh"]
-    following = min((value for value in odds.values() if value > best), default=best + 2)
-    threshold = (best + following) / 2
-    reached = score_v2(gold, guesses, odds, threshold=threshold)["f1"]
-    # The script says 0 where it is best to answer nothing, which does not always do that.
-    return threshold if reached >= found["best_f1"] else min(odds.values()) - 1
-
-
-def _scores(
-    gold: dict[str, list[str]],
-    guesses: dict[str, str],
-    odds: dict[str, float],
-    threshold: float,
-) -> dict[str, float]:
-    official = score_v2(gold, guesses, odds, threshold=threshold)
-    names = {
-        "exact": "exact_match",
-        "f1": "f1",
-        "HasAns_exact": "has_answer_exact_match",
-        "HasAns_f1": "has_answer_f1",
-        "NoAns_f1": "no_answer_f1",
-        "best_f1": "best_f1",
-        "best_f1_thresh": "best_f1_threshold",
-    }
-    found = {ours: official[theirs] for theirs, ours in names.items() if theirs in official}
-    return {**found, "null_threshold": threshold}

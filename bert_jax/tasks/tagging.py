@@ -1,7 +1,6 @@
 """A tag for every word: names in texts, parts of speech (paper, section 5.3; CoNLL-2003)."""
 
 import dataclasses
-import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,17 +14,15 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.labelled.batches import LabelledBatches
-from bert_jax.data.labelled.conll import as_columns, read_blocks
+from bert_jax.data.labelled.conll import as_columns
 from bert_jax.data.labelled.examples import TaggedSentence
-from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.data.labelled.tagged import TaggedOptions, read_tagged
-from bert_jax.data.lines import STDIN, open_lines
-from bert_jax.data.pipeline import Batch
-from bert_jax.data.word_windows import SPECIALS, WordWindow, WordWindows
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.finetuning import sections
 from bert_jax.finetuning.splits import Part, Splits, read_splits
+from bert_jax.finetuning.tagged_files import tagged_file
+from bert_jax.finetuning.tagged_rows import TaggedRows
 from bert_jax.finetuning.tags import TagSet, find_tag_set
 from bert_jax.finetuning.task import LabelledOptions, LabelledTask, TrainedModel, model_tokenizer
 from bert_jax.inference.model import LoadedModel
@@ -33,29 +30,12 @@ from bert_jax.inference.records import open_records
 from bert_jax.inference.tag_decoding import possible
 from bert_jax.inference.tagging import Tagging, as_record, entity_tags, taggings
 from bert_jax.metrics.confusion import ConfusionMatrix
-from bert_jax.metrics.entities import EntityCounts, convert, detect_scheme
+from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
 from bert_jax.models.heads import gather_positions
 from bert_jax.training.task import Foundation, Sums
 
 CLASS_WEIGHTS = ("", "balanced")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Row:
-    """A training row: a sentence, or a window of a long one.
-
-    Attributes:
-        window: its tokens, and the words that are learned here.
-        labels: their tags, int32 [W].
-        before: the tag of the word before them that is learned in the window before; -1: none.
-        after: likewise of the word behind them.
-    """
-
-    window: WordWindow
-    labels: np.ndarray
-    before: int
-    after: int
 
 
 class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
@@ -85,55 +65,46 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             tag_set: the tags and their scheme.
             files: how the files of the examples are read.
             class_weights: "balanced": every tag has the same weight in the loss.
+
+        Raises:
+            UserError: weights are unknown, or there is a chain, whose loss has no terms to weigh.
         """
         super().__init__(splits, model, options)
+        if class_weights not in CLASS_WEIGHTS:
+            raise UserError(f"data.class_weights {class_weights!r} is neither '' nor 'balanced'")
+        if class_weights and model.description.config.use_crf:
+            raise UserError(
+                "data.class_weights: with model.use_crf the loss is that of whole paths; leave one "
+                "of them out"
+            )
         self._tag_set = tag_set
         self._files = files
         self._class_weights = class_weights
+        self._rows: TaggedRows | None = None
+
+    @property
+    def rows(self) -> TaggedRows:
+        """The training rows, made when they are first asked for."""
+        if self._rows is None:
+            self._rows = TaggedRows(
+                [example for example in self.splits.train if example.words],
+                self._tag_set,
+                self.tokenizer,
+                self.options.length,
+                balanced=bool(self._class_weights),
+            )
+        return self._rows
 
     @property
     def examples_per_epoch(self) -> int:
         """The rows: sentences, and windows of those that are too long for one."""
-        return len(self._rows)
-
-    @functools.cached_property
-    def _rows(self) -> list[_Row]:
-        examples = [example for example in self.splits.train if example.words]
-        encode = WordWindows(self.tokenizer, self.options.length)
-        encoded = encode([example.words for example in examples])
-        return [
-            row
-            for example, windows in zip(examples, encoded, strict=True)
-            for row in _labelled(example, windows, self._tag_set)
-        ]
+        return len(self.rows)
 
     def make_batches(self) -> LabelledBatches:
-        """Each window of a sentence is one row."""
-        sequences = Sequences.of(row.window for row in self._rows)
-        by_label = self._weights()
-
-        def make(chosen: np.ndarray, length: int) -> Batch:
-            shape = len(chosen), max(length - SPECIALS, 1)  # BW
-            positions, labels = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
-            beside = np.full((2, len(chosen)), -1, np.int32)
-            for place, number in enumerate(chosen.tolist()):
-                if number >= 0:
-                    row = self._rows[number]
-                    positions[place, : len(row.labels)] = row.window.positions
-                    labels[place, : len(row.labels)] = row.labels
-                    beside[:, place] = row.before, row.after
-            return {
-                **sequences.pad(chosen, length, self.tokenizer),
-                "word_positions": positions,
-                "labels": labels,
-                "weights": np.where(labels < 0, np.float32(0), by_label[labels]),
-                "label_before": beside[0],
-                "label_after": beside[1],
-            }
-
+        """See `TaggedRows.batch`."""
         return LabelledBatches(
-            sequences.lengths,
-            make,
+            self.rows.lengths,
+            self.rows.batch,
             batch_size=self.options.batch_size,
             seed=self.options.seed,
             most=self.options.length,
@@ -155,23 +126,19 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         )
         scores = gather_positions(logits, batch["word_positions"])  # BWC
         labels, weights = batch["labels"], batch["weights"]
-        if not self.description.config.use_crf:
+        if self.description.config.use_crf:
+            chain = possible(crf.Chain.of(params), self._tag_set.labels)
+            chain = _between(chain, batch["label_before"], batch["label_after"])
+            # A row's loss is that of all its words, which weigh 1 each.
+            loss = -crf.log_likelihood(scores, labels, labels >= 0, chain).sum()
+            found = crf.viterbi(*jax.lax.stop_gradient((scores, labels >= 0, chain)))
+        else:
             losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels.clip(0))
-            correct = scores.argmax(axis=-1) == labels
-            return {"": {"loss": (weights * losses).sum(), "accuracy": (weights * correct).sum()}}
-        chain = _beside(
-            possible(crf.Chain.of(params), self._tag_set.labels),
-            batch["label_before"],
-            batch["label_after"],
-        )
-        mask = labels >= 0
-        loss = -crf.log_likelihood(scores, labels, mask, chain).sum()
-        paths = crf.viterbi(*jax.lax.stop_gradient((scores, mask, chain)))
-        return {"": {"loss": loss, "accuracy": (weights * (paths == labels)).sum()}}
+            loss = (weights * losses).sum()
+            found = scores.argmax(axis=-1)
+        return {"": {"loss": loss, "accuracy": (weights * (found == labels)).sum()}}
 
-    def answers(
-        self, model: LoadedModel, examples: Iterable[TaggedSentence]
-    ) -> Iterator[Tagging]:
+    def answers(self, model: LoadedModel, examples: Iterable[TaggedSentence]) -> Iterator[Tagging]:
         """The tags of each sentence."""
         return taggings(
             model,
@@ -184,10 +151,8 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         """Whether its words have tags."""
         return example.tags is not None
 
-    def metrics(
-        self, examples: list[TaggedSentence], answers: list[Tagging]
-    ) -> dict[str, float]:
-        """F1, precision and recall of entities as conlleval has them, and accuracy of tags.
+    def metrics(self, examples: list[TaggedSentence], answers: list[Tagging]) -> dict[str, float]:
+        """F1, precision and recall of entities as conlleval has them, and the accuracy of tags.
 
         All words count, also those of which the tokenizer leaves nothing. Tags that are no names of
         entities have an accuracy alone.
@@ -197,26 +162,31 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     def baselines(self) -> dict[str, float]:
         """`<metric>_lexicon`: each word has the commonest of its tags in the training sentences.
 
-        What is not among these words has the tag of the commonest word.
+        A word that is not among these has the tag that is the commonest of all.
         """
         by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        total: Counter[str] = Counter()
         for example in self.splits.train:
-            for word, tag in zip(example.words, self._gold(example), strict=True):
+            gold = self._gold(example)
+            total.update(gold)
+            for word, tag in zip(example.words, gold, strict=True):
                 by_word[word][tag] += 1
-        total: Counter[str] = sum(by_word.values(), Counter())
-        commonest = total.most_common(1)[0][0] if total else self._tag_set.labels[0]
+        if not total:
+            return {}
         lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
+        commonest = total.most_common(1)[0][0]
         found: dict[str, float] = {}
         parts = self.splits.development
-        for part in parts if lexicon else []:
-            if all(map(self.has_labels, part.examples)):
-                guesses = [
-                    [lexicon.get(word, commonest) for word in example.words]
-                    for example in part.examples
-                ]
-                prefix = f"{part.name}_" if len(parts) > 1 else ""
-                for name, value in self._scores(part.examples, guesses).items():
-                    found[f"{prefix}{name}_lexicon"] = value
+        for part in parts:
+            if not all(map(self.has_labels, part.examples)):
+                continue
+            guesses = [
+                [lexicon.get(word, commonest) for word in example.words]
+                for example in part.examples
+            ]
+            prefix = f"{part.name}_" if len(parts) > 1 else ""
+            for name, value in self._scores(part.examples, guesses).items():
+                found[f"{prefix}{name}_lexicon"] = value
         return found
 
     def examples_as_text(self, count: int) -> str:
@@ -226,42 +196,115 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         )
 
     def write(self, directory: Path, part: Part[TaggedSentence], answers: list[Tagging]) -> None:
-        """`<part>.jsonl`, `<part>.conll`, and reports where there are tags to compare with.
-
-        The columns are those of the file that the sentences are from, line by line, with the tags
-        as a further column, in the scheme of the file if it has one.
-        """
+        """`<part>.jsonl`, `<part>.conll`, and reports where there are tags to compare with."""
         with open_records(directory / f"{part.name}.jsonl") as records:
             for example, found in zip(part.examples, answers, strict=True):
                 gold = {} if example.tags is None else {"expected": example.tags}
                 records.write({"id": example.id, **gold, **as_record(found)})
-        columns = self._as_file(part, self._in_files_scheme(part.examples, answers))
-        write_atomically(directory / f"{part.name}.conll", columns.encode())
-        if not all(map(self.has_labels, part.examples)):
-            return
         tags = [found.tags for found in answers]
-        matrix = ConfusionMatrix.of(
-            self._tag_set.labels,
-            *(
-                np.concatenate([self._tag_set.numbers(of_one) for of_one in sentences])
-                for sentences in (map(self._gold, part.examples), tags)
-            ),
-        )
-        counts = self._counts(part.examples, tags)
-        text = f"{counts.as_text()}\n\n{matrix.as_text()}" if counts else matrix.as_text()
-        write_atomically(directory / f"{part.name}.report.txt", text.encode())
-        matrix.draw(directory / f"{part.name}.confusion.png")
+        columns = tagged_file(part, tags, self._files)
+        write_atomically(directory / f"{part.name}.conll", columns.encode())
+        if all(map(self.has_labels, part.examples)):
+            counts, matrix = self._counts(part.examples, tags), self._confusion(part.examples, tags)
+            text = f"{counts.as_text()}\n\n{matrix.as_text()}" if counts else matrix.as_text()
+            write_atomically(directory / f"{part.name}.report.txt", text.encode())
+            matrix.draw(directory / f"{part.name}.confusion.png")
 
     def _gold(self, example: TaggedSentence) -> list[str]:
         return self._tag_set.translate(example.tags or ())
 
+    def _scores(
+        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
+    ) -> dict[str, float]:
+        counts = self._counts(examples, tags)
+        if counts is None:
+            return {"accuracy": self._confusion(examples, tags).accuracy}
+        precision, recall, f1 = counts.overall
+        return {"f1": f1, "precision": precision, "recall": recall, "accuracy": counts.accuracy}
+
     def _counts(
-        self, examples: Sequence[TaggedSentence], tags: Iterable[Sequence[str]]
+        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> EntityCounts | None:
         """Counts of entities; None where the tags name none."""
         labels = self._tag_set.labels
-        gold = [entity_tags(self._gold(example), labels) for example in examples]
-        found = [entity_tags(of_one, labels) for of_one in tags]
-        if None in gold:
+        if entity_tags((), labels) is None:
             return None
-        return EntityCounts.of(filter(None.__ne__, gold), filter(None.__ne__, found))
+        return EntityCounts.of(
+            (entity_tags(self._gold(example), labels) or () for example in examples),
+            (entity_tags(of_one, labels) or () for of_one in tags),
+        )
+
+    def _confusion(
+        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
+    ) -> ConfusionMatrix:
+        number = {label: number for number, label in enumerate(self._tag_set.labels)}
+        gold = [number[tag] for example in examples for tag in self._gold(example)]
+        found = [number[tag] for of_one in tags for tag in of_one]
+        return ConfusionMatrix.of(self._tag_set.labels, np.array(gold), np.array(found))
+
+
+def _between(chain: crf.Chain, before: jax.Array, after: jax.Array) -> crf.Chain:
+    """The chain of rows that begin and end beside other words, whose tags are given.
+
+    Args:
+        chain: that of whole sentences.
+        before: int32 [B], the tag before a row; -1: it begins its sentence.
+        after: int32 [B], the tag behind a row; -1: it ends its sentence.
+    """
+    from_before = chain.transitions[before.clip(0)]  # BC
+    to_after = chain.transitions[:, after.clip(0)].T  # BC
+    return crf.Chain(
+        chain.transitions,
+        jnp.where(before[:, None] < 0, chain.start, from_before),
+        jnp.where(after[:, None] < 0, chain.end, to_after),
+    )
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """The keys of this task, by section; those of `TaggedOptions` are keys of `data`."""
+    return sections.defaults(
+        {
+            **{field.name: field.default for field in dataclasses.fields(TaggedOptions)},
+            "scheme": "iob2",
+            "labels": (),
+            "class_weights": "",
+        }
+    )
+
+
+def create(config: ConfigDict, foundation: Foundation) -> TaggingTask:
+    """The task of a config, see `bert_jax.configuration`."""
+    data = config.data
+    tokenizer = model_tokenizer(foundation)
+    files = TaggedOptions(
+        **{field.name: data[field.name] for field in dataclasses.fields(TaggedOptions)}
+    )
+    splits = read_splits(
+        data,
+        lambda source, split: read_tagged(source, files, needs_tags=split == "train"),
+        with_train=not foundation.is_finished,
+    )
+    told = list(splits.train)
+    if not data.development and not foundation.is_finished:  # what is held out is from there, too
+        told += [example for part in splits.development for example in part.examples]
+    tag_set = find_tag_set(told, foundation, data.scheme, tuple(map(str, data.labels)))
+    for part in splits.development:
+        tag_set.check(part.examples)
+    splits = dataclasses.replace(
+        splits, test=[tag_set.without_strange_tags(part) for part in splits.test]
+    )
+    architecture = foundation.architecture(tokenizer)
+    description = ModelDescription(
+        dataclasses.replace(architecture, num_labels=len(tag_set.labels)),
+        "BertForTokenClassification",
+        labels=tag_set.labels,
+    )
+    metric = "accuracy" if entity_tags((), tag_set.labels) is None else "f1"
+    return TaggingTask(
+        splits,
+        TrainedModel(tokenizer, description, foundation.execution),
+        sections.labelled_options(config, (metric, True)),
+        tag_set,
+        files,
+        class_weights=data.class_weights,
+    )

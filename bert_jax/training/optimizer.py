@@ -9,11 +9,12 @@ import optax
 
 from bert_jax.errors import UserError
 from bert_jax.parameter_names import match, match_tree, name_of
-from bert_jax.training.schedule import learning_rate
+from bert_jax.training.layer_rates import hold_frozen, move, rate_factors
+from bert_jax.training.schedule import learning_rate, steps_of_warmup
 
 # Which parameters the weight decay acts on: not on biases, not on LayerNorm
-# (google-research/bert, optimization.py, exclude_from_weight_decay). The scores of neighbouring tags
-# are biases by nature.
+# (google-research/bert, optimization.py, exclude_from_weight_decay). The scores of neighbouring
+# tags are biases by nature.
 DECAY_RULES: tuple[tuple[str, bool], ...] = (
     (r"(layer_norm|attention_norm|output_norm)/", False),
     (r"(bias|crf_(transitions|start|end))$", False),
@@ -28,7 +29,14 @@ class OptimizerOptions:
     Attributes:
         name: "adamw" or "lamb" (You et al., 2020; as albert/lamb_optimizer.py has it).
         learning_rate: the peak.
+        head_learning_rate: the peak of the parameters outside the encoder, such as a classifier; 0:
+            the same.
+        layer_decay: the rate of a layer against that of the layer above it, see
+            `layer_rates.rate_factors`.
+        freeze_encoder: only the pooler and the head learn (paper, section 5.3: feature-based).
+        freeze_layers: the embeddings and so many layers from below do not learn.
         warmup_steps, decay, decay_from: see `schedule.learning_rate`.
+        warmup_ratio: the warm-up as a share of all steps, in place of `warmup_steps`.
         weight_decay: decoupled; scaled by the learning rate.
         beta1, beta2, epsilon: of Adam.
         bias_correction: whether the moments are corrected for their start at 0. The original of
@@ -39,6 +47,10 @@ class OptimizerOptions:
 
     name: str = "adamw"
     learning_rate: float = 1e-4
+    head_learning_rate: float = 0.0
+    layer_decay: float = 1.0
+    freeze_encoder: bool = False
+    freeze_layers: int = 0
     warmup_steps: int = 0
     warmup_ratio: float = 0.0
     decay: str = "linear"
@@ -50,34 +62,107 @@ class OptimizerOptions:
     bias_correction: bool = False
     max_grad_norm: float = 1.0
 
+    def __post_init__(self) -> None:
+        if self.name not in ("adamw", "lamb"):
+            raise UserError(f"optimizer.name {self.name!r} is unknown; known are adamw, lamb")
+        for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):
+            if not getattr(self, key) >= 0:
+                raise UserError(f"optimizer.{key} is {getattr(self, key)}; it must be 0 or more")
+        if self.head_learning_rate and not self.learning_rate:
+            raise UserError(
+                "optimizer.learning_rate is 0 beside a head_learning_rate; to train the head "
+                "alone, give that rate as learning_rate, and freeze_encoder=true"
+            )
+        if not 0 < self.layer_decay <= 1:
+            raise UserError(
+                f"optimizer.layer_decay is {self.layer_decay}; it must be above 0 and at most 1"
+            )
+        if self.freeze_layers < 0:
+            raise UserError(
+                f"optimizer.freeze_layers is {self.freeze_layers}; it must be 0 or more"
+            )
+
     def schedule(self, steps: int) -> optax.Schedule:
         """The learning rate over `steps` steps."""
         return learning_rate(
             self.learning_rate,
             steps=steps,
-            warmup_steps=self.warmup_steps or round(self.warmup_ratio * steps),
+            warmup_steps=steps_of_warmup(self.warmup_steps, self.warmup_ratio, steps),
             decay=self.decay,
             decay_from=self.decay_from,
         )
 
+    def factors(self, params: Any) -> Any:
+        """The factor of each parameter's learning rate, see `layer_rates`."""
+        return rate_factors(
+            params,
+            layer_decay=self.layer_decay,
+            head_factor=self.head_learning_rate / self.learning_rate
+            if self.head_learning_rate
+            else 1.0,
+            frozen_layers=self.freeze_layers,
+            freeze_encoder=self.freeze_encoder,
+        )
 
-def make_optimizer(options: OptimizerOptions, steps: int) -> optax.GradientTransformation:
-    """The chain: clip → Adam's direction → weight decay → (LAMB's trust ratio) → learning rate.
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """From gradients to the next parameters.
+
+    The learning rate is a number that goes in, not a part of the computation: a program that is
+    compiled for one rate serves all.
+
+    Attributes:
+        options: the section `optimizer` of a config.
+        schedule: the rate by the number of steps done.
+    """
+
+    options: OptimizerOptions
+    schedule: optax.Schedule
+
+    def init(self, params: Any) -> Any:
+        """The moments before the first step; a parameter that is frozen as a whole has none."""
+        return self._direction(params).init(params)
+
+    def hold_frozen(self, params: Any) -> Any:
+        """The parameters to take the gradient at, see `layer_rates.hold_frozen`."""
+        return hold_frozen(params, self.options.factors(params))
+
+    def update(self, gradients: Any, state: Any, params: Any, rate: jax.Array) -> tuple[Any, Any]:
+        """The next parameters and moments.
+
+        Args:
+            gradients: at `hold_frozen(params)`.
+            state: the moments.
+            params: the parameters.
+            rate: float32 scalar, the learning rate.
+        """
+        direction, state = self._direction(params).update(gradients, state, params)
+        return move(params, direction, rate, self.options.factors(params)), state
+
+    def _direction(self, params: Any) -> optax.GradientTransformation:
+        """The chain: clip → Adam's direction → weight decay → (LAMB's trust ratio)."""
+        options = self.options
+        parts = []
+        if options.max_grad_norm > 0:
+            parts.append(optax.clip_by_global_norm(options.max_grad_norm))
+        parts.append(adam_direction(options))
+        parts.append(optax.add_decayed_weights(options.weight_decay, mask=decay_mask))
+        if options.name == "lamb":
+            parts.append(optax.stateless(_scale_by_trust_ratio))
+        learns = jax.tree.map(lambda factor: bool(factor.any()), options.factors(params))
+        if all(jax.tree.leaves(learns)):
+            return optax.chain(*parts)
+        return optax.partition({True: optax.chain(*parts), False: optax.set_to_zero()}, learns)
+
+
+def make_optimizer(options: OptimizerOptions, steps: int) -> Optimizer:
+    """The optimizer of a training of `steps` steps.
 
     Raises:
-        UserError: an option is unknown.
+        UserError: an option of the schedule is unknown or out of range.
     """
-    if options.name not in ("adamw", "lamb"):
-        raise UserError(f"optimizer.name {options.name!r} is unknown; known are adamw, lamb")
-    parts = []
-    if options.max_grad_norm > 0:
-        parts.append(optax.clip_by_global_norm(options.max_grad_norm))
-    parts.append(adam_direction(options))
-    parts.append(optax.add_decayed_weights(options.weight_decay, mask=decay_mask))
-    if options.name == "lamb":
-        parts.append(optax.stateless(_scale_by_trust_ratio))
-    parts.append(optax.scale_by_learning_rate(options.schedule(steps)))
-    return optax.chain(*parts)
+    return Optimizer(options, options.schedule(steps))
 
 
 def decay_mask(params: Any) -> Any:

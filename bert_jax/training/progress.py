@@ -2,7 +2,9 @@
 
 import sys
 import time
+from collections.abc import Mapping
 
+import numpy as np
 from tqdm import tqdm
 
 
@@ -57,19 +59,36 @@ class Speedometer:
         """Starts the clock."""
         self._since = time.perf_counter()
         self._paused = 0.0
-        self._tokens = 0
+        self._tokens, self._real_tokens = 0, 0.0
 
-    def step(self, tokens: int) -> None:
-        """One more step, padding counted, is under way."""
+    def step(self, *, tokens: int, padding: float) -> None:
+        """One more step is under way.
+
+        Args:
+            tokens: of the global batch, padding counted.
+            padding: the share of padding among them.
+        """
         self._tokens += tokens
+        self._real_tokens += tokens * (1 - padding)
 
     def exclude(self, seconds: float) -> None:
         """Leaves out time that was not training, such as an evaluation."""
         self._paused += seconds
 
-    def read(self) -> float:
-        """Tokens/s of the steps since the last reading; starts anew."""
+    def read(self) -> dict[str, float]:
+        """Tokens/s of the steps since the last reading, with padding and without; starts anew."""
         now = time.perf_counter()
-        rate = self._tokens / max(now - self._since - self._paused, 1e-9)
-        self._since, self._paused, self._tokens = now, 0.0, 0
-        return rate
+        seconds = max(now - self._since - self._paused, 1e-9)
+        rates = {
+            "tokens_per_second": self._tokens / seconds,
+            "real_tokens_per_second": self._real_tokens / seconds,
+        }
+        self._since, self._paused = now, 0.0
+        self._tokens, self._real_tokens = 0, 0.0
+        return rates
+
+
+def share_of_padding(rows: Mapping[str, np.ndarray]) -> float:
+    """The share of padding in this host's rows of a batch, which stands for that of all."""
+    mask = rows.get("attention_mask")
+    return 0.0 if mask is None else 1 - np.count_nonzero(mask) / mask.size

@@ -66,6 +66,22 @@ def learning_rate(
     return optax.join_schedules([warmup, _delayed(after, -warmup_steps)], [warmup_steps])
 
 
+def steps_of_warmup(steps: int, ratio: float, all_steps: int) -> int:
+    """The length of the warm-up, of which a config gives the steps or their share of all.
+
+    Raises:
+        UserError: both are given, or the share is out of range.
+    """
+    if not 0 <= ratio <= 1:
+        raise UserError(f"optimizer.warmup_ratio is {ratio}; it must lie between 0 and 1")
+    if steps and ratio:
+        raise UserError(
+            f"optimizer.warmup_steps is {steps} and optimizer.warmup_ratio {ratio}; set one of "
+            "them to 0"
+        )
+    return steps or round(ratio * all_steps)
+
+
 def _delayed(schedule: optax.Schedule, steps: int) -> optax.Schedule:
     return lambda count: schedule(count - steps)
 

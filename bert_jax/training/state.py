@@ -5,11 +5,12 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.models.bert import init_params
 from bert_jax.sharding.rules import state_shardings
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.task import Task
 
 
@@ -27,9 +28,13 @@ class TrainState(flax.struct.PyTreeNode):
     opt_state: Any
 
 
-def abstract_state(task: Task, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
-    """Shapes, dtypes and shardings of the state, without computing it."""
-    shapes = jax.eval_shape(lambda: _initial_state(task, optimizer, seed=0))
+def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
+    """Shapes, dtypes and shardings of the state, without computing it.
+
+    Raises:
+        UserError: the optimizer's options do not fit the model, or the model the mesh.
+    """
+    shapes = jax.eval_shape(lambda: _initial_state(task, optimizer, np.uint32(0)))
     shardings = state_shardings(mesh, shapes)
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
@@ -38,13 +43,11 @@ def abstract_state(task: Task, optimizer: optax.GradientTransformation, mesh: Me
     )
 
 
-def new_state(
-    task: Task, optimizer: optax.GradientTransformation, abstract: TrainState, *, seed: int
-) -> TrainState:
+def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: int) -> TrainState:
     """A fresh state, each part computed on the devices that hold it."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    make = jax.jit(lambda: _initial_state(task, optimizer, seed=seed), out_shardings=shardings)
-    return make()
+    make = jax.jit(lambda seed: _initial_state(task, optimizer, seed), out_shardings=shardings)
+    return make(np.uint32(seed))
 
 
 def with_params(state: TrainState, params: Any) -> TrainState:
@@ -53,6 +56,6 @@ def with_params(state: TrainState, params: Any) -> TrainState:
     return state.replace(params=placed)
 
 
-def _initial_state(task: Task, optimizer: optax.GradientTransformation, *, seed: int) -> TrainState:
+def _initial_state(task: Task, optimizer: Optimizer, seed: Any) -> TrainState:
     params = init_params(task.module, jax.random.key(seed))
     return TrainState(jnp.int32(0), params, optimizer.init(params))

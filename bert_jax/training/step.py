@@ -5,11 +5,13 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, on_mesh
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Sums, Task, means
 
@@ -21,8 +23,7 @@ EvaluationStep = Callable[[Any, GlobalBatch], tuple[Sums, dict[str, jax.Array]]]
 
 def make_train_step(
     task: Task,
-    optimizer: optax.GradientTransformation,
-    schedule: optax.Schedule,
+    optimizer: Optimizer,
     *,
     mesh: Mesh,
     abstract: TrainState,
@@ -34,10 +35,12 @@ def make_train_step(
     The gradient is that of the loss over the global batch: each part of the loss is divided by its
     weight in the whole batch before micro-batches are added.
 
+    There is a program for each shape of a batch. Seed and learning rate are arguments of it, so
+    that runs which differ in nothing else find it in the compilation cache.
+
     Args:
         task: loss and metrics.
-        optimizer: gradient to update, clipping included.
-        schedule: the learning rate, for the metrics.
+        optimizer: gradient to next parameters, clipping included.
         mesh: where it runs.
         abstract: shapes and shardings of the state.
         microbatches: into how many parts the batch is cut to save memory.
@@ -47,10 +50,12 @@ def make_train_step(
     def loss_of(
         params: Any, batch: GlobalBatch, weights: dict[str, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, Sums]:
-        sums = task.sums(params, batch, key)
+        sums = task.sums(optimizer.hold_frozen(params), batch, key)
         return means(sums, weights)["loss"], sums
 
-    def step(state: TrainState, batch: GlobalBatch) -> tuple[TrainState, dict[str, jax.Array]]:
+    def step(
+        state: TrainState, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
         weights = task.weights(batch)
         step_key = jax.random.fold_in(jax.random.key(seed), state.step)
         gradient = jax.grad(loss_of, has_aux=True)
@@ -69,18 +74,18 @@ def make_train_step(
             zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
             (grads, sums), _ = jax.lax.scan(add_microbatch, zeros, parts)
 
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        params, opt_state = optimizer.update(grads, state.opt_state, state.params, rate)
         metrics = means(sums, weights)
         metrics["gradient_norm"] = optax.global_norm(grads)
         metrics["parameter_norm"] = optax.global_norm(params)
-        metrics["learning_rate"] = jnp.asarray(schedule(state.step), jnp.float32)
+        metrics["learning_rate"] = rate
         return TrainState(state.step + 1, params, opt_state), metrics
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))
     compiled = jax.jit(
         step,
-        in_shardings=(shardings, batch_sharding(mesh)),
+        in_shardings=(shardings, batch_sharding(mesh), None, None),
         out_shardings=(shardings, None),
         donate_argnums=0,
     )
@@ -88,8 +93,9 @@ def make_train_step(
     def step_on_mesh(
         state: TrainState, batch: GlobalBatch
     ) -> tuple[TrainState, dict[str, jax.Array]]:
+        rate = rate_at(state.step)
         with on_mesh(mesh):
-            return _one_at_a_time(mesh, compiled(state, batch))
+            return _one_at_a_time(mesh, compiled(state, batch, np.uint32(seed), rate))
 
     return step_on_mesh
 

@@ -78,9 +78,7 @@ class Task(abc.ABC):
         """This host's rows of the global batches `start` … `stop - 1`."""
 
     @abc.abstractmethod
-    def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None
-    ) -> dict[str, float]:
+    def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
         """Metrics on the held-out examples, the same for any mesh up to rounding.
 
         Args:

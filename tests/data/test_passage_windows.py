@@ -176,3 +176,28 @@ def test_the_longest_passages_take_linear_time(tokenizer):
     assert len(passage) == 1_000_000
     assert windows[-1].offsets[-2] == (999_998, 999_999)
     assert sum(stop - start for window in windows for start, stop in [window.best]) == 280_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("length", "overlap"), [(20, 4), (16, 8), (64, 16)])
+def test_the_windows_of_transformers(tokenizer, tmp_path, length, overlap):
+    transformers = pytest.importorskip("transformers")
+    tokenizer.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    passage = "The dogs sat on a mat, and the bird walked to the shells by the sea. " * 4
+    expected = theirs(
+        "Was it low?",
+        passage,
+        truncation="only_second",
+        max_length=length,
+        stride=overlap,  # what they call doc_stride
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
+    question_tokens = 4  # was it low [UNK]
+    step = length - question_tokens - 3 - overlap
+    (windows,) = PassageWindows(tokenizer, WindowOptions(length, step))([("Was it low?", passage)])
+    assert [window.ids for window in windows] == expected["input_ids"]
+    assert [window.type_ids for window in windows] == expected["token_type_ids"]
+    assert [window.offsets for window in windows] == expected["offset_mapping"]
+    assert len(windows) > 1

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import itertools
+import json
 import math
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax.data.labelled.conll import read_blocks
 from bert_jax.data.lines import Lines
 from bert_jax.errors import UserError
@@ -274,3 +276,23 @@ def test_damaged_parameters(knowing):
     params = {**model.params, "classifier": {**model.params["classifier"], "kernel": kernel}}
     with pytest.raises(UserError, match="the scores of a sentence are not finite"):
         tag(dataclasses.replace(model, params=params), "boy")
+
+
+def test_a_saved_chain_tags_as_before(knowing, with_chain, tmp_path):
+    transitions = np.zeros((5, 5))
+    transitions[0, 3] = -20
+    model = with_chain(knowing(), transitions)
+    model.save(tmp_path / "model")
+    again = bert_jax.load(tmp_path / "model")
+    assert again.report.complete
+    sentence = ["the", "sea", "boy", "bird"]
+    assert tag(again, sentence) == tag(model, sentence)
+
+
+def test_a_model_without_a_chain_may_get_a_new_one(knowing, tmp_path):
+    knowing().save(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "use_crf": True}))
+    again = bert_jax.load(tmp_path / "model")
+    assert again.report.new == ("crf_end", "crf_start", "crf_transitions")
+    assert tag(again, ["the", "boy", "bird"]).tags == ("O", "B-PER", "I-PER")

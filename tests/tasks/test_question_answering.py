@@ -122,7 +122,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     # The finished model keeps its threshold, whatever it is judged by.
     config = configuration.complete({"task": "question_answering"}, where="test")
     config.data.length = 32
-    config.data.development = write("other.jsonl", rows(30, impossible=1.0, seed=3))
+    config.data.development = (write("other.jsonl", rows(30, impossible=1.0, seed=3)),)
     again = experiment.evaluate(config, None, workdir / "model")
     assert again["null_threshold"] == threshold
     assert again["no_answer_f1"] == again["f1"]
@@ -190,6 +190,7 @@ def test_batches_by_hand(make_task):
     assert found == [(0, 0, 0.0, 0), (5, 5, 1.0, 16), (9, 10, 1.0, 16), (16, 16, 1.0, 27)]
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_mean_of_both_and_blind_to_padding(make_task):
     task = make_task(questions([("cat", 4)], [("bird sang", 70)], [("warm", 32)]))
     params = jax.jit(task.module.init)(jax.random.key(0), np.zeros((1, 4), np.int32))["params"]

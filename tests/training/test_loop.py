@@ -1,6 +1,5 @@
 """The loop in this process: what it logs and saves when, and how it stops at a loss of NaN."""
 
-import dataclasses
 import json
 
 import jax
@@ -8,11 +7,11 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints
-from bert_jax.errors import UserError
 from bert_jax.models.bert import abstract_params
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.loop import TrainOptions, train
+from bert_jax.training.loop import DivergedError, train
 from bert_jax.training.optimizer import OptimizerOptions
+from bert_jax.training.options import TrainOptions
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +65,7 @@ def test_zero_means_only_at_the_end(run, tmp_path):
 def test_an_absurd_learning_rate_is_stopped(run, tmp_path, make_tiny_task, tiny_config):
     # The rate is 0 at step 1 and absurd at step 2, which no norm of the parameters survives.
     optimizer = {"learning_rate": 1e30, "warmup_steps": 2}
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(DivergedError) as raised:
         run(optimizer, steps=50, log_every=10, checkpoint_every=1, keep_checkpoints=5)
     message = str(raised.value)
     assert message.startswith("a parameter after step 2 is not finite; ")
@@ -92,7 +91,7 @@ def test_parameters_that_are_no_numbers_are_stopped_before_any_checkpoint(
         lambda leaf: np.full(leaf.shape, np.nan, np.float32),
         abstract_params(make_tiny_task(tiny_config).module),
     )
-    with pytest.raises(UserError, match=r"loss of step 1 is not finite; .* that of no step; "):
+    with pytest.raises(DivergedError, match=r"loss of step 1 is not finite; .* that of no step; "):
         run(steps=5, checkpoint_every=1, initial_params=nothing)
     assert steps_of(tmp_path) == []
 
@@ -108,8 +107,40 @@ def test_training_begins_with_the_given_parameters(run, make_tiny_task, tiny_con
     assert found["nsp_loss"] == pytest.approx(np.log(2), rel=1e-6)
 
 
-def test_options_that_make_no_sense():
-    for name in ("steps", "global_batch_size", "microbatches", "keep_checkpoints"):
-        with pytest.raises(UserError, match=f"train.{name} is 0; it must be at least 1"):
-            TrainOptions(**{name: 0})
-    assert dataclasses.asdict(TrainOptions())["microbatches"] == 1
+def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
+    # A rate of 0: no evaluation is better than the first, at step 2.
+    options = {"steps": 50, "eval_every": 2, "checkpoint_every": 5, "log_every": 0, "patience": 3}
+    held_out = run({"learning_rate": 0.0}, **options)
+    assert records_of(tmp_path) == [
+        (1, "train"), (2, "held_out"), (4, "held_out"), (5, "train"), (6, "held_out"),
+        (8, "train"), (8, "held_out"),
+    ]  # fmt: skip
+    assert steps_of(tmp_path) == [5, 8]
+    said = capsys.readouterr().err
+    assert "stopped at step 8: no better mlm_loss than 3." in said
+    assert " in 3 evaluations" in said
+    # Started again, it knows that it is over.
+    before = (tmp_path / "metrics.jsonl").read_text()
+    assert run({"learning_rate": 0.0}, **options) == held_out
+    assert (tmp_path / "metrics.jsonl").read_text() == before
+    assert steps_of(tmp_path) == [5, 8]
+
+
+def test_a_run_that_gets_better_is_not_ended(run, tmp_path):
+    run({"learning_rate": 1e-3}, steps=6, eval_every=1, checkpoint_every=0, patience=1)
+    assert steps_of(tmp_path) == [6]
+
+
+def test_evaluations_of_an_epoch(run, tmp_path, make_tiny_task, tiny_config):
+    examples = make_tiny_task(tiny_config).examples_per_epoch
+    options = TrainOptions(epochs=2.0, evaluate_per_epoch=2, global_batch_size=8)
+    options = options.resolved(examples)
+    batches = -(-examples // 8)
+    assert options.steps == 2 * batches
+    run(
+        steps=options.steps, eval_every=options.eval_every, log_every=0,
+        checkpoint_every=options.checkpoint_every, keep_checkpoints=9,
+    )  # fmt: skip
+    evaluated = [step for step, split in records_of(tmp_path) if split == "held_out"]
+    half = -(-batches // 2)
+    assert evaluated == [half, batches, batches + half, 2 * batches] == steps_of(tmp_path)

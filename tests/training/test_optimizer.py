@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
@@ -48,22 +47,33 @@ def optimised(options: OptimizerOptions, problem) -> dict[str, np.ndarray]:
     optimizer = make_optimizer(options, STEPS)
     nested = unflatten_dict(params, sep="/")
     state = optimizer.init(nested)
-    update = jax.jit(optimizer.update)
-    for gradient in gradients:
-        updates, state = update(unflatten_dict(gradient, sep="/"), state, nested)
-        nested = optax.apply_updates(nested, updates)
+
+    @jax.jit
+    def update(gradient, state, params, rate):
+        # A loss with the given gradient, where it is taken.
+        def loss(params):
+            held = optimizer.hold_frozen(params)
+            return sum(jax.tree.leaves(jax.tree.map(lambda g, p: (g * p).sum(), gradient, held)))
+
+        return optimizer.update(jax.grad(loss)(params), state, params, rate)
+
+    for step, gradient in enumerate(gradients):
+        rate = optimizer.schedule(step)
+        nested, state = update(unflatten_dict(gradient, sep="/"), state, nested, rate)
     return flatten_dict(nested, sep="/")
 
 
 def reference(options: OptimizerOptions, problem) -> dict[str, np.ndarray]:
     """The same with float64 loops, one array (of one layer) after the other."""
     params, gradients = problem
+    factors = reference_factors(options)
     params = {name: value.copy() for name, value in params.items()}
     m = {name: np.zeros_like(value) for name, value in params.items()}
     v = {name: np.zeros_like(value) for name, value in params.items()}
     for step, gradient in enumerate(gradients):
         # Linear decay from step 0 after a warm-up of 2: 0, 1/2, then 1 - t/5 of the peak.
         rate = options.learning_rate * [0, 1 / 2, 3 / 5, 2 / 5, 1 / 5][step]
+        gradient = {name: value * (factors[name] > 0) for name, value in gradient.items()}
         norm = np.sqrt(sum((g**2).sum() for g in gradient.values()))
         limit = options.max_grad_norm
         shrink = min(1.0, limit / norm) if limit else 1.0
@@ -80,8 +90,24 @@ def reference(options: OptimizerOptions, problem) -> dict[str, np.ndarray]:
                 change = change + options.weight_decay * params[name]
                 if options.name == "lamb":
                     change = scaled_by_trust(name, change, params[name])
-            params[name] = params[name] - rate * change
+            params[name] = params[name] - rate * factors[name] * change
     return params
+
+
+def reference_factors(options: OptimizerOptions) -> dict[str, np.ndarray]:
+    """What each rate is multiplied by, written down for two layers."""
+    decay, head = options.layer_decay, options.head_learning_rate / options.learning_rate or 1.0
+    layers = np.array([decay**2, decay])
+    embeddings = decay**3
+    if options.freeze_layers or options.freeze_encoder:
+        embeddings = 0.0
+        layers[: 2 if options.freeze_encoder else options.freeze_layers] = 0
+    return {
+        name: layers.reshape(-1, *[1] * (len(shape) - 1))
+        if "/layers/" in name
+        else np.array(embeddings if "/embeddings/" in name else head)
+        for name, shape in SHAPES.items()
+    }
 
 
 def scaled_by_trust(name: str, change: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -99,6 +125,11 @@ CASES = {
     "no decay": {"weight_decay": 0.0},
     "much decay": {"weight_decay": 0.5},
     "other moments": {"beta1": 0.5, "beta2": 0.98, "epsilon": 1e-3},
+    "layer decay": {"layer_decay": 0.5},
+    "a head of its own": {"head_learning_rate": 0.4, "layer_decay": 0.9},
+    "a frozen layer": {"freeze_layers": 1, "layer_decay": 0.9},
+    "a frozen encoder": {"freeze_encoder": True, "head_learning_rate": 0.05},
+    "all layers frozen": {"freeze_layers": 2, "bias_correction": True},
 }
 
 
@@ -134,6 +165,72 @@ def test_without_gradients_only_the_decay_moves_weights(problem):
         np.testing.assert_allclose(found[name], factor * params[name], rtol=1e-6)
 
 
-def test_an_unknown_name():
-    with pytest.raises(UserError, match="optimizer.name 'sgd' is unknown; known are adamw, lamb"):
-        make_optimizer(OptimizerOptions(name="sgd"), 10)
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_what_is_frozen_keeps_every_bit(problem, name):
+    params = {key: value.astype(np.float32) for key, value in problem[0].items()}
+    params["bert/embeddings/layer_norm/scale"][0] = -0.0
+    options = {"name": name, "learning_rate": 0.1, "weight_decay": 0.5}
+    one = optimised(OptimizerOptions(**options, freeze_layers=1), (params, problem[1]))
+    both = optimised(OptimizerOptions(**options, freeze_encoder=True), (params, problem[1]))
+    for key, before in params.items():
+        if "/embeddings/" in key:
+            assert one[key].tobytes() == both[key].tobytes() == before.tobytes()
+        elif "/layers/" in key:
+            assert both[key].tobytes() == before.tobytes()
+            assert one[key][0].tobytes() == before[0].tobytes()
+            assert (one[key][1] != before[1]).all()
+        else:
+            assert (one[key] != before).all()
+            assert (both[key] != before).all()
+
+
+def test_what_is_frozen_as_a_whole_has_no_moments(problem):
+    params = unflatten_dict(problem[0], sep="/")
+
+    def moments(**options) -> int:
+        state = make_optimizer(OptimizerOptions(**options), 10).init(params)
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(state))
+
+    everything = sum(np.prod(shape) for shape in SHAPES.values())
+    assert moments() == moments(layer_decay=0.9) == 2 * everything
+    # The head has 5 + 6 parameters, the embeddings 15 + 3.
+    assert moments(freeze_encoder=True) == moments(freeze_layers=2) == 2 * 11
+    assert moments(freeze_layers=1) == 2 * (everything - 18)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "sgd"}, "optimizer.name 'sgd' is unknown; known are adamw, lamb"),
+        ({"learning_rate": -1.0}, "optimizer.learning_rate is -1.0; it must be 0 or more"),
+        ({"learning_rate": float("nan")}, "optimizer.learning_rate is nan; it must be 0 or more"),
+        ({"head_learning_rate": -1.0}, "optimizer.head_learning_rate is -1.0; it must be 0 or"),
+        ({"weight_decay": -0.1}, "optimizer.weight_decay is -0.1; it must be 0 or more"),
+        ({"max_grad_norm": -1.0}, "optimizer.max_grad_norm is -1.0; it must be 0 or more"),
+        (
+            {"learning_rate": 0.0, "head_learning_rate": 1e-3},
+            "optimizer.learning_rate is 0 beside a head_learning_rate; to train the head alone, ",
+        ),
+        ({"layer_decay": 0.0}, "optimizer.layer_decay is 0.0; it must be above 0 and at most 1"),
+        ({"layer_decay": 1.1}, "optimizer.layer_decay is 1.1; it must be above 0 and at most 1"),
+        ({"freeze_layers": -1}, "optimizer.freeze_layers is -1; it must be 0 or more"),
+    ],
+)
+def test_bad_options_name_the_key(options, message):
+    with pytest.raises(UserError) as raised:
+        OptimizerOptions(**options)
+    assert str(raised.value).startswith(message)
+
+
+def test_more_layers_frozen_than_there_are(problem):
+    params = unflatten_dict(problem[0], sep="/")
+    with pytest.raises(UserError, match="optimizer.freeze_layers is 3; this model has 2 layers"):
+        make_optimizer(OptimizerOptions(freeze_layers=3), 10).init(params)
+
+
+def test_a_warm_up_by_its_share():
+    by_share = OptimizerOptions(learning_rate=8.0, warmup_ratio=0.4).schedule(10)
+    by_steps = OptimizerOptions(learning_rate=8.0, warmup_steps=4).schedule(10)
+    for step in range(11):
+        assert float(by_share(step)) == float(by_steps(step))
+    assert float(by_share(3)) == 6.0

@@ -60,7 +60,8 @@ def uninterrupted(start, tmp_path_factory) -> Path:
 def records_of(workdir: Path) -> list[dict]:
     records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     for record in records:
-        record.pop("tokens_per_second", None)
+        for name in ("tokens_per_second", "real_tokens_per_second"):
+            record.pop(name, None)
     return records
 
 
@@ -77,8 +78,12 @@ def assert_same_run(found: Path, expected: Path) -> None:
     for (path, value), (other_path, other) in zip(*names, strict=True):
         assert path == other_path
         assert np.asarray(value).tobytes() == np.asarray(other).tobytes(), path
-    position = Path("checkpoints") / str(STEPS) / "position" / "metadata"
-    assert json.loads((found / position).read_text()) == {"next_example": 8 * STEPS}
+    positions = [
+        json.loads((run / "checkpoints" / str(STEPS) / "position" / "metadata").read_text())
+        for run in (found, expected)
+    ]
+    assert positions[0] == positions[1]
+    assert positions[0]["next_example"] == 8 * STEPS
     assert records_of(found) == records_of(expected)
     for name in ("result.json", "model/model.safetensors", "model/config.json"):
         assert (found / name).read_bytes() == (expected / name).read_bytes()
@@ -152,6 +157,49 @@ def test_micro_batches_and_rare_logs_resume_too(start, tmp_path):
     )
     # A run that was stopped has a few more lines: where it stopped and went on.
     assert {key: parts[key] for key in whole} == whole
+
+
+def test_a_killed_run_loses_its_patience_where_the_uninterrupted_one_does(start, tmp_path):
+    """A rate that is soon 0: evaluations stop getting better in the middle of the run."""
+    overrides = {
+        "optimizer.learning_rate": 3e-3,
+        "optimizer.warmup_steps": 1,
+        "train.eval_every": 3,
+        "train.checkpoint_every": 7,
+        "train.patience": 4,
+    }
+    workdirs = [tmp_path / name for name in ("whole", "parts")]
+    finish(start(workdirs[0], **overrides))
+    whole = records_of(workdirs[0])
+    end = whole[-1]["step"]
+    losses = [(r["mlm_loss"], r["step"]) for r in whole if r["split"] == "held_out"]
+    best = min(losses)[1]
+    assert end == best + 4 * 3 < STEPS
+    # Killed between the best evaluation and the end, once it has waited for a while.
+    process = start(workdirs[1], **overrides)
+    send_at(process, workdirs[1], best + 8, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    _, errors = finish(start(workdirs[1], **overrides))
+    assert "resuming" in errors
+    assert f"stopped at step {end}: no better mlm_loss than " in errors
+    assert records_of(workdirs[1]) == whole
+    for name in ("result.json", "model/model.safetensors"):
+        assert (workdirs[1] / name).read_bytes() == (workdirs[0] / name).read_bytes()
+
+
+def test_another_seed_and_another_rate_find_the_compiled_step(start, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    found = []
+    for number, changes in enumerate(
+        ({}, {"seed": 5, "optimizer.learning_rate": 1e-2, "optimizer.warmup_steps": 3})
+    ):
+        finish(start(tmp_path / str(number), **{"train.steps": 4} | changes))
+        programs = [path.name for path in (tmp_path / "compiled").glob("jit_step-*-cache")]
+        found.append(sorted(programs))
+    assert len(found[0]) == 1
+    assert found[0] == found[1]
 
 
 @pytest.fixture

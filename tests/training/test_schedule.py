@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training.schedule import learning_rate
+from bert_jax.training.schedule import learning_rate, steps_of_warmup
 
 
 def rates(steps_shown, **options) -> list[float]:
@@ -84,3 +84,22 @@ def test_rates_are_finite_and_within_bounds(decay, decay_from):
 def test_bad_options(options, message):
     with pytest.raises(UserError, match=message):
         learning_rate(1.0, **{"steps": 10, "warmup_steps": 0} | options)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ratio", "found"),
+    [(0, 0.0, 0), (7, 0.0, 7), (0, 0.1, 34), (0, 0.001, 0), (0, 1.0, 345)],
+)
+def test_the_length_of_the_warm_up(steps, ratio, found):
+    assert steps_of_warmup(steps, ratio, all_steps=345) == found
+
+
+def test_a_warm_up_that_is_given_twice_or_is_no_share():
+    with pytest.raises(UserError) as raised:
+        steps_of_warmup(100, 0.1, 345)
+    assert str(raised.value) == (
+        "optimizer.warmup_steps is 100 and optimizer.warmup_ratio 0.1; set one of them to 0"
+    )
+    for ratio in (-0.1, 1.5, float("nan")):
+        with pytest.raises(UserError, match="optimizer.warmup_ratio is .*; it must lie between 0"):
+            steps_of_warmup(0, ratio, 345)

@@ -24,15 +24,20 @@ def make_step(make_tiny_task):
     """Compiles a step, each kind once."""
     compiled = {}
 
-    def make(config, microbatches=1):
-        if (config, microbatches) not in compiled:
+    def make(config, microbatches=1, options=OPTIONS, seed=3):
+        key = (config, microbatches, options, seed)
+        if key not in compiled:
             task = make_tiny_task(config)
-            optimizer = make_optimizer(OPTIONS, 100)
-            compiled[config, microbatches] = make_train_step(
-                task, optimizer, OPTIONS.schedule(100), mesh=MESH,
-                abstract=abstract_state(task, optimizer, MESH), microbatches=microbatches, seed=3,
-            )  # fmt: skip
-        return compiled[config, microbatches]
+            optimizer = make_optimizer(options, 100)
+            compiled[key] = make_train_step(
+                task,
+                optimizer,
+                mesh=MESH,
+                abstract=abstract_state(task, optimizer, MESH),
+                microbatches=microbatches,
+                seed=seed,
+            )
+        return compiled[key]
 
     return make
 
@@ -106,6 +111,89 @@ def test_dropout_depends_on_the_step_alone(make_step, new, dropout_config, tiny_
 
     assert loss_at(5) == loss_at(5)
     assert loss_at(5) != loss_at(6)
+
+
+@pytest.mark.slow
+def test_dropout_depends_on_the_seed(make_step, new, dropout_config, tiny_batch):
+    batch = to_global(MESH, tiny_batch)
+    losses = [
+        float(make_step(dropout_config, seed=seed)(new(), batch)[1]["loss"])
+        for seed in (3, 4, 2**32 - 1)
+    ]
+    assert len(set(losses)) == 3
+
+
+def test_batches_of_other_lengths_pass_the_same_step(make_step, new, tiny_config, tiny_batch):
+    """Buckets: T differs from step to step; what is cut off here is padding alone."""
+    step = make_step(tiny_config, microbatches=2)
+    inside = tiny_batch["masked_lm_positions"] < 12
+    whole = {
+        **tiny_batch,
+        "attention_mask": tiny_batch["attention_mask"] * (np.arange(16) < 12).astype(np.int32),
+        "masked_lm_positions": tiny_batch["masked_lm_positions"] * inside,
+        "masked_lm_weights": tiny_batch["masked_lm_weights"] * inside,
+    }
+    short = {
+        name: value[:, :12] if value.shape[1:] == (16,) else value for name, value in whole.items()
+    }
+    assert short["input_ids"].shape == (8, 12)
+    assert short["masked_lm_weights"].sum() > 5
+    state, found = step(new(), to_global(MESH, short))
+    _, expected = step(new(), to_global(MESH, whole))
+    assert float(found["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
+    assert float(found["gradient_norm"]) == pytest.approx(
+        float(expected["gradient_norm"]), rel=1e-4
+    )
+    state, _ = step(state, to_global(MESH, whole))
+    state, _ = step(state, to_global(MESH, short))
+    assert int(state.step) == 3
+
+
+@pytest.mark.parametrize(
+    ("frozen", "microbatches"), [("freeze_encoder", 1), ("freeze_encoder", 2), ("freeze_layers", 1)]
+)
+def test_frozen_parameters_keep_their_bits(
+    make_step, make_tiny_task, initial, tiny_config, tiny_batch, frozen, microbatches
+):
+    options = dataclasses.replace(OPTIONS, **{frozen: 1}, weight_decay=0.5)
+    task, optimizer = make_tiny_task(tiny_config), make_optimizer(options, 100)
+    state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
+    step = make_step(tiny_config, microbatches, options)
+    for _ in range(3):
+        state, metrics = step(state, to_global(MESH, tiny_batch))
+    before = jax.tree_util.tree_leaves_with_path(initial.params)
+    after = jax.device_get(jax.tree.leaves(state.params))
+    layers_held = 2 if frozen == "freeze_encoder" else 1
+    for (path, old), new_value in zip(before, after, strict=True):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if name.startswith("bert/embeddings"):
+            assert old.tobytes() == new_value.tobytes(), name
+        elif name.startswith("bert/encoder/layers"):
+            assert old[:layers_held].tobytes() == new_value[:layers_held].tobytes(), name
+            assert (old[layers_held:] != new_value[layers_held:]).any() == (layers_held == 1)
+        else:
+            assert (old != new_value).any(), name
+    assert float(metrics["gradient_norm"]) > 0
+
+
+def test_the_gradients_norm_is_that_of_what_learns(
+    make_step, make_tiny_task, new, tiny_config, tiny_batch
+):
+    """After one step the moments m are a tenth of the gradient, so they tell its norm."""
+    everything, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
+    options = dataclasses.replace(OPTIONS, freeze_encoder=True)
+    task, optimizer = make_tiny_task(tiny_config), make_optimizer(options, 100)
+    state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
+    _, held = make_step(tiny_config, options=options)(state, to_global(MESH, tiny_batch))
+    # The gradient was clipped to norm 1 before it was averaged.
+    scale = 0.1 / max(float(metrics["gradient_norm"]), 1.0)
+    moments = everything.opt_state[1].mu
+    learns = [moments["mlm_head"], moments["nsp_head"], moments["bert"]["pooler"]]
+    assert float(held["gradient_norm"]) == pytest.approx(
+        np.linalg.norm(flat(learns)) / scale, rel=1e-4
+    )
+    assert float(held["gradient_norm"]) < float(metrics["gradient_norm"])
+    assert float(held["loss"]) == pytest.approx(float(metrics["loss"]), rel=1e-6)
 
 
 def test_metrics_by_name_and_meaning(

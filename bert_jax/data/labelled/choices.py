@@ -80,17 +80,17 @@ def read_choices(
             than two choices, an empty text, or an answer that is none of its choices; names file
             and line.
     """
-    form = "" if is_dataset(source) else format_of(source) or _FILES[options.format]
+    form = "" if is_dataset(source) else format_of(source) or FILES[options.format]
     with open_records(source, TableOptions(form), options.data_dir) as found:
         records = iter(found.records)
         first = next(records, None)
         if first is None:
             return
-        read = LAYOUTS[options.format or _layout(first)]
+        layout = options.format or layout_of(first)
         has_labels: bool | None = True if needs_labels else None
         rows = itertools.chain([first], records)
         for number, record in enumerate(itertools.islice(rows, options.limit or None)):
-            example = _example(record, read(record), number)
+            example = choice_of(record, layout, number)
             if has_labels is None:
                 has_labels = example.label is not None
             if has_labels != (example.label is not None):
@@ -99,8 +99,12 @@ def read_choices(
             yield example
 
 
-def _layout(record: Record) -> str:
-    """The layout of a file by its first record."""
+def layout_of(record: Record) -> str:
+    """The layout of a file by its first record: a key of `LAYOUTS`.
+
+    Raises:
+        UserError: it is none of them.
+    """
     fields = record.fields
     if "ending0" in fields:
         return "swag"
@@ -179,7 +183,7 @@ LAYOUTS: dict[str, Callable[[Record], _Parts]] = {
 }
 
 # What a file is whose ending does not say so.
-_FILES = {"": "", "swag": "csv", "cosmos": "csv", "arc": "jsonl", "jsonl": "jsonl"}
+FILES = {"": "", "swag": "csv", "cosmos": "csv", "arc": "jsonl", "jsonl": "jsonl"}
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -204,14 +208,27 @@ def _numbered(record: Record, name: str) -> list[str]:
     return found
 
 
-def _example(record: Record, parts: _Parts, number: int) -> ChoiceExample:
-    place = record.place
+def choice_of(
+    record: Record, layout: str, number: int, *, allow_empty: bool = False
+) -> ChoiceExample:
+    """What a record says.
+
+    Args:
+        record: the record.
+        layout: of its file, a key of `LAYOUTS`.
+        number: of the record, from 0.
+        allow_empty: whether texts may be empty.
+
+    Raises:
+        UserError: it is malformed, see `read_choices`.
+    """
+    parts, place = LAYOUTS[layout](record), record.place
     texts = {"prompt": parts.prompt, "question": parts.question}
     texts |= {f"choice {index}": text for index, text in enumerate(parts.choices)}
     for what, text in texts.items():
         if not isinstance(text, str):
             raise UserError(f"{place}: the {what} is not a string but {type(text).__name__}")
-        if what != "question" and not text.strip():
+        if what != "question" and not (allow_empty or text.strip()):
             raise UserError(f"{place}: the {what} is empty; mend the row, or remove it")
     if len(parts.choices) < 2:
         raise UserError(f"{place}: {len(parts.choices)} choices, but there must be two or more")

@@ -41,6 +41,10 @@ class QuestionOptions:
     id_column: str = "id"
     data_dir: str | None = None
 
+    def passage_in(self, fields: Mapping[str, Any]) -> str:
+        """Which of the fields of a row has the passage."""
+        return self.passage_column or ("passage" if "passage" in fields else "context")
+
 
 def read_questions(
     source: str | Path, options: QuestionOptions = QuestionOptions()
@@ -60,13 +64,17 @@ def read_questions(
         UserError: the file cannot be read, or something in it is damaged, missing or of the wrong
             kind; with the place.
     """
-    form = options.format
-    if form == SQUAD or (not form and str(source).lower().endswith(_ENDINGS)):
+    if is_squad(source, options.format):
         yield from _squad(source, options)
         return
-    with open_records(source, TableOptions(form), options.data_dir) as table:
+    with open_records(source, TableOptions(options.format), options.data_dir) as table:
         for number, record in enumerate(table.records):
-            yield _from_row(record.fields, options, number, record.place)
+            yield question_of(record.fields, options, number, record.place)
+
+
+def is_squad(source: str | Path, form: str) -> bool:
+    """Whether a source is one object of JSON, by its format or, where that is "", by its name."""
+    return form == SQUAD or (not form and str(source).lower().endswith(_ENDINGS))
 
 
 def distinct(questions: Iterable[Question]) -> Iterator[Question]:
@@ -104,7 +112,7 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
     number = 0
     for article_path, article in _items(name, whole, "data"):
         if "paragraphs" not in article:
-            yield _from_row(article, options, number, f"{name}: {article_path}")
+            yield question_of(article, options, number, f"{name}: {article_path}")
             number += 1
             continue
         for path, paragraph in _items(name, article, f"{article_path}.paragraphs"):
@@ -137,10 +145,15 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
         yield f"{path}[{index}]", item
 
 
-def _from_row(
+def question_of(
     fields: Mapping[str, Any], options: QuestionOptions, number: int, place: str
 ) -> Question:
-    passage = options.passage_column or ("passage" if "passage" in fields else "context")
+    """The question of a row; `number` counts from 0.
+
+    Raises:
+        UserError: something is missing or of the wrong kind.
+    """
+    passage = options.passage_in(fields)
     answers = options.answers_column or ("answers" if "answers" in fields else "answer")
     return _question(
         _text(fields, options.question_column, place),

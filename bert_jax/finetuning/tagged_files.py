@@ -1,0 +1,53 @@
+"""Predicted tags as a file in columns."""
+
+from collections.abc import Sequence
+
+from bert_jax.data.labelled.conll import as_columns, read_blocks
+from bert_jax.data.labelled.examples import TaggedSentence
+from bert_jax.data.labelled.tagged import TaggedOptions
+from bert_jax.data.lines import STDIN, open_lines
+from bert_jax.finetuning.splits import Part
+from bert_jax.metrics.entities import convert, detect_scheme
+
+
+def tagged_file(
+    part: Part[TaggedSentence], tags: Sequence[Sequence[str]], options: TaggedOptions
+) -> str:
+    """The sentences with a further column.
+
+    If they are from a file in columns, the lines are those of the file, and what stands between its
+    sentences comes along; of a file that is one in parts, those of these sentences. Where the file
+    has tags in a scheme of its own, the new ones are in the same, so that programs can compare them
+    letter by letter.
+
+    Args:
+        part: the sentences.
+        tags: those of each sentence.
+        options: how its file was read.
+    """
+    scheme = detect_scheme(example.tags or () for example in part.examples)
+    if scheme and any(example.tags for example in part.examples):
+        tags = [convert(of_one, scheme) for of_one in tags]
+    return _as_in_file(part, tags, options) or "".join(
+        as_columns(example.words, *([example.tags] if example.tags else []), of_one)
+        for example, of_one in zip(part.examples, tags, strict=True)
+    )
+
+
+def _as_in_file(
+    part: Part[TaggedSentence], tags: Sequence[Sequence[str]], options: TaggedOptions
+) -> str | None:
+    """The lines of the file; None where the sentences are not all from one in columns."""
+    if part.source == STDIN or not options.is_conll(part.source):
+        return None
+    by_place = dict(zip((example.place for example in part.examples), tags, strict=True))
+    found, pieces = 0, []
+    with open_lines(part.source) as lines:
+        for block in read_blocks(lines, options.columns):
+            place = block.sentence.place
+            if block.sentence.words and place in by_place:
+                pieces.append(block.tagged(by_place[place]))
+                found += 1
+            elif not block.sentence.words:
+                pieces.append("".join(block.lines))
+    return "".join(pieces) if found == len(part.examples) else None

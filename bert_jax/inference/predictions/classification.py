@@ -1,0 +1,65 @@
+"""Labels or numbers for texts: JSON lines, or the table that GLUE's submissions are made of."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_jax.data.rows import Row
+from bert_jax.errors import UserError
+from bert_jax.inference.classification import (
+    Outcome,
+    as_prediction,
+    as_record,
+    logits,
+    outcome,
+)
+from bert_jax.inference.interface import Advance, Text
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.predictions.interface import (
+    JSONL,
+    PredictionTask,
+    Write,
+    json_lines,
+)
+from bert_jax.inference.predictions.options import PredictOptions
+from bert_jax.inference.predictions.texts import open_texts
+from bert_jax.inference.records import Output
+
+
+def _answers(
+    model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
+) -> Iterator[Outcome]:
+    found = logits(
+        model,
+        texts,
+        batch_size=options.batch_size or 32,
+        max_length=options.max_length,
+        advance=advance,
+    )
+    for scores in found:
+        if not np.isfinite(scores).all():
+            raise UserError("the scores of a text are not finite; the parameters are damaged")
+        yield outcome(model.description, scores)
+
+
+@contextlib.contextmanager
+def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, Outcome]]:
+    """A table of ids and labels, as the test server of GLUE reads it."""
+    output.write("index\tprediction\n")
+
+    def write(row: Row[Text], found: Outcome) -> None:
+        fields = row.id, as_prediction(found)
+        output.write("\t".join(re.sub(r"[\t\r\n]", " ", field) for field in fields) + "\n")
+
+    yield write
+
+
+TASK = PredictionTask(
+    open_texts,
+    _answers,
+    {JSONL: json_lines(lambda text, found: as_record(found)), "glue": _glue},
+    endings={".tsv": "glue"},
+    architectures=("BertForSequenceClassification",),
+)

@@ -1,0 +1,105 @@
+"""How fast each parameter learns beside the others: by layer, by head and encoder, or not at all.
+
+A factor is a float32 array that broadcasts against its parameter: a scalar, or [L, 1, …] for the
+parameters of the encoder's layers, which are stacked. A factor of 0 freezes.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.parameter_names import match, name_of
+
+EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
+
+# Where in the model a parameter stands, in a bare encoder and in one with a head around it.
+PLACES: tuple[tuple[str, str], ...] = (
+    (r"^(bert/)?embeddings/", EMBEDDINGS),
+    (r"^(bert/)?encoder/layers/", LAYERS),
+    (r"^(bert/)?pooler/", POOLER),
+    (r"", HEAD),
+)
+
+
+def rate_factors(
+    params: Any,
+    *,
+    layer_decay: float = 1.0,
+    head_factor: float = 1.0,
+    frozen_layers: int = 0,
+    freeze_encoder: bool = False,
+) -> Any:
+    """The factor of each parameter's learning rate.
+
+    With L layers, layer l = 1 … L learns at layer_decay^(L + 1 - l), the embeddings at
+    layer_decay^(L + 1), the pooler at 1, the head at `head_factor`. ELECTRA, from which this comes
+    (finetune/…/model/optimization.py), counts the pooler as a layer of its own, so that its top
+    layer gets the decay twice (google-research/electra#51).
+
+    Args:
+        params: parameters, or their shapes, of any model of `models/`.
+        layer_decay: of each layer against the one above it.
+        head_factor: of what stands outside the encoder.
+        frozen_layers: so many layers from below do not learn, nor do the embeddings; 0: all learn.
+        freeze_encoder: no layer learns, nor do the embeddings. The pooler does: where a checkpoint
+            comes without one, it is as new as the head.
+
+    Raises:
+        UserError: there are fewer layers, or nothing is left to learn.
+    """
+    places = jax.tree_util.tree_map_with_path(lambda path, _: match(PLACES, name_of(path)), params)
+    pairs = zip(jax.tree.leaves(places), jax.tree.leaves(params), strict=True)
+    count = max((leaf.shape[0] for place, leaf in pairs if place == LAYERS), default=0)
+    if frozen_layers > count:
+        raise UserError(
+            f"optimizer.freeze_layers is {frozen_layers}; this model has {count} layers"
+        )
+    frozen = count if freeze_encoder else frozen_layers
+    layers = np.array([layer_decay ** (count + 1 - layer) for layer in range(1, count + 1)])
+    layers[:frozen] = 0
+    scalars = {
+        EMBEDDINGS: 0.0 if frozen else layer_decay ** (count + 1),
+        POOLER: 1.0,
+        HEAD: head_factor,
+    }
+
+    def factor(place: str, leaf: Any) -> np.ndarray:
+        if place == LAYERS:
+            return layers.reshape(-1, *[1] * (leaf.ndim - 1)).astype(np.float32)  # [L, 1, …]
+        return np.asarray(scalars[place], np.float32)
+
+    factors = jax.tree.map(factor, places, params)
+    if not any(factor.any() for factor in jax.tree.leaves(factors)):
+        raise UserError("optimizer.freeze_encoder leaves nothing to train: this model has no head")
+    return factors
+
+
+def hold_frozen(params: Any, factors: Any) -> Any:
+    """The same parameters; what is frozen has a gradient of exactly 0.
+
+    Where a parameter is frozen as a whole, its share of the backward pass is not even computed;
+    where some of its layers are, that of all of them is.
+    """
+
+    def hold(param: jax.Array, factor: np.ndarray) -> jax.Array:
+        if factor.all():
+            return param
+        fixed = jax.lax.stop_gradient(param)
+        return jnp.where(factor > 0, param, fixed) if factor.any() else fixed
+
+    return jax.tree.map(hold, params, factors)
+
+
+def move(params: Any, direction: Any, rate: jax.Array, factors: Any) -> Any:
+    """`params - rate · factor · direction`; what is frozen stays as it is, to the bit."""
+
+    def moved(param: jax.Array, along: jax.Array, factor: np.ndarray) -> jax.Array:
+        if not factor.any():
+            return param
+        new = param - (rate if (factor == 1).all() else rate * factor) * along
+        return new if factor.all() else jnp.where(factor > 0, new, param)
+
+    return jax.tree.map(moved, params, direction, factors)

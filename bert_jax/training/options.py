@@ -1,0 +1,86 @@
+"""The section `train` of a config: how long, in which batches, and what happens when."""
+
+import dataclasses
+import math
+from fractions import Fraction
+
+from bert_jax.errors import UserError
+
+EXPORTS = ("latest", "best")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """The section `train` of a config.
+
+    Attributes:
+        steps: steps of the whole training.
+        global_batch_size: examples of one step, over all devices and micro-batches.
+        microbatches: parts of a step that pass through the model one after the other.
+        log_every, eval_every, checkpoint_every: in steps; 0 for only at the end (and the log also
+            at the first step). The best checkpoint is chosen among those that were evaluated.
+        keep_checkpoints: how many of the newest stay, besides the best.
+        epochs: passes over the training examples, in place of `steps`; 0: `steps` counts.
+        evaluate_per_epoch: evaluations and checkpoints of an epoch, in place of `eval_every` and
+            `checkpoint_every`; 0: these count.
+        patience: so many evaluations without a better one end the training; 0: never.
+        export: which checkpoint becomes the model, "latest" or "best".
+        seeds: one run for each of them, see `several_runs`; none: one run with the config's seed.
+    """
+
+    steps: int = 1000
+    global_batch_size: int = 32
+    microbatches: int = 1
+    log_every: int = 50
+    eval_every: int | Fraction = 500
+    checkpoint_every: int | Fraction = 500
+    keep_checkpoints: int = 2
+    epochs: float = 0.0
+    evaluate_per_epoch: int = 0
+    patience: int = 0
+    export: str = "latest"
+    seeds: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "global_batch_size", "microbatches", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise UserError(f"train.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("epochs", "evaluate_per_epoch", "patience"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"train.{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.export not in EXPORTS:
+            raise UserError(f"train.export {self.export!r} is neither 'latest' nor 'best'")
+        for seed in self.seeds:
+            if type(seed) is not int or not 0 <= seed < 2**32:
+                raise UserError(
+                    f"train.seeds has {seed!r}; seeds are whole numbers from 0 to 2**32 - 1"
+                )
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"train.seeds {self.seeds} has a seed twice; leave one out")
+
+    def resolved(self, examples_per_epoch: int) -> "TrainOptions":
+        """The options with epochs as steps; an epoch ends with its last, partial batch.
+
+        The evaluations of an epoch are spread evenly, the last one at its end; so `eval_every` and
+        `checkpoint_every` may become fractions of a step, see `is_due`.
+
+        Args:
+            examples_per_epoch: what there is to train on.
+        """
+        batches = -(-examples_per_epoch // self.global_batch_size)
+        changes: dict[str, int | Fraction] = {}
+        if self.epochs:
+            # 0.07 × 100 is a little more than 7: what is not seen in six places is rounding.
+            changes["steps"] = max(1, math.ceil(round(self.epochs * batches, 6)))
+        if self.evaluate_per_epoch:
+            every = Fraction(batches, self.evaluate_per_epoch)
+            changes |= {"eval_every": every, "checkpoint_every": every}
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+def is_due(step: int, every: int | Fraction) -> bool:
+    """Whether a multiple of `every` lies in the step that ends at `step`; of 0, none does.
+
+    With 2.5, these are steps 3, 5, 8, 10, …
+    """
+    return every > 0 and step // every > (step - 1) // every

@@ -1,0 +1,459 @@
+r"""Fine-tuning side by side with PyTorch and transformers: scores and wall time, the same task.
+
+    python launch/compare_finetuning.py --task mrpc --data DIR --model DIR --output DIR
+    python launch/compare_finetuning.py --task all --data DIR --model DIR --output DIR --seeds 0 1 2
+
+Tasks, with what is looked for below `--data`:
+
+    mrpc        glue/MRPC/train.tsv, dev.tsv (GLUE's)
+    conll2003   ner/conll2003/eng.train, eng.testa; 4,000 sentences to train on
+    squad       squad/train-v1.1.json, dev-v1.1.json (or .gz, or dev-v1.1.part-public.json); 4,000
+                questions to train on
+
+For each seed, `bert-jax train` and `finetuning_peer.py` run one after the other, each as a user
+would run it: a whole process, with import, reading, tokenising, compiling, training, judging and
+saving. Both read the same files (the subsets are drawn once and written to `--output`), have the
+same recipe, judge the weights of the last step once the training is over, and compute in float32.
+The predictions of both are scored by `bert_jax.metrics`.
+
+A run that is finished is not repeated. Writes `comparison.md` and `comparison.png` to `--output`.
+Compiled programs are kept in `--output`, too: the first seed of a task compiles, as on a user's
+first day, and the others find what it left. `--examples` and `--epochs` shrink everything for a
+trial.
+"""
+
+import argparse
+import dataclasses
+import gzip
+import json
+import random
+import statistics
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from timed_runs import last_json, markdown, mean_and_deviation, once, run
+
+from bert_jax.data.labelled.conll import as_columns
+from bert_jax.data.labelled.examples import Question
+from bert_jax.data.labelled.squad import read_questions
+from bert_jax.data.labelled.tagged import read_tagged
+from bert_jax.data.labelled.texts import TextOptions, read_texts
+from bert_jax.errors import UserError
+from bert_jax.files import write_atomically
+from bert_jax.metrics.confusion import ConfusionMatrix
+from bert_jax.metrics.entities import EntityCounts, convert
+from bert_jax.metrics.squad import score_v1
+
+HERE = Path(__file__).parent
+SIDES = {"ours": "bert_jax", "peer": "PyTorch + transformers"}
+
+# Which examples are drawn is the same for all seeds and both sides.
+DRAWN_BY = 2018
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What both sides are told.
+
+    Attributes:
+        epochs: passes over the training examples.
+        learning_rate: the peak, after a warm-up of a tenth of the steps.
+        length: the most tokens of a row.
+        batch_size: rows.
+    """
+
+    epochs: float = 3.0
+    learning_rate: float = 5e-5
+    length: int = 128
+    batch_size: int = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A task.
+
+    Attributes:
+        config: of bert_jax, below `configs/`.
+        train: names of files, the first that exists counts.
+        development: likewise.
+        examples: how many are drawn to train on; 0: all.
+        recipe: of the training.
+        units: splits the text of a file into what may be drawn.
+        whole: makes a text of what was drawn.
+        score: metrics of predictions for a file.
+        predictions: reads ours.
+    """
+
+    config: str
+    train: tuple[str, ...]
+    development: tuple[str, ...]
+    examples: int
+    recipe: Recipe
+    units: Callable[[str], list[Any]]
+    whole: Callable[[list[Any]], str]
+    score: Callable[[Path, Any], dict[str, float]]
+    predictions: Callable[[Path], Any]
+
+
+def table_units(text: str) -> list[str]:
+    """Lines; the first one, which names the columns, is drawn always."""
+    return text.splitlines()[1:]
+
+
+def mrpc_whole(lines: list[str]) -> str:
+    """Lines under the head that MRPC has."""
+    head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    return "".join(f"{line}\n" for line in [head, *lines])
+
+
+def sentence_units(text: str) -> list[str]:
+    """Sentences of a file in columns."""
+    blocks = (block.strip("\n") for block in text.replace("\r\n", "\n").split("\n\n"))
+    return [block for block in blocks if block and not block.startswith("-DOCSTART-")]
+
+
+def sentences_whole(blocks: list[str]) -> str:
+    """Words and tags, a blank line behind each sentence.
+
+    The tags become those of IOB2, as Hugging Face's data set of CoNLL-2003 has them.
+    """
+    written = []
+    for block in blocks:
+        columns = [line.split() for line in block.splitlines()]
+        tags = convert([column[-1] for column in columns], "iob2")
+        written.append(as_columns((column[0] for column in columns), tags))
+    return "".join(written)
+
+
+def question_units(text: str) -> list[dict[str, Any]]:
+    """Questions, each with its passage."""
+    return [
+        {"context": paragraph["context"], "qas": [question]}
+        for article in json.loads(text)["data"]
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+
+
+def questions_whole(paragraphs: list[dict[str, Any]]) -> str:
+    """SQuAD's JSON, all in one article."""
+    return json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]})
+
+
+def mrpc_score(development: Path, predictions: list[str]) -> dict[str, float]:
+    """Accuracy, and F1 of the paraphrases, in percent."""
+    gold = [one.label for one in read_texts(development, TextOptions(format="glue:mrpc"))]
+    labels = ("0", "1")
+    matrix = ConfusionMatrix.of(
+        labels,
+        np.array([labels.index(str(label)) for label in gold]),
+        np.array([labels.index(label) for label in predictions]),
+    )
+    return {"accuracy": 100 * matrix.accuracy, "F1": 100 * matrix.f1("1")}
+
+
+def conll_score(development: Path, predictions: list[list[str]]) -> dict[str, float]:
+    """F1 of entities, in percent."""
+    gold = [sentence.tags or () for sentence in read_tagged(development, needs_tags=True)]
+    return {"entity F1": 100 * EntityCounts.of(gold, predictions).overall.f1}
+
+
+def squad_score(development: Path, predictions: dict[str, str]) -> dict[str, float]:
+    """Of the official script, in percent."""
+    found = score_v1(gold_answers(read_questions(development)), predictions)
+    return {"exact match": found["exact_match"], "F1": found["f1"]}
+
+
+def gold_answers(questions: Iterable[Question]) -> dict[str, list[str]]:
+    """The accepted answers by id."""
+    return {one.id: [answer.text for answer in one.answers or ()] for one in questions}
+
+
+def field_of_records(name: str) -> Callable[[Path], list[Any]]:
+    """Reads a field of each line of the predictions of a run."""
+
+    def read(directory: Path) -> list[Any]:
+        lines = (directory / "development.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line)[name] for line in lines]
+
+    return read
+
+
+def squad_predictions(directory: Path) -> dict[str, str]:
+    """The file that the official script reads."""
+    return json.loads((directory / "development.predictions.json").read_text(encoding="utf-8"))
+
+
+COMPARISONS = {
+    "mrpc": Comparison(
+        "glue.py:task=mrpc",
+        ("glue/MRPC/train.tsv",),
+        ("glue/MRPC/dev.tsv",),
+        0,
+        Recipe(),
+        table_units,
+        mrpc_whole,
+        mrpc_score,
+        field_of_records("label"),
+    ),
+    "conll2003": Comparison(
+        "tagging.py",
+        ("ner/conll2003/eng.train",),
+        ("ner/conll2003/eng.testa",),
+        4000,
+        Recipe(),
+        sentence_units,
+        sentences_whole,
+        conll_score,
+        field_of_records("tags"),
+    ),
+    "squad": Comparison(
+        "squad.py:version=1.1",
+        ("squad/train-v1.1.json", "squad/train-v1.1.json.gz"),
+        ("squad/dev-v1.1.json", "squad/dev-v1.1.json.gz", "squad/dev-v1.1.part-public.json"),
+        4000,
+        Recipe(length=384),
+        question_units,
+        questions_whole,
+        squad_score,
+        squad_predictions,
+    ),
+}
+
+
+def choose(
+    comparison: Comparison, names: tuple[str, ...], data: Path, count: int, output: Path
+) -> Path:
+    """Writes the examples that both sides get, `count` of them or all, in the file's order."""
+    paths = [data / name for name in names]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise UserError(f"--data {data} has none of {', '.join(names)}; give another directory")
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    units = comparison.units(text)
+    if 0 < count < len(units):
+        kept = sorted(random.Random(DRAWN_BY).sample(range(len(units)), count))
+        units = [units[place] for place in kept]
+    chosen = output / f"{path.name.partition('.')[0]}-{len(units)}{_ending(path)}"
+    if not chosen.is_file():
+        output.mkdir(parents=True, exist_ok=True)
+        write_atomically(chosen, comparison.whole(units).encode())
+    return chosen
+
+
+def _ending(path: Path) -> str:
+    """Of a file's name, as readers go by it."""
+    name = path.name.removesuffix(".gz")
+    return ".json" if name.endswith(".json") else Path(name).suffix
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A comparison with its files.
+
+    Attributes:
+        task: its name.
+        recipe: of both sides.
+        train: the chosen examples.
+        development: those that are judged.
+        model: the directory that both begin with.
+        output: of this task.
+    """
+
+    task: str
+    recipe: Recipe
+    train: Path
+    development: Path
+    model: Path
+    output: Path
+
+    def settings(self, side: str, seed: int) -> dict[str, Any]:
+        """What a result depends on."""
+        files = {"train": self.train.name, "development": self.development.name}
+        return {"side": side, "seed": seed, **files, **dataclasses.asdict(self.recipe)}
+
+    def result(self, side: str, seed: int) -> Any:
+        """Runs a side, or reads what it gave when it ran."""
+        work = {"ours": self.run_ours, "peer": self.run_peer}[side]
+        path = self.output / f"{side}-{seed}.json"
+        return once(path, self.settings(side, seed), lambda: work(seed))
+
+    def run_ours(self, seed: int) -> dict[str, Any]:
+        """`bert-jax train`."""
+        workdir = self.output / f"run-{seed}"
+        recipe = self.recipe
+        keys = {
+            "init_from": self.model,
+            "seed": seed,
+            "data.train": self.train,
+            "data.development": self.development,
+            "data.length": recipe.length,
+            "optimizer.learning_rate": recipe.learning_rate,
+            "train.epochs": recipe.epochs,
+            "train.global_batch_size": recipe.batch_size,
+            "train.evaluate_per_epoch": 0,
+            "train.eval_every": 0,
+            "train.checkpoint_every": 0,
+            "train.export": "latest",
+        }
+        config = HERE.parent / "configs" / COMPARISONS[self.task].config
+        command = [sys.executable, "-m", "bert_jax", "train", "--config", str(config)]
+        command += ["--workdir", str(workdir)]
+        command += [f"--config.{key}={value}" for key, value in keys.items()]
+        output, times = self.timed(command, f"ours-{seed}")
+        predictions = COMPARISONS[self.task].predictions(workdir / "predictions")
+        return self.judged(predictions, times) | {"own": last_json(output), "command": command}
+
+    def run_peer(self, seed: int) -> dict[str, Any]:
+        """PyTorch and transformers."""
+        predictions = self.output / f"peer-{seed}.predictions.json"
+        recipe = self.recipe
+        options = {
+            "--train": self.train,
+            "--development": self.development,
+            "--model": self.model,
+            "--predictions": predictions,
+            "--seed": seed,
+            "--epochs": recipe.epochs,
+            "--batch-size": recipe.batch_size,
+            "--learning-rate": recipe.learning_rate,
+            "--length": recipe.length,
+        }
+        command = [sys.executable, str(HERE / "finetuning_peer.py"), self.task]
+        for name, value in options.items():
+            command += [name, str(value)]
+        output, times = self.timed(command, f"peer-{seed}")
+        found = json.loads(predictions.read_text(encoding="utf-8"))
+        return self.judged(found, times) | {"own": last_json(output), "command": command}
+
+    def timed(self, command: list[str], name: str) -> tuple[str, dict[str, float]]:
+        """Runs a command with its own cache, and without asking the hub."""
+        cache = {"XDG_CACHE_HOME": str(self.output / "cache"), "HF_HUB_OFFLINE": "1"}
+        print(f"{self.task}: {name} …", file=sys.stderr, flush=True)
+        return run(command, self.output / f"{name}.log", cache)
+
+    def judged(self, predictions: Any, times: dict[str, float]) -> dict[str, Any]:
+        """Scores and times."""
+        return {"scores": COMPARISONS[self.task].score(self.development, predictions), **times}
+
+
+Results = dict[str, list[Any]]
+
+
+def table(found: dict[str, Results]) -> str:
+    """All tasks and sides: scores over the seeds, median times, and times by those of the peer."""
+    rows = []
+    for task, sides in found.items():
+        medians = {
+            side: statistics.median(result["seconds"] for result in results)
+            for side, results in sides.items()
+        }
+        for side, results in sides.items():
+            scores = ", ".join(
+                f"{name} {mean_and_deviation([one['scores'][name] for one in results], 2)}"
+                for name in results[0]["scores"]
+            )
+            times = ", ".join(f"{one['seconds']:.0f}" for one in results)
+            processor = statistics.median(one["processor_seconds"] for one in results)
+            ratio = f"{medians[side] / medians['peer']:.2f}" if "peer" in medians else "–"
+            rows.append(
+                [
+                    task,
+                    SIDES[side],
+                    scores,
+                    times,
+                    f"{medians[side]:.0f}",
+                    ratio,
+                    f"{processor:.0f}",
+                ]
+            )
+    head = ["task", "side", "development scores, %", "wall s of the seeds", "median s"]
+    return markdown([*head, "of the peer's", "processor s"], rows, texts=3)
+
+
+def draw(found: dict[str, Results], path: Path) -> None:
+    """A column for each task: the scores of all seeds above, the seconds below."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        2, len(found), figsize=(4 * len(found), 6), squeeze=False, layout="constrained"
+    )
+    for column, (task, sides) in enumerate(found.items()):
+        above, below = axes[:, column]
+        for number, (side, results) in enumerate(sides.items()):
+            names = list(results[0]["scores"])
+            for place, name in enumerate(names):
+                scores = [one["scores"][name] for one in results]
+                places = [place + 0.3 * (number - 0.5)] * len(scores)
+                label = SIDES[side] if place == 0 else None
+                above.plot(places, scores, "o", color=f"C{number}", alpha=0.7, label=label)
+            above.set_xticks(range(len(names)), names)
+            above.set_xlim(-0.5, len(names) - 0.5)
+            seconds = [one["seconds"] for one in results]
+            below.bar(number, statistics.median(seconds), width=0.6, color=f"C{number}", alpha=0.4)
+            below.plot([number] * len(seconds), seconds, "o", color=f"C{number}")
+        above.set_title(task)
+        below.set_xticks(range(len(sides)), [SIDES[side] for side in sides])
+    axes[0, 0].set_ylabel("score on the development set, %")
+    axes[1, 0].set_ylabel("whole process, s (points: seeds)")
+    axes[0, 0].legend()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def make_job(task: str, options: argparse.Namespace) -> Job:
+    """The files of a comparison, drawn and written."""
+    comparison = COMPARISONS[task]
+    recipe = comparison.recipe
+    if options.epochs is not None:
+        recipe = dataclasses.replace(recipe, epochs=options.epochs)
+    output = options.output / task
+    examples = comparison.examples if options.examples is None else options.examples
+    train = choose(comparison, comparison.train, options.data, examples, output / "data")
+    judged = choose(
+        comparison, comparison.development, options.data, options.judged, output / "data"
+    )
+    return Job(task, recipe, train, judged, options.model.resolve(), output)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parses the arguments and compares."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", choices=(*COMPARISONS, "all"), required=True)
+    parser.add_argument("--data", type=Path, required=True, help="directory, see the source")
+    parser.add_argument("--model", type=Path, required=True, help="directory of Hugging Face")
+    parser.add_argument("--output", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--only", choices=SIDES, help="this side alone")
+    parser.add_argument("--examples", type=int, help="to train on, in place of the task's number")
+    parser.add_argument("--judged", type=int, default=0, help="development examples (0: all)")
+    parser.add_argument("--epochs", type=float)
+    options = parser.parse_args(arguments)
+    options.output = options.output.resolve()
+    sides = [options.only] if options.only else list(SIDES)
+    try:
+        found: dict[str, Results] = {}
+        for task in COMPARISONS if options.task == "all" else [options.task]:
+            job = make_job(task, options)
+            results: Results = {side: [] for side in sides}
+            for seed in options.seeds:
+                for side in sides:
+                    results[side].append(job.result(side, seed))
+            found[task] = results
+            text = table(found)
+            write_atomically(options.output / "comparison.md", text.encode())
+            draw(found, options.output / "comparison.png")
+        print(text)
+    except UserError as error:
+        raise SystemExit(f"compare_finetuning: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

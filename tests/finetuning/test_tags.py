@@ -1,0 +1,126 @@
+"""Which labels a tagger gets, and which tags it refuses."""
+
+import dataclasses
+
+import pytest
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.labelled.examples import TaggedSentence
+from bert_jax.errors import UserError
+from bert_jax.finetuning.splits import Part
+from bert_jax.finetuning.tags import TagSet, find_tag_set, scheme_of
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.training.task import Foundation
+
+FOUNDATION = Foundation(Execution(), lambda tokenizer: BertConfig())
+IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
+BIOES = ("O", "B-LOC", "E-LOC", "I-LOC", "S-LOC")
+
+
+def sentence(*tags, line=1):
+    return TaggedSentence(tuple("abcdefgh"[: len(tags)]), tags, "0", f"f:{line}")
+
+
+def finished(labels, *, is_finished=True):
+    config = BertConfig(num_labels=len(labels) or 2)
+    description = ModelDescription(config, "BertForTokenClassification", labels=labels)
+    return dataclasses.replace(FOUNDATION, description=description, is_finished=is_finished)
+
+
+@pytest.mark.parametrize(
+    ("tags", "scheme", "labels"),
+    [
+        (("I-PER", "O", "I-LOC", "B-LOC"), "iob2", IOB2),  # from IOB1
+        (("B-PER", "O", "B-LOC"), "iob2", IOB2),  # no name has two words
+        (("S-PER", "B-LOC", "E-LOC", "O"), "iob2", IOB2),  # from BIOES
+        (("B-LOC", "I-LOC"), "bioes", BIOES),  # nothing is outside, but could be
+        (("NN", "VB", "DT", "O"), "iob2", ("O", "DT", "NN", "VB")),  # parts of speech
+        (("PER", "O"), "bioes", ("O", "PER")),
+        (("I", "O", "NN"), "iob2", ("O", "I", "NN")),  # no hyphen, so no entity
+    ],
+)
+def test_labels_of_data(tags, scheme, labels):
+    found = find_tag_set([sentence(*tags)], FOUNDATION, scheme, ())
+    assert found.labels == labels
+    assert found.scheme == (scheme if "B-LOC" in labels else None)
+
+
+def test_labels_in_an_order_that_somebody_wants():
+    given = ("B-PER", "I-PER", "O")
+    assert find_tag_set([sentence("B-PER")], FOUNDATION, "iob2", given).labels == given
+    with pytest.raises(UserError, match="label 'I-PER' is none of those of data.labels"):
+        find_tag_set([sentence("B-PER")], FOUNDATION, "iob2", ("O", "B-PER"))
+
+
+def test_labels_of_a_model_that_has_the_same_keep_their_numbers():
+    labels = ("B-PER", "O", "I-PER")
+    begun = finished(labels, is_finished=False)
+    assert find_tag_set([sentence("B-PER")], begun, "iob2", ()).labels == labels
+    other = finished(("O", "X", "Y"), is_finished=False)
+    assert find_tag_set([sentence("B-PER")], other, "iob2", ()).labels == ("O", "B-PER", "I-PER")
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme"),
+    [
+        (IOB2, "iob2"),
+        (BIOES, "bioes"),
+        (("O", "I-LOC", "B-LOC", "I-PER"), "iob1"),  # as some models of CoNLL-2003 have it
+        (("NN", "VB"), None),
+    ],
+)
+def test_a_finished_model_keeps_its_labels(labels, scheme):
+    assert find_tag_set([], finished(labels), "iob2", ()) == TagSet(labels, scheme)
+    assert scheme_of(labels) == scheme
+
+
+def test_a_finished_model_must_name_them():
+    with pytest.raises(UserError, match="the model does not name its tags"):
+        find_tag_set([], finished(()), "iob2", ())
+
+
+def test_a_misspelt_tag_among_entities():
+    with pytest.raises(UserError, match=r"f:7: 'B_PER', the tag of 'b', is not that of an entity"):
+        find_tag_set(
+            [sentence("B-PER", "I-PER"), sentence("O", "B_PER", line=7)], FOUNDATION, "iob2", ()
+        )
+
+
+def test_an_unknown_scheme():
+    with pytest.raises(UserError, match="data.scheme 'iob1' is unknown; known are iob2, bioes"):
+        find_tag_set([], FOUNDATION, "iob1", ())
+
+
+def test_numbers_of_tags_in_any_scheme():
+    tag_set = TagSet(IOB2, "iob2")
+    for tags in (
+        ("I-PER", "I-PER", "B-PER", "O", "I-LOC"),
+        ("B-PER", "I-PER", "B-PER", "O", "B-LOC"),
+        ("B-PER", "E-PER", "S-PER", "O", "S-LOC"),
+    ):
+        assert tag_set.numbers(tags).tolist() == [2, 4, 2, 0, 1]
+    assert tag_set.numbers(()).shape == (0,)
+
+
+def test_tags_that_a_model_does_not_know():
+    tag_set = TagSet(IOB2, "iob2")
+    tag_set.check([sentence("S-PER", "I-LOC", "O")])
+    with pytest.raises(
+        UserError,
+        match=r"f:3: the tag 'B-MISC' of 'b' is none that the model has; it has the types of "
+        r"entities LOC, PER: mend the data, train",
+    ):
+        tag_set.check([sentence("O"), sentence("O", "B-MISC", line=3)])
+    with pytest.raises(UserError, match=r"f:1: the tag 'JJ' .* it has the tags NN, VB: mend"):
+        TagSet(("NN", "VB"), None).check([sentence("NN", "JJ")])
+
+
+def test_a_test_file_whose_last_column_is_something_else(capsys):
+    tag_set = TagSet(IOB2, "iob2")
+    part = Part("test", "test.txt", [sentence("O"), sentence("NNP", "VBZ")])
+    untagged = tag_set.without_strange_tags(part)
+    assert [example.tags for example in untagged.examples] == [None, None]
+    assert [example.words for example in untagged.examples] == [("a",), ("a", "b")]
+    assert "test.txt: tags such as 'NNP' are none of the model's" in capsys.readouterr().err
+    tagged = Part("test", "test.txt", [sentence("O", "B-PER")])
+    assert tag_set.without_strange_tags(tagged) is tagged

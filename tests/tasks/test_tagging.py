@@ -1,0 +1,272 @@
+"""Tagging, end to end: files in, a model directory and tagged files out."""
+
+import dataclasses
+import itertools
+import json
+import random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax import configuration, experiment
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.labelled.examples import TaggedSentence
+from bert_jax.data.labelled.tagged import TaggedOptions
+from bert_jax.errors import UserError
+from bert_jax.finetuning.splits import Part, Splits
+from bert_jax.finetuning.tags import TagSet
+from bert_jax.finetuning.task import LabelledOptions, TrainedModel
+from bert_jax.inference.tagging import taggings
+from bert_jax.metrics.entities import EntityCounts
+from bert_jax.models.bert import init_params
+from bert_jax.models.config import Execution
+from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks.tagging import TaggingTask
+from bert_jax.training.task import means
+
+ANIMALS, PLACES = ["cat", "dog", "bird"], ["sea", "tree", "mat"]
+
+
+def tagged(count, seed=0):
+    """Sentences in IOB1: animals are names of one or two words, places of one."""
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        animals = draw.sample(ANIMALS, draw.choice([1, 2]))
+        words = ["the", *animals, "was", "in", draw.choice(PLACES), "."]
+        tags = ["O", *["I-ANIMAL"] * len(animals), "O", "O", "I-PLACE", "O"]
+        found.append((words, tags))
+    return found
+
+
+def write(path, sentences, *, end="\n"):
+    blocks = (
+        end.join(f"{word} X {tag}" for word, tag in zip(*one, strict=True)) for one in sentences
+    )
+    text = f"-DOCSTART- X O{end}{end}" + (end + end).join(blocks) + end
+    path.write_bytes(text.encode())
+    return str(path)
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def tag(directory, *sentences):
+    return list(taggings(bert_jax.load(directory), sentences))
+
+
+@pytest.mark.parametrize("use_crf", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_names_are_learned_and_found(train, tmp_path, use_crf):
+    files = {
+        "data__train": write(tmp_path / "train.txt", tagged(160)),
+        "data__development": (write(tmp_path / "dev.txt", tagged(20, 1), end="\r\n"),),
+    }
+    test = tmp_path / "test.txt"
+    # Its last column is no tag.
+    test.write_text("the X\ndog X\n\n\nthe X\ncat X\nwas X\nin X\nsea X\n. X\n")
+    result, workdir = train(
+        "tagging", **files, data__test=(str(test),), data__tag_column=-1, model__use_crf=use_crf,
+        optimizer__learning_rate=1e-2, train__epochs=2.0,
+    )  # fmt: skip
+    assert result["f1"] > 0.95
+    assert 0 < result["f1_lexicon"] <= 1
+
+    labels = ("O", "B-ANIMAL", "B-PLACE", "I-ANIMAL", "I-PLACE")
+    model = bert_jax.load(workdir / "model")
+    assert model.description.labels == labels
+    assert model.config.use_crf == use_crf
+    (found,) = tag(workdir / "model", "A dog bird was in the sea.")
+    assert [(one.type, one.text, one.start) for one in found.entities] == [
+        ("ANIMAL", "dog bird", 2),
+        ("PLACE", "sea", 22),
+    ]
+
+    predictions = workdir / "predictions"
+    given = (tmp_path / "dev.txt").read_bytes().decode().split("\r\n")
+    columns = (predictions / "development.conll").read_bytes().decode().split("\r\n")
+    assert [line.rpartition(" ")[0] for line in columns] == given
+    # Tags of the file's own scheme; judged anew, they have the same score.
+    rows = [line.split() for line in columns if line]
+    counts = EntityCounts.of([[row[2] for row in rows]], [[row[3] for row in rows]])
+    assert {"f1": counts.overall.f1, "accuracy": counts.accuracy} == pytest.approx(
+        {"f1": result["f1"], "accuracy": result["accuracy"]}, abs=0.02
+    )
+    assert "ANIMAL: precision:" in (predictions / "development.report.txt").read_text()
+    assert (predictions / "development.confusion.png").is_file()
+    first = lines_of(predictions / "development.jsonl")[0]
+    assert set(first) == {"id", "expected", "words", "tags", "scores", "entities"}
+    assert (predictions / "test.conll").read_text() == (
+        "the X O\ndog X B-ANIMAL\n\n\n"
+        "the X O\ncat X B-ANIMAL\nwas X O\nin X O\nsea X B-PLACE\n. X O\n"
+    )
+
+    # The same model judged by the same sentences, in another way.
+    config = configuration.complete(
+        {"task": "tagging", "data": {"development": files["data__development"], "length": 32}},
+        where="test",
+    )
+    again = experiment.evaluate(config, None, workdir / "model")
+    assert {name: again[name] for name in ("f1", "accuracy")} == {
+        name: result[name] for name in ("f1", "accuracy")
+    }
+
+
+@pytest.mark.slow
+def test_parts_of_speech(train, tmp_path):
+    tags = {"the": "DT", "was": "VB", "in": "IN", ".": "."}
+    sentences = [(words, [tags.get(word, "NN") for word in words]) for words, _ in tagged(160)]
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps({"tokens": w, "tags": t}) + "\n" for w, t in sentences))
+    result, workdir = train(
+        "tagging", data__train=str(path), data__class_weights="balanced",
+        optimizer__learning_rate=1e-2, train__epochs=2.0,
+    )  # fmt: skip
+    assert result["accuracy"] > 0.95
+    assert "f1" not in result
+    assert result["accuracy_lexicon"] == 1
+    (found,) = tag(workdir / "model", ["the", "shell", "was", "in", "a", "song"])
+    assert found.tags[2:4] == ("VB", "IN")
+    assert found.entities == ()
+    assert (workdir / "predictions" / "development.conll").is_file()
+
+
+@pytest.fixture(scope="module")
+def make_task(tiny_config, tokenizer):
+    """A task of one sentence of 9 words, and parameters for its model."""
+    words = ["the", "cat", "dogs", "sat", "on", "zzz", "mat", "walked", "."]
+    tags = ["O", "B-A", "I-A", "O", "O", "B-A", "I-A", "I-A", "O"]
+    example = TaggedSentence(tuple(words), tuple(tags), "0", "f:1")
+
+    def make(length, *, use_crf=True):
+        config = dataclasses.replace(
+            tiny_config, num_labels=3, use_crf=use_crf, initializer_range=0.3
+        )
+        labels = ("O", "B-A", "I-A")
+        description = ModelDescription(config, "BertForTokenClassification", labels=labels)
+        part = Part("development", "f", [example])
+        task = TaggingTask(
+            Splits([example], [part], []),
+            TrainedModel(tokenizer, description, Execution()),
+            LabelledOptions(("f1", True), batch_size=4, length=length, seed=0),
+            TagSet(labels, "iob2"),
+            TaggedOptions(),
+        )
+        params = jax.jit(lambda: init_params(task.module, jax.random.key(1)))()
+        return task, params
+
+    return make
+
+
+def metrics_of(task, params):
+    """Loss and accuracy of the one batch."""
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    batch = {key: jnp.asarray(value) for key, value in batch.items()}
+    found = means(jax.jit(task.sums)(params, batch), task.weights(batch))
+    return float(found["loss"]), float(found["accuracy"])
+
+
+def test_the_loss_is_that_of_first_tokens(make_task):
+    task, params = make_task(32, use_crf=False)
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    # [CLS] the cat dog ##s sat on [UNK] mat walk ##ed . [SEP]
+    firsts, gold = [1, 2, 3, 5, 6, 7, 8, 9, 11], [0, 1, 2, 0, 0, 1, 2, 2, 0]
+    row = int(batch["attention_mask"].sum(axis=1).argmax())
+    logits = jax.jit(task.module.apply)({"params": params}, batch["input_ids"][row : row + 1, :13])
+    chances = jax.nn.log_softmax(logits[0, jnp.array(firsts)])
+    expected = -np.mean([chances[place, label] for place, label in enumerate(gold)])
+    loss, accuracy = metrics_of(task, params)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert accuracy == pytest.approx(np.mean(chances.argmax(axis=-1) == np.array(gold)))
+
+
+def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_task):
+    task, params = make_task(32)
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    row = int(batch["attention_mask"].sum(axis=1).argmax())
+    logits = jax.jit(task.module.apply)({"params": params}, batch["input_ids"][row : row + 1, :13])
+    scores = np.asarray(logits, np.float64)[0, [1, 2, 3, 5, 6, 7, 8, 9, 11]]
+    start, end, transitions = (
+        np.asarray(params[name], np.float64) for name in ("crf_start", "crf_end", "crf_transitions")
+    )
+
+    def score(path):
+        total = start[path[0]] + end[path[-1]]
+        total += sum(scores[place, label] for place, label in enumerate(path))
+        return total + sum(transitions[pair] for pair in itertools.pairwise(path))
+
+    allowed = [
+        path
+        for path in itertools.product(range(3), repeat=9)
+        if path[0] != 2 and (0, 2) not in itertools.pairwise(path)
+    ]
+    totals = np.array([score(path) for path in allowed])
+    gold = score((0, 1, 2, 0, 0, 1, 2, 2, 0))
+    loss, _ = metrics_of(task, params)
+    assert loss == pytest.approx((np.logaddexp.reduce(totals) - gold) / 9, rel=1e-4)
+
+
+def test_windows_of_a_chain_are_learned_given_the_tags_beside_them(make_task):
+    task, params = make_task(8)
+    assert task.examples_per_epoch == 3
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    # the cat dogs sat | on zzz mat | walked . and a row of padding.
+    assert sorted(batch["label_before"].tolist()) == [-1, -1, 0, 2]
+    assert sorted(batch["label_after"].tolist()) == [-1, -1, 0, 2]
+    gradient = jax.jit(jax.grad(lambda params, batch: task.sums(params, batch)[""]["loss"]))(
+        params, {key: jnp.asarray(value) for key, value in batch.items()}
+    )
+    # No window knows the whole of I-A → O → O → B-A …, but all steps of it are learned.
+    found = np.asarray(gradient["crf_transitions"])
+    assert np.isfinite(found).all()
+    assert (found[[0, 1, 2, 2, 0], [1, 2, 0, 2, 0]] != 0).all()
+    assert found[0, 2] == 0  # O → I-A is forbidden, so it has no share
+    # Only one sentence begins and ends here: the gradients are those of two probabilities.
+    start = np.asarray(gradient["crf_start"])
+    assert start[0] < 0 < start[1]
+    assert start.sum() == pytest.approx(0, abs=1e-5)
+    assert start[2] == 0
+
+
+def test_evaluation_and_its_baseline(make_task):
+    task, params = make_task(8)
+    found = task.evaluate(params, one_device_mesh())
+    assert set(found) == {"f1", "precision", "recall", "accuracy"}
+    assert task.baselines() == {
+        "f1_lexicon": 1.0, "precision_lexicon": 1.0, "recall_lexicon": 1.0, "accuracy_lexicon": 1.0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "message"),
+    [
+        ("a B-X\nb\n", {}, r"train.txt:2: 1 columns, but line 1 has 2"),
+        ("a\nb\n", {}, r"train.txt:1: there is no column -1 of tags"),
+        ("a B-X\n\nb B_X\n" * 9, {}, r"'B_X', the tag of 'b', is not that of an entity"),
+        ("a B-X\n\n" * 9, {"data__scheme": "iob"}, r"data.scheme 'iob' is unknown"),
+        ("a B-X\n\n" * 9, {"data__class_weights": "x"}, r"data.class_weights 'x' is neither"),
+        (
+            "a B-X\n\n" * 9,
+            {"data__class_weights": "balanced", "model__use_crf": True},
+            r"data.class_weights: with model.use_crf the loss is that of whole paths",
+        ),
+        ("a B-X\n\n" * 9, {"data__format": "xml"}, r"data.format: 'xml' is unknown"),
+        ("a B-X\n\n" * 9, {"data__length": 2}, r"data.length is 2; this model takes 3 to 32"),
+    ],
+)
+def test_bad_files_are_refused_before_anything_is_made(train, tmp_path, text, keys, message):
+    path = tmp_path / "train.txt"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        train("tagging", data__train=str(path), data__held_out=0.3, **keys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_development_tags_that_nobody_can_learn(train, tmp_path):
+    path, strange = write(tmp_path / "train.txt", tagged(20)), tmp_path / "dev.txt"
+    strange.write_text("a X O\nb X B-PLANT\n")
+    with pytest.raises(UserError, match=r"dev.txt:1: the tag 'B-PLANT' of 'b' is none that the"):
+        train("tagging", data__train=path, data__development=(str(strange),))

@@ -1,0 +1,151 @@
+"""How fast each layer learns, by literal numbers; what is frozen stays as it is, to the bit."""
+
+import jax
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from bert_jax.errors import UserError
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.bert import Bert, abstract_params
+from bert_jax.models.config import BertConfig
+from bert_jax.training.layer_rates import hold_frozen, move, rate_factors
+
+CONFIG = BertConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
+
+
+def factors_of(architecture: str, **options) -> dict[str, list[float] | float]:
+    """The factor of each parameter, those of stacked layers as a list."""
+    params = abstract_params(ARCHITECTURES[architecture](CONFIG))
+    found = flatten_dict(rate_factors(params, **options), sep="/")
+    for name, leaf in flatten_dict(params, sep="/").items():
+        assert np.broadcast_shapes(found[name].shape, leaf.shape) == leaf.shape, name
+        assert found[name].dtype == np.float32
+    return {
+        name: np.round(factor.squeeze().astype(float), 6).tolist() for name, factor in found.items()
+    }
+
+
+def test_layers_decay_from_the_top():
+    found = factors_of("BertForSequenceClassification", layer_decay=0.5)
+    assert found["classifier/kernel"] == found["classifier/bias"] == 1.0
+    assert found["bert/pooler/dense/kernel"] == 1.0
+    # Layers 1, 2, 3: the top one gets the decay once.
+    assert found["bert/encoder/layers/intermediate/kernel"] == [0.125, 0.25, 0.5]
+    assert found["bert/encoder/layers/attention/query/bias"] == [0.125, 0.25, 0.5]
+    assert found["bert/encoder/layers/output_norm/scale"] == [0.125, 0.25, 0.5]
+    for table in ("word", "position", "token_type"):
+        assert found[f"bert/embeddings/{table}_embeddings/embedding"] == 0.0625
+    assert found["bert/embeddings/layer_norm/bias"] == 0.0625
+
+
+@pytest.mark.parametrize(
+    ("architecture", "head"),
+    [
+        ("BertForSequenceClassification", {"classifier/kernel", "classifier/bias"}),
+        ("BertForMultipleChoice", {"classifier/kernel", "classifier/bias"}),
+        ("BertForQuestionAnswering", {"qa_outputs/kernel", "qa_outputs/bias"}),
+        (
+            "BertForTokenClassification",
+            {"classifier/kernel", "classifier/bias", "crf_transitions", "crf_start", "crf_end"},
+        ),
+        ("BertForNextSentencePrediction", {"nsp_head/kernel", "nsp_head/bias"}),
+        (
+            "BertForMaskedLM",
+            {"mlm_head/dense/kernel", "mlm_head/dense/bias", "mlm_head/bias",
+             "mlm_head/layer_norm/scale", "mlm_head/layer_norm/bias"},
+        ),
+        ("BertModel", set()),
+    ],
+)  # fmt: skip
+def test_a_rate_of_its_own_is_that_of_the_head_alone(architecture, head):
+    found = factors_of(architecture, head_factor=10.0)
+    assert {name for name, factor in found.items() if factor == 10.0} == head
+    assert all(factor in (1.0, [1.0, 1.0, 1.0]) for n, factor in found.items() if n not in head)
+
+
+def test_a_bare_encoder_has_the_same_factors_without_the_prefix():
+    options = {"layer_decay": 0.9, "frozen_layers": 1}
+    bare, within = (
+        factors_of("BertModel", **options),
+        factors_of("BertForMultipleChoice", **options),
+    )
+    assert bare == {
+        name.removeprefix("bert/"): factor
+        for name, factor in within.items()
+        if name.startswith("bert/")
+    }
+    assert bare["encoder/layers/intermediate/bias"] == [0.0, 0.81, 0.9]
+
+
+def test_frozen_layers_take_the_embeddings_along():
+    found = factors_of("BertForQuestionAnswering", frozen_layers=2)
+    assert found["bert/embeddings/word_embeddings/embedding"] == 0.0
+    assert found["bert/embeddings/layer_norm/scale"] == 0.0
+    assert found["bert/encoder/layers/attention/output/kernel"] == [0.0, 0.0, 1.0]
+    assert found["qa_outputs/kernel"] == 1.0
+    assert 0.0 not in factors_of("BertForQuestionAnswering", frozen_layers=0).values()
+
+
+@pytest.mark.parametrize("options", [{"freeze_encoder": True}, {"frozen_layers": 3}])
+def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
+    found = factors_of("BertForSequenceClassification", **options)
+    assert {name for name, factor in found.items() if factor == 1.0} == {
+        "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "classifier/kernel",
+        "classifier/bias",
+    }  # fmt: skip
+    assert {name for name, factor in found.items() if not np.any(factor)} == {
+        name for name in found if "/embeddings/" in name or "/layers/" in name
+    }
+
+
+def test_what_cannot_be_frozen():
+    with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
+        factors_of("BertForSequenceClassification", frozen_layers=4)
+    nothing = abstract_params(Bert(CONFIG, add_pooling_layer=False))
+    with pytest.raises(UserError, match="freeze_encoder leaves nothing to train"):
+        rate_factors(nothing, freeze_encoder=True)
+
+
+PARAMS = {
+    "bert": {
+        "embeddings": {"layer_norm": {"bias": np.float32([1, -0.0])}},
+        "encoder": {"layers": {"output_norm": {"bias": np.float32([[-0.0, 2], [3, 4]])}}},
+    },
+    "classifier": {"bias": np.float32([5, 6])},
+}
+
+
+def test_a_move_by_hand():
+    factors = rate_factors(PARAMS, layer_decay=0.5, head_factor=10.0)
+    ones = jax.tree.map(np.ones_like, PARAMS)
+    found = flatten_dict(jax.device_get(move(PARAMS, ones, np.float32(0.125), factors)), sep="/")
+    # Two layers: 0.125 · 0.5³, 0.125 · (0.5², 0.5), 0.125 · 10.
+    assert found["bert/embeddings/layer_norm/bias"].tolist() == [0.984375, -0.015625]
+    assert found["bert/encoder/layers/output_norm/bias"].tolist() == [
+        [-0.03125, 1.96875],
+        [2.9375, 3.9375],
+    ]
+    assert found["classifier/bias"].tolist() == [3.75, 4.75]
+
+
+def test_what_is_frozen_keeps_every_bit_and_has_no_gradient():
+    factors = rate_factors(PARAMS, frozen_layers=1)
+
+    def loss(params):
+        return sum((leaf**2).sum() + leaf.sum() for leaf in jax.tree.leaves(params))
+
+    gradient = jax.grad(lambda params: loss(hold_frozen(params, factors)))(PARAMS)
+    found = flatten_dict(jax.device_get(gradient), sep="/")
+    assert found["bert/embeddings/layer_norm/bias"].tolist() == [0, 0]
+    assert found["bert/encoder/layers/output_norm/bias"].tolist() == [[0, 0], [7, 9]]
+    assert found["classifier/bias"].tolist() == [11, 13]
+    # Even a direction that is not a number moves nothing there; -0.0 does not become 0.0.
+    wild = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), PARAMS)
+    after = flatten_dict(jax.device_get(move(PARAMS, wild, np.float32(1), factors)), sep="/")
+    before = flatten_dict(PARAMS, sep="/")
+    name = "bert/embeddings/layer_norm/bias"
+    assert after[name].tobytes() == before[name].tobytes()
+    name = "bert/encoder/layers/output_norm/bias"
+    assert after[name][0].tobytes() == before[name][0].tobytes()
+    assert np.isnan(after[name][1]).all()

@@ -1,0 +1,80 @@
+"""Epochs as steps, and what is due when."""
+
+from fractions import Fraction
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.training.options import TrainOptions, is_due
+
+
+@pytest.mark.parametrize(
+    ("epochs", "examples", "batch", "steps"),
+    [
+        (3.0, 3668, 32, 345),  # MRPC: 114.6 batches an epoch, the last one partial
+        (1.0, 64, 32, 2),
+        (1.0, 65, 32, 3),
+        (0.5, 65, 32, 2),
+        (0.07, 3200, 32, 7),  # 0.07 · 100 = 7.000000000000001
+        (0.001, 10, 32, 1),
+        (2.5, 1, 32, 3),
+    ],
+)
+def test_epochs_become_steps(epochs, examples, batch, steps):
+    options = TrainOptions(steps=9, epochs=epochs, global_batch_size=batch)
+    assert options.resolved(examples).steps == steps
+    assert options.resolved(examples).eval_every == 500
+
+
+def test_without_epochs_the_steps_count():
+    options = TrainOptions(steps=9, eval_every=4, checkpoint_every=3)
+    assert options.resolved(1000) == options
+
+
+def due_steps(every, steps) -> list[int]:
+    return [step for step in range(1, steps + 1) if is_due(step, every)]
+
+
+def test_what_is_due_when():
+    assert due_steps(3, 10) == [3, 6, 9]
+    assert due_steps(1, 4) == [1, 2, 3, 4]
+    assert due_steps(0, 10) == []
+    assert due_steps(Fraction(5, 2), 10) == [3, 5, 8, 10]
+    assert due_steps(Fraction(1, 2), 3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("times", "examples", "due"),
+    [
+        (1, 100, [7, 14, 21]),
+        (2, 100, [4, 7, 11, 14, 18, 21]),
+        (3, 100, [3, 5, 7, 10, 12, 14, 17, 19, 21]),
+        (100, 16, [1, 2, 3]),
+    ],
+)
+def test_evaluations_of_an_epoch_are_spread_and_one_is_at_its_end(times, examples, due):
+    options = TrainOptions(epochs=3.0, evaluate_per_epoch=times, global_batch_size=16)
+    options = options.resolved(examples)
+    assert due_steps(options.eval_every, options.steps) == due
+    assert options.checkpoint_every == options.eval_every
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("steps", 0, "train.steps is 0; it must be at least 1"),
+        ("epochs", -1.0, "train.epochs is -1.0; it must be 0 or more"),
+        ("epochs", float("nan"), "train.epochs is nan; it must be 0 or more"),
+        ("epochs", float("inf"), "train.epochs is inf; it must be 0 or more"),
+        ("evaluate_per_epoch", -1, "train.evaluate_per_epoch is -1; it must be 0 or more"),
+        ("patience", -1, "train.patience is -1; it must be 0 or more"),
+        ("export", "last", "train.export 'last' is neither 'latest' nor 'best'"),
+        ("seeds", (1, "two"), r"train.seeds has 'two'; seeds are whole numbers from 0 to 2\*\*32"),
+        ("seeds", (-1,), "train.seeds has -1; "),
+        ("seeds", (True,), "train.seeds has True; "),
+        ("seeds", (1, 2, 1), r"train.seeds \(1, 2, 1\) has a seed twice; leave one out"),
+    ],
+)
+def test_bad_options_name_the_key(field, value, message):
+    with pytest.raises(UserError, match=message):
+        TrainOptions(**{field: value})

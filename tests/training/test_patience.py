@@ -1,0 +1,69 @@
+"""When evaluations that are no better end a training."""
+
+import json
+import math
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.training.patience import Patience
+
+HIGHER, LOWER = ("accuracy", True), ("loss", False)
+
+
+def waits(limit, metric, values) -> list[tuple[int, bool]]:
+    """How long was waited, and whether that is too long, after each value."""
+    patience = Patience(limit, metric)
+    found = []
+    for value in values:
+        patience.see({metric[0]: value, "other": 1.0})
+        found.append((patience.waited, patience.is_over))
+    return found
+
+
+def test_higher_or_lower_is_better():
+    values = [0.5, 0.6, 0.6, 0.4, 0.7]
+    # The same value again is no better one.
+    assert waits(2, HIGHER, values) == [(0, False), (0, False), (1, False), (2, True), (0, False)]
+    assert waits(3, LOWER, values) == [(0, False), (1, False), (2, False), (0, False), (1, False)]
+
+
+def test_no_patience_means_never():
+    assert waits(0, HIGHER, [0.5, 0.4, 0.3]) == [(0, False), (1, False), (2, False)]
+
+
+def test_what_is_no_number_is_never_the_best():
+    nan = math.nan
+    assert waits(2, HIGHER, [nan, 0.1, nan, 0.2]) == [
+        (1, False),
+        (0, False),
+        (1, False),
+        (0, False),
+    ]
+    assert waits(2, LOWER, [nan, nan]) == [(1, False), (2, True)]
+
+
+def test_it_survives_in_a_checkpoint():
+    patience = Patience(2, HIGHER)
+    assert json.loads(json.dumps(patience.as_position())) == {"best": None, "waited": 0}
+    for value in (0.5, 0.25):
+        patience.see({"accuracy": value})
+    position = json.loads(json.dumps({"next_example": 80, **patience.as_position()}))
+    assert position == {"next_example": 80, "best": 0.5, "waited": 1}
+    again = Patience.restored(2, HIGHER, position)
+    assert again == patience
+    again.see({"accuracy": 0.5})
+    assert again.is_over
+    assert str(again) == "no better accuracy than 0.5000 in 2 evaluations"
+    # A checkpoint from before there was patience.
+    assert Patience.restored(2, HIGHER, {"next_example": 80}) == Patience(2, HIGHER)
+
+
+def test_a_metric_that_is_not_there():
+    with pytest.raises(
+        UserError, match=r"^data.best_metric 'accuracy' is none of the metrics: f1, loss$"
+    ):
+        Patience(0, HIGHER).see({"f1": 1.0, "loss": 2.0})
+    Patience(0, HIGHER).see({})
+    with pytest.raises(UserError, match="train.patience needs labelled examples"):
+        Patience(1, HIGHER).see({})

@@ -1,0 +1,24 @@
+"""What is counted while a run goes on."""
+
+import numpy as np
+import pytest
+
+from bert_jax.training.progress import Speedometer, share_of_padding
+
+
+def test_the_share_of_padding():
+    mask = np.array([[1, 1, 1, 0], [1, 0, 0, 0]], np.int32)
+    assert share_of_padding({"attention_mask": mask}) == 0.5
+    assert share_of_padding({"attention_mask": mask[:, None].astype(bool)}) == 0.5
+    assert share_of_padding({"input_ids": mask}) == 0.0
+
+
+def test_tokens_of_batches_of_different_lengths_with_and_without_padding():
+    speed = Speedometer()
+    speed.step(tokens=100, padding=0.5)
+    speed.step(tokens=300, padding=0.0)
+    found = speed.read()
+    # 350 of 400 tokens are no padding, however long they took.
+    assert found["tokens_per_second"] > 0
+    assert found["real_tokens_per_second"] / found["tokens_per_second"] == pytest.approx(0.875)
+    assert speed.read() == {"tokens_per_second": 0, "real_tokens_per_second": 0}
