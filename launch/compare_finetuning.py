@@ -18,237 +18,27 @@ The predictions of both are scored by `bert_jax.metrics`.
 
 A run that is finished is not repeated. Writes `comparison.md` and `comparison.png` to `--output`.
 Compiled programs are kept in `--output`, too: the first seed of a task compiles, as on a user's
-first day, and the others find what it left. `--examples` and `--epochs` shrink everything for a
-trial.
+first day, and the others find what it left. `--examples`, `--judged`, `--epochs` and `--length`
+shrink everything for a trial.
 """
 
 import argparse
 import dataclasses
-import gzip
 import json
-import random
+import shutil
 import statistics
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from comparison_tasks import COMPARISONS, Recipe, choose
 from timed_runs import last_json, markdown, mean_and_deviation, once, run
 
-from bert_jax.data.labelled.conll import as_columns
-from bert_jax.data.labelled.examples import Question
-from bert_jax.data.labelled.squad import read_questions
-from bert_jax.data.labelled.tagged import read_tagged
-from bert_jax.data.labelled.texts import TextOptions, read_texts
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.metrics.confusion import ConfusionMatrix
-from bert_jax.metrics.entities import EntityCounts, convert
-from bert_jax.metrics.squad import score_v1
 
 HERE = Path(__file__).parent
 SIDES = {"ours": "bert_jax", "peer": "PyTorch + transformers"}
-
-# Which examples are drawn is the same for all seeds and both sides.
-DRAWN_BY = 2018
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """What both sides are told.
-
-    Attributes:
-        epochs: passes over the training examples.
-        learning_rate: the peak, after a warm-up of a tenth of the steps.
-        length: the most tokens of a row.
-        batch_size: rows.
-    """
-
-    epochs: float = 3.0
-    learning_rate: float = 5e-5
-    length: int = 128
-    batch_size: int = 32
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """A task.
-
-    Attributes:
-        config: of bert_jax, below `configs/`.
-        train: names of files, the first that exists counts.
-        development: likewise.
-        examples: how many are drawn to train on; 0: all.
-        recipe: of the training.
-        units: splits the text of a file into what may be drawn.
-        whole: makes a text of what was drawn.
-        score: metrics of predictions for a file.
-        predictions: reads ours.
-    """
-
-    config: str
-    train: tuple[str, ...]
-    development: tuple[str, ...]
-    examples: int
-    recipe: Recipe
-    units: Callable[[str], list[Any]]
-    whole: Callable[[list[Any]], str]
-    score: Callable[[Path, Any], dict[str, float]]
-    predictions: Callable[[Path], Any]
-
-
-def table_units(text: str) -> list[str]:
-    """Lines; the first one, which names the columns, is drawn always."""
-    return text.splitlines()[1:]
-
-
-def mrpc_whole(lines: list[str]) -> str:
-    """Lines under the head that MRPC has."""
-    head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
-    return "".join(f"{line}\n" for line in [head, *lines])
-
-
-def sentence_units(text: str) -> list[str]:
-    """Sentences of a file in columns."""
-    blocks = (block.strip("\n") for block in text.replace("\r\n", "\n").split("\n\n"))
-    return [block for block in blocks if block and not block.startswith("-DOCSTART-")]
-
-
-def sentences_whole(blocks: list[str]) -> str:
-    """Words and tags, a blank line behind each sentence.
-
-    The tags become those of IOB2, as Hugging Face's data set of CoNLL-2003 has them.
-    """
-    written = []
-    for block in blocks:
-        columns = [line.split() for line in block.splitlines()]
-        tags = convert([column[-1] for column in columns], "iob2")
-        written.append(as_columns((column[0] for column in columns), tags))
-    return "".join(written)
-
-
-def question_units(text: str) -> list[dict[str, Any]]:
-    """Questions, each with its passage."""
-    return [
-        {"context": paragraph["context"], "qas": [question]}
-        for article in json.loads(text)["data"]
-        for paragraph in article["paragraphs"]
-        for question in paragraph["qas"]
-    ]
-
-
-def questions_whole(paragraphs: list[dict[str, Any]]) -> str:
-    """SQuAD's JSON, all in one article."""
-    return json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]})
-
-
-def mrpc_score(development: Path, predictions: list[str]) -> dict[str, float]:
-    """Accuracy, and F1 of the paraphrases, in percent."""
-    gold = [one.label for one in read_texts(development, TextOptions(format="glue:mrpc"))]
-    labels = ("0", "1")
-    matrix = ConfusionMatrix.of(
-        labels,
-        np.array([labels.index(str(label)) for label in gold]),
-        np.array([labels.index(label) for label in predictions]),
-    )
-    return {"accuracy": 100 * matrix.accuracy, "F1": 100 * matrix.f1("1")}
-
-
-def conll_score(development: Path, predictions: list[list[str]]) -> dict[str, float]:
-    """F1 of entities, in percent."""
-    gold = [sentence.tags or () for sentence in read_tagged(development, needs_tags=True)]
-    return {"entity F1": 100 * EntityCounts.of(gold, predictions).overall.f1}
-
-
-def squad_score(development: Path, predictions: dict[str, str]) -> dict[str, float]:
-    """Of the official script, in percent."""
-    found = score_v1(gold_answers(read_questions(development)), predictions)
-    return {"exact match": found["exact_match"], "F1": found["f1"]}
-
-
-def gold_answers(questions: Iterable[Question]) -> dict[str, list[str]]:
-    """The accepted answers by id."""
-    return {one.id: [answer.text for answer in one.answers or ()] for one in questions}
-
-
-def field_of_records(name: str) -> Callable[[Path], list[Any]]:
-    """Reads a field of each line of the predictions of a run."""
-
-    def read(directory: Path) -> list[Any]:
-        lines = (directory / "development.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line)[name] for line in lines]
-
-    return read
-
-
-def squad_predictions(directory: Path) -> dict[str, str]:
-    """The file that the official script reads."""
-    return json.loads((directory / "development.predictions.json").read_text(encoding="utf-8"))
-
-
-COMPARISONS = {
-    "mrpc": Comparison(
-        "glue.py:task=mrpc",
-        ("glue/MRPC/train.tsv",),
-        ("glue/MRPC/dev.tsv",),
-        0,
-        Recipe(),
-        table_units,
-        mrpc_whole,
-        mrpc_score,
-        field_of_records("label"),
-    ),
-    "conll2003": Comparison(
-        "tagging.py",
-        ("ner/conll2003/eng.train",),
-        ("ner/conll2003/eng.testa",),
-        4000,
-        Recipe(),
-        sentence_units,
-        sentences_whole,
-        conll_score,
-        field_of_records("tags"),
-    ),
-    "squad": Comparison(
-        "squad.py:version=1.1",
-        ("squad/train-v1.1.json", "squad/train-v1.1.json.gz"),
-        ("squad/dev-v1.1.json", "squad/dev-v1.1.json.gz", "squad/dev-v1.1.part-public.json"),
-        4000,
-        Recipe(length=384),
-        question_units,
-        questions_whole,
-        squad_score,
-        squad_predictions,
-    ),
-}
-
-
-def choose(
-    comparison: Comparison, names: tuple[str, ...], data: Path, count: int, output: Path
-) -> Path:
-    """Writes the examples that both sides get, `count` of them or all, in the file's order."""
-    paths = [data / name for name in names]
-    path = next((path for path in paths if path.is_file()), None)
-    if path is None:
-        raise UserError(f"--data {data} has none of {', '.join(names)}; give another directory")
-    content = path.read_bytes()
-    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    units = comparison.units(text)
-    if 0 < count < len(units):
-        kept = sorted(random.Random(DRAWN_BY).sample(range(len(units)), count))
-        units = [units[place] for place in kept]
-    chosen = output / f"{path.name.partition('.')[0]}-{len(units)}{_ending(path)}"
-    if not chosen.is_file():
-        output.mkdir(parents=True, exist_ok=True)
-        write_atomically(chosen, comparison.whole(units).encode())
-    return chosen
-
-
-def _ending(path: Path) -> str:
-    """Of a file's name, as readers go by it."""
-    name = path.name.removesuffix(".gz")
-    return ".json" if name.endswith(".json") else Path(name).suffix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,6 +75,7 @@ class Job:
     def run_ours(self, seed: int) -> dict[str, Any]:
         """`bert-jax train`."""
         workdir = self.output / f"run-{seed}"
+        shutil.rmtree(workdir, ignore_errors=True)  # what was begun would be timed wrongly
         recipe = self.recipe
         keys = {
             "init_from": self.model,
@@ -305,6 +96,7 @@ class Job:
         command += ["--workdir", str(workdir)]
         command += [f"--config.{key}={value}" for key, value in keys.items()]
         output, times = self.timed(command, f"ours-{seed}")
+        shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
         predictions = COMPARISONS[self.task].predictions(workdir / "predictions")
         return self.judged(predictions, times) | {"own": last_json(output), "command": command}
 
@@ -412,8 +204,9 @@ def make_job(task: str, options: argparse.Namespace) -> Job:
     """The files of a comparison, drawn and written."""
     comparison = COMPARISONS[task]
     recipe = comparison.recipe
-    if options.epochs is not None:
-        recipe = dataclasses.replace(recipe, epochs=options.epochs)
+    given = {"epochs": options.epochs, "length": options.length}
+    changed = {name: value for name, value in given.items() if value is not None}
+    recipe = dataclasses.replace(recipe, **changed)
     output = options.output / task
     examples = comparison.examples if options.examples is None else options.examples
     train = choose(comparison, comparison.train, options.data, examples, output / "data")
@@ -434,7 +227,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", choices=SIDES, help="this side alone")
     parser.add_argument("--examples", type=int, help="to train on, in place of the task's number")
     parser.add_argument("--judged", type=int, default=0, help="development examples (0: all)")
-    parser.add_argument("--epochs", type=float)
+    parser.add_argument("--epochs", type=float, help="in place of the task's number")
+    parser.add_argument("--length", type=int, help="the most tokens of a row, likewise")
     options = parser.parse_args(arguments)
     options.output = options.output.resolve()
     sides = [options.only] if options.only else list(SIDES)

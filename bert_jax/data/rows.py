@@ -87,6 +87,10 @@ def open_rows(
     with open_records(source, table) as found:
         reader = TextReader(TextColumns() if table.format == "text" else options.columns)
         if found.columns is not None:
+            if not found.columns:
+                raise UserError(
+                    f"{found.place}: the file is empty; a table begins with the names of its columns"
+                )
             reader.columns(found.columns, found.place)  # a wrong name is told before any row
         rows = (reader.row(record, number) for number, record in enumerate(found.records))
         yield Rows(rows, found.fraction)

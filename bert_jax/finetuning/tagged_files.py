@@ -7,7 +7,6 @@ from bert_jax.data.labelled.examples import TaggedSentence
 from bert_jax.data.labelled.tagged import TaggedOptions
 from bert_jax.data.lines import STDIN, open_lines
 from bert_jax.finetuning.splits import Part
-from bert_jax.metrics.entities import convert, detect_scheme
 
 
 def tagged_file(
@@ -16,18 +15,13 @@ def tagged_file(
     """The sentences with a further column.
 
     If they are from a file in columns, the lines are those of the file, and what stands between its
-    sentences comes along; of a file that is one in parts, those of these sentences. Where the file
-    has tags in a scheme of its own, the new ones are in the same, so that programs can compare them
-    letter by letter.
+    sentences comes along; if they are a part of it, the other sentences are left out.
 
     Args:
         part: the sentences.
-        tags: those of each sentence.
+        tags: those of each sentence, as they are to be written.
         options: how its file was read.
     """
-    scheme = detect_scheme(example.tags or () for example in part.examples)
-    if scheme and any(example.tags for example in part.examples):
-        tags = [convert(of_one, scheme) for of_one in tags]
     return _as_in_file(part, tags, options) or "".join(
         as_columns(example.words, *([example.tags] if example.tags else []), of_one)
         for example, of_one in zip(part.examples, tags, strict=True)

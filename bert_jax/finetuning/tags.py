@@ -40,6 +40,27 @@ class TagSet:
         number = {label: number for number, label in enumerate(self.labels)}
         return np.array([number[tag] for tag in self.translate(tags)], np.int32)
 
+    def comparable(
+        self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
+    ) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
+        """Gold tags and predicted ones in one scheme, that of the gold tags.
+
+        So whoever compares the columns of our files letter by letter, as conlleval does for its
+        accuracy, finds what we say. (It also counts lines of -DOCSTART- as words, and does not know
+        M, L, U and W: these are read as BIOES.)
+
+        Args:
+            examples: sentences with tags.
+            tags: the model's, of each.
+        """
+        gold: list[Sequence[str]] = [example.tags or () for example in examples]
+        scheme = detect_scheme(gold) if self.scheme else None
+        if scheme is None:
+            return gold, list(tags)
+        if any(tag[0] not in "BIOES" for of_one in gold for tag in of_one):
+            gold = [convert(of_one, scheme) for of_one in gold]
+        return gold, [convert(of_one, scheme) for of_one in tags]
+
     def knows(self, tag: str) -> bool:
         """Whether a tag of any scheme means something to the model."""
         if self.scheme is None:

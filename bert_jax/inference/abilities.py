@@ -9,7 +9,14 @@ from typing import overload
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.inference import answering, choosing, classification, features, tagging
+from bert_jax.inference import (
+    answering,
+    choosing,
+    classification,
+    features,
+    similarity,
+    tagging,
+)
 from bert_jax.inference.answering import Answer, AnswerOptions
 from bert_jax.inference.choosing import Choice
 from bert_jax.inference.classification import Outcome
@@ -17,6 +24,7 @@ from bert_jax.inference.features import AttentionMaps, TokenStates
 from bert_jax.inference.filling import Filling, fillings
 from bert_jax.inference.interface import Model, Text
 from bert_jax.inference.progress import Progress
+from bert_jax.inference.similarity import Match
 from bert_jax.inference.tagging import Sentence, Tagging
 
 
@@ -340,6 +348,58 @@ class Abilities:
         """
         return choosing.choose(
             self, prompt, choices, question, batch_size=batch_size, max_length=max_length
+        )
+
+    def similarity(
+        self: Model,
+        texts: Iterable[str],
+        others: Iterable[str] | None = None,
+        *,
+        pooling: str | None = None,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> np.ndarray:
+        """The cosine of every text with every other, float32 [n, m], from -1 to 1.
+
+        Args:
+            texts: n strings.
+            others: m strings; None: the same ones.
+            pooling: see `embed`; None: as the model was trained, else the mean.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Raises:
+            UserError: the pooling is unknown, or something is no text.
+        """
+        return similarity.similarity(
+            self, texts, others, pooling=pooling, batch_size=batch_size, max_length=max_length
+        )
+
+    def search(
+        self: Model,
+        query: str,
+        texts: Iterable[str],
+        top_k: int = 10,
+        *,
+        pooling: str | None = None,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[Match]:
+        """The texts that are nearest to a query, the nearest first.
+
+        Args:
+            query: what is looked for.
+            texts: read once; only the best are kept.
+            top_k: how many.
+            pooling: as in `similarity`.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Raises:
+            UserError: `top_k` is below 1, or as `similarity`.
+        """
+        return similarity.search(
+            self, query, texts, top_k, pooling=pooling, batch_size=batch_size, max_length=max_length
         )
 
 

@@ -1,5 +1,6 @@
 """Texts and pairs of texts through a model: one row of tokens each, one answer each."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -11,9 +12,17 @@ from bert_jax.inference.batching import Batch, BatchOptions
 from bert_jax.inference.interface import Advance, Model, Text, TextError
 from bert_jax.inference.streams import answers
 from bert_jax.models.config import BertConfig
-from bert_jax.tokenization import Encoding, Tokenizer
+from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
 Result = TypeVar("Result")
+
+# Characters of a text for each token that is kept of it, above which the whole is not tokenised.
+_CHARACTERS_A_TOKEN = 16
+# How far back from there a place between two words is looked for.
+_LONGEST_WORD = 1000
+_BREAKS = re.compile("[ \n]")
+# Each Chinese character is a word.
+_BREAKS_OR_CHINESE = re.compile("[ \n\u4e00-\u9fff]")
 
 
 class TextEncoder:
@@ -40,7 +49,9 @@ class TextEncoder:
         Raises:
             TextError: something is no text, or too long where that is refused.
         """
-        encodings, too_long = self._encode(texts)
+        encodings, too_long = self._encode(
+            texts if self._refuse_long else [self._shortened(text) for text in texts]
+        )
         if too_long and self._refuse_long:
             index, length = min(too_long.items())
             raise TextError(
@@ -70,6 +81,24 @@ class TextEncoder:
                 f"{self.cut} of {self.count} texts were longer than {self._limit} tokens: cut",
                 file=sys.stderr,
             )
+
+    def _shortened(self, text: Text) -> Text:
+        """What is enough of a text of megabytes to cut it where the whole would be cut."""
+        if text_characters(text) <= _CHARACTERS_A_TOKEN * self._limit:
+            return text
+        if isinstance(text, str):
+            return beginning(self._tokenizer, text, self._limit)
+        first, second = text
+        # Of two long texts both must be known to their ends: the longer one keeps more.
+        if len(first) < len(second):
+            enough = self._fits(first)
+            return (first, beginning(self._tokenizer, second, self._limit)) if enough else text
+        enough = self._fits(second)
+        return (beginning(self._tokenizer, first, self._limit), second) if enough else text
+
+    def _fits(self, text: str) -> bool:
+        (found,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        return len(found) <= self._limit
 
     def _check_pair(self, text: object, index: int) -> None:
         if not isinstance(text, tuple) or [type(part) for part in text] != [str, str]:
@@ -157,6 +186,27 @@ def text_answers(
             encode.report()
 
     return reported()
+
+
+def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
+    """A beginning of a text that has more than `tokens` tokens, the same as those of the whole.
+
+    It ends between two words, where BERT's rules never look across; a tokenizer with other rules
+    gets the whole text, as does one that finds no such place.
+    """
+    if not isinstance(tokenizer, WordPieceTokenizer) or tokenizer.switches is None:
+        return text
+    breaks = _BREAKS_OR_CHINESE if tokenizer.switches.tokenize_chinese_chars else _BREAKS
+    size = _CHARACTERS_A_TOKEN * tokens
+    while size < len(text):
+        start = max(size - _LONGEST_WORD, 0)
+        *_, end = 0, *(start + found.start() for found in breaks.finditer(text[start:size]))
+        if end:
+            (encoding,) = tokenizer.encode_batch([text[:end]], add_special_tokens=False)
+            if len(encoding) > tokens:
+                return text[:end]
+        size *= 4
+    return text
 
 
 def text_characters(text: Text) -> int:

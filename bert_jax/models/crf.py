@@ -39,6 +39,24 @@ class Chain(NamedTuple):
         """The chain of a model with `use_crf`, from its parameters."""
         return cls(*(params[name] for name in PARAMETERS))
 
+    def between(self, before: jax.Array, after: jax.Array) -> "Chain":
+        """The chain of parts of sentences, given the tags beside them.
+
+        Args:
+            before: int32 [B], the tag of the word before each part; -1: it begins its sentence.
+            after: int32 [B], that of the word behind it; -1: it ends its sentence.
+
+        Returns:
+            A chain with a start and an end for each row.
+        """
+        from_before = self.transitions[before.clip(0)]  # BC
+        to_after = self.transitions[:, after.clip(0)].T  # BC
+        return Chain(
+            self.transitions,
+            jnp.where(before[:, None] < 0, self.start, from_before),
+            jnp.where(after[:, None] < 0, self.end, to_after),
+        )
+
 
 def log_likelihood(
     emissions: jax.Array, tags: jax.Array, mask: jax.Array, chain: Chain

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from ml_collections import ConfigDict
@@ -128,7 +127,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         labels, weights = batch["labels"], batch["weights"]
         if self.description.config.use_crf:
             chain = possible(crf.Chain.of(params), self._tag_set.labels)
-            chain = _between(chain, batch["label_before"], batch["label_after"])
+            chain = chain.between(batch["label_before"], batch["label_after"])
             # A row's loss is that of all its words, which weigh 1 each.
             loss = -crf.log_likelihood(scores, labels, labels >= 0, chain).sum()
             found = crf.viterbi(*jax.lax.stop_gradient((scores, labels >= 0, chain)))
@@ -196,19 +195,31 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         )
 
     def write(self, directory: Path, part: Part[TaggedSentence], answers: list[Tagging]) -> None:
-        """`<part>.jsonl`, `<part>.conll`, and reports where there are tags to compare with."""
+        """`<part>.jsonl`, `<part>.conll`, and reports where there are tags to compare with.
+
+        In columns, tags are in the scheme of their file, if that has any.
+        """
         with open_records(directory / f"{part.name}.jsonl") as records:
             for example, found in zip(part.examples, answers, strict=True):
                 gold = {} if example.tags is None else {"expected": example.tags}
                 records.write({"id": example.id, **gold, **as_record(found)})
-        tags = [found.tags for found in answers]
-        columns = tagged_file(part, tags, self._files)
-        write_atomically(directory / f"{part.name}.conll", columns.encode())
-        if all(map(self.has_labels, part.examples)):
-            counts, matrix = self._counts(part.examples, tags), self._confusion(part.examples, tags)
-            text = f"{counts.as_text()}\n\n{matrix.as_text()}" if counts else matrix.as_text()
-            write_atomically(directory / f"{part.name}.report.txt", text.encode())
-            matrix.draw(directory / f"{part.name}.confusion.png")
+        tags: list[Sequence[str]] = [found.tags for found in answers]
+        if not all(map(self.has_labels, part.examples)):
+            self._write_columns(directory, part, tags)
+            return
+        self._write_columns(directory, part, self._tag_set.comparable(part.examples, tags)[1])
+        counts, matrix = self._counts(part.examples, tags), self._confusion(part.examples, tags)
+        text = matrix.as_text()
+        if counts:
+            text = f"{counts.as_text()}\n\nBy tag, as the model has them:\n\n{text}"
+        write_atomically(directory / f"{part.name}.report.txt", text.encode())
+        matrix.draw(directory / f"{part.name}.confusion.png")
+
+    def _write_columns(
+        self, directory: Path, part: Part[TaggedSentence], tags: Sequence[Sequence[str]]
+    ) -> None:
+        text = tagged_file(part, tags, self._files)
+        write_atomically(directory / f"{part.name}.conll", text.encode())
 
     def _gold(self, example: TaggedSentence) -> list[str]:
         return self._tag_set.translate(example.tags or ())
@@ -229,10 +240,11 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         labels = self._tag_set.labels
         if entity_tags((), labels) is None:
             return None
-        return EntityCounts.of(
-            (entity_tags(self._gold(example), labels) or () for example in examples),
-            (entity_tags(of_one, labels) or () for of_one in tags),
-        )
+        gold, found = self._tag_set.comparable(examples, tags)
+        if self._tag_set.scheme is None:  # tags without prefixes
+            gold = [entity_tags(of_one, labels) or () for of_one in gold]
+            found = [entity_tags(of_one, labels) or () for of_one in found]
+        return EntityCounts.of(gold, found)
 
     def _confusion(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
@@ -241,23 +253,6 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         gold = [number[tag] for example in examples for tag in self._gold(example)]
         found = [number[tag] for of_one in tags for tag in of_one]
         return ConfusionMatrix.of(self._tag_set.labels, np.array(gold), np.array(found))
-
-
-def _between(chain: crf.Chain, before: jax.Array, after: jax.Array) -> crf.Chain:
-    """The chain of rows that begin and end beside other words, whose tags are given.
-
-    Args:
-        chain: that of whole sentences.
-        before: int32 [B], the tag before a row; -1: it begins its sentence.
-        after: int32 [B], the tag behind a row; -1: it ends its sentence.
-    """
-    from_before = chain.transitions[before.clip(0)]  # BC
-    to_after = chain.transitions[:, after.clip(0)].T  # BC
-    return crf.Chain(
-        chain.transitions,
-        jnp.where(before[:, None] < 0, chain.start, from_before),
-        jnp.where(after[:, None] < 0, chain.end, to_after),
-    )
 
 
 def defaults() -> dict[str, dict[str, Any]]:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.rows import Columns, open_rows
+from bert_jax.data.labelled.texts import TextOptions
+from bert_jax.data.rows import open_rows
 from bert_jax.errors import UserError
 
 
@@ -15,11 +16,12 @@ from bert_jax.errors import UserError
 def rows(tmp_path):
     """Writes a file and reads its rows as (text, other, line)."""
 
-    def read(name, content, text="text", pair=None, form=None):
+    def read(name, content, text="", pair="", form=""):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with open_rows(path, Columns(text, pair), form) as found:
-            return [(row.text, row.other, int(row.place.removeprefix(f"{path}:"))) for row in found]
+        options = TextOptions(format=form, text_column=text, pair_column=pair)
+        with open_rows(path, options) as found:
+            return [(row.item, row.other, int(row.place.removeprefix(f"{path}:"))) for row in found]
 
     return read
 
@@ -43,7 +45,7 @@ def test_objects(rows):
     assert rows("a.jsonl", content) == [
         ("the sun", {"id": 7, "tags": ["x", None]}, 1),
         (("a", "b"), {"id": "é"}, 3),
-        ("", {}, 4),
+        ("", {"text_pair": None}, 4),
         ("half 😀", {}, 5),
     ]
 
@@ -54,8 +56,10 @@ def test_names_of_columns(rows):
         (("a", "b"), {"text": "other", "text_pair": "c"}, 1)
     ]
     assert rows("a.jsonl", line, "premise") == [
-        (("a", "c"), {"hypothesis": "b", "text": "other"}, 1)
+        ("a", {"hypothesis": "b", "text": "other", "text_pair": "c"}, 1)
     ]
+    # Without being told: a usual pair, here the first one of the list.
+    assert rows("a.jsonl", line) == [(("other", "c"), {"premise": "a", "hypothesis": "b"}, 1)]
     table = "premise\thypothesis\tid\na\tb\t1\n"
     assert rows("a.tsv", table, "premise", "hypothesis") == [(("a", "b"), {"id": "1"}, 2)]
     assert rows("a.tsv", table, "premise") == [("a", {"hypothesis": "b", "id": "1"}, 2)]
@@ -73,8 +77,8 @@ def test_quotation_marks_between_tabs(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text('text\tid\n"say ""sun"""\t"1"\n')
     for quotes, text, id in [("none", '"say ""sun"""', '"1"'), ("auto", 'say "sun"', "1")]:
-        with open_rows(path, quotes=quotes) as rows:
-            assert [(row.text, row.other) for row in rows] == [(text, {"id": id})]
+        with open_rows(path, TextOptions(quotes=quotes)) as rows:
+            assert [(row.item, row.other) for row in rows] == [(text, {"id": id})]
 
 
 def test_commas(rows):
@@ -91,7 +95,7 @@ def test_commas(rows):
 def test_a_format_that_the_name_does_not_tell(rows):
     assert rows("a.txt", '{"text": "sun"}\n', form="jsonl") == [("sun", {}, 1)]
     assert rows("a.jsonl", '{"text"\n', form="text") == [('{"text"', {}, 1)]
-    with pytest.raises(UserError, match="input format 'xml' is unknown; known are jsonl, tsv, csv"):
+    with pytest.raises(UserError, match="data.format: 'xml' is unknown; known are jsonl, tsv, csv"):
         rows("a.txt", "", form="xml")
 
 
@@ -104,15 +108,15 @@ def test_a_format_that_the_name_does_not_tell(rows):
         (
             "a.jsonl",
             '{"texts": 1, "id": 2}',
-            "a.jsonl:1: there is no 'text', only 'texts', 'id'; s",
+            "a.jsonl:1: no column has a usual name of a text, only 'texts', 'id'; set",
         ),
-        ("a.jsonl", "{}", "a.jsonl:1: there is no 'text', only nothing; say with text_column"),
+        ("a.jsonl", "{}", "a.jsonl:1: no column has a usual name of a text, only nothing"),
         ("a.jsonl", '{"text": 5}', "a.jsonl:1: 'text' is not a string but int"),
-        ("a.jsonl", '{"text": null}', "a.jsonl:1: 'text' is not a string but NoneType"),
+        ("a.jsonl", '{"text": null}', "a.jsonl:1: no column has a usual name of a text, on"),
         ("a.jsonl", '{"text": "a", "text_pair": 1}', "a.jsonl:1: 'text_pair' is not a string but"),
         ("a.jsonl", '{"text": "a", "b": "\\ud83d"}', "a.jsonl:1: half of a surrogate pair"),
-        ("a.tsv", "a\tb\n", "a.tsv:1: there is no 'text', only 'a', 'b'; say with text_column"),
-        ("a.tsv", "", "a.tsv:1: there is no 'text', only nothing"),
+        ("a.tsv", "a\tb\n", "a.tsv:1: no column has a usual name of a text, only 'a', 'b'; set"),
+        ("a.tsv", "", "a.tsv:1: the file is empty; a table begins with the names of its"),
         ("a.tsv", "text\tb\n1\t2\n1\n", "a.tsv:3: 1 fields, but the header has 2; mend the line"),
         ("a.csv", 'text\n"a\nb"\nc,d\n', "a.csv:4: 2 fields, but the header has 1"),
         ("a.csv", "text,id,id\n", "a.csv:1: two columns are called 'id'; rename one"),
@@ -125,11 +129,53 @@ def test_rows_that_are_malformed(rows, name, content, message):
         rows(name, content)
 
 
-def test_a_pair_that_is_asked_for_must_be_there(rows):
-    with pytest.raises(UserError, match="a.jsonl:1: there is no 'b', only nothing"):
-        rows("a.jsonl", '{"text": "a"}', pair="b")
-    with pytest.raises(UserError, match="a.csv:1: there is no 'b', only 'text'"):
-        rows("a.csv", "text\n", pair="b")
+def test_columns_that_are_asked_for_must_be_there(rows):
+    with pytest.raises(UserError, match=r"a.jsonl:2: there is no column 'b', only 'text'; set"):
+        rows("a.jsonl", '{"text": "a", "b": "c"}\n{"text": "a", "b": null}', "text", "b")
+    with pytest.raises(UserError, match="a.csv:1: there is no column 'b', only 'text'; set data.pa"):
+        rows("a.csv", "text\n", "text", "b")
+    with pytest.raises(UserError, match=r"data.pair_column is set and data.text_column is not"):
+        rows("a.csv", "text\n", "", "b")
+
+
+def test_each_object_has_its_own_keys(rows):
+    content = '{"text": "a"}\n{"sentence1": "b", "sentence2": "c"}\n{"review": "d", "x": 1}\n'
+    assert rows("a.jsonl", content) == [("a", {}, 1), (("b", "c"), {}, 2), ("d", {"x": 1}, 3)]
+
+
+def test_ids_and_right_answers_are_known(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("idx\tsentence\tlabel\n7\tthe sun\t1\n9\t\tanything\n")
+    with open_rows(path) as found:
+        assert [(row.id, row.item, row.gold) for row in found] == [
+            ("7", "the sun", "label"),
+            ("9", "", "label"),
+        ]
+    (tmp_path / "a.txt").write_text("a\nb\n")
+    with open_rows(tmp_path / "a.txt") as found:
+        assert [(row.id, row.gold) for row in found] == [("0", ""), ("1", "")]
+
+
+def test_a_table_without_names(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("1\tthe sun\n0\ta sea\n")
+    with open_rows(path, TextOptions(header=False, text_column="1")) as found:
+        assert [(row.item, row.other) for row in found] == [
+            ("the sun", {"0": "1"}),
+            ("a sea", {"0": "0"}),
+        ]
+
+
+def test_files_of_glue(tmp_path):
+    """QQP's own training file has torn rows, which are passed over there; here none may be lost."""
+    path = tmp_path / "test.tsv"
+    path.write_text('id\tquestion1\tquestion2\n0\tWhy "so?\tWhy?\n1\ttorn\n')
+    with open_rows(path, TextOptions(format="glue:qqp")) as found:
+        rows = iter(found)
+        row = next(rows)
+        assert (row.id, row.item, row.other) == ("0", ('Why "so?', "Why?"), {"id": "0"})
+        with pytest.raises(UserError, match="test.tsv:3: 2 fields, but the header has 3; mend"):
+            next(rows)
 
 
 def test_the_number_of_rows_is_estimated_from_the_bytes(tmp_path):
@@ -148,7 +194,7 @@ def test_any_text_survives_json_lines(tmp_path_factory, texts):
     lines = [json.dumps({"text": text, "id": text}, ensure_ascii=False) for text in texts]
     path.write_bytes("".join(line + "\n" for line in lines).encode())
     with open_rows(path) as rows:
-        assert [(row.text, row.other) for row in rows] == [(text, {"id": text}) for text in texts]
+        assert [(row.item, row.other) for row in rows] == [(text, {"id": text}) for text in texts]
 
 
 def test_what_has_no_lines_is_not_read_as_text(tmp_path):
@@ -163,4 +209,4 @@ def test_ndjson_is_jsonl(tmp_path):
     path = tmp_path / "in.ndjson"
     path.write_text('{"text": "a", "id": 7}\n')
     with open_rows(path) as rows:
-        assert [(row.text, row.other) for row in rows] == [("a", {"id": 7})]
+        assert [(row.item, row.other) for row in rows] == [("a", {"id": 7})]

@@ -7,7 +7,7 @@ from bert_jax.finetuning.splits import Part
 from bert_jax.finetuning.tagged_files import tagged_file
 
 IOB1 = "-DOCSTART- -X- O\r\n\r\nEU NNP I-ORG\r\nin IN O\r\n\r\nPeter NNP I-PER\r\nJan NNP B-PER\r\n"
-PREDICTED = [["B-ORG", "O"], ["B-PER", "B-PER"]]
+PREDICTED = [["I-ORG", "O"], ["I-PER", "B-PER"]]
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def part_of(tmp_path):
     return make
 
 
-def test_the_file_with_tags_in_its_own_scheme(part_of):
+def test_the_file_with_a_further_column(part_of):
     assert tagged_file(part_of(IOB1), PREDICTED, TaggedOptions()) == (
         "-DOCSTART- -X- O O\r\n\r\nEU NNP I-ORG I-ORG\r\nin IN O O\r\n\r\n"
         "Peter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
@@ -37,7 +37,7 @@ def test_a_part_of_the_file(part_of):
 def test_a_file_without_tags(part_of):
     part = part_of("EU\nin\n\nPeter\nJan\n")
     assert tagged_file(part, PREDICTED, TaggedOptions()) == (
-        "EU\tB-ORG\nin\tO\n\nPeter\tB-PER\nJan\tB-PER\n"
+        "EU\tI-ORG\nin\tO\n\nPeter\tI-PER\nJan\tB-PER\n"
     )
 
 
@@ -54,6 +54,6 @@ def test_sentences_of_json_lines_become_columns(part_of):
 def test_sentences_of_several_files_become_columns(part_of):
     first, second = part_of(IOB1), part_of("a O\n", "other.txt")
     part = Part("development", first.source, [first.examples[1], *second.examples])
-    assert tagged_file(part, [["B-PER", "O"], ["O"]], TaggedOptions()) == (
+    assert tagged_file(part, [["I-PER", "O"], ["O"]], TaggedOptions()) == (
         "Peter\tI-PER\tI-PER\nJan\tB-PER\tO\n\na\tO\tO\n\n"
     )

@@ -124,3 +124,28 @@ def test_a_test_file_whose_last_column_is_something_else(capsys):
     assert "test.txt: tags such as 'NNP' are none of the model's" in capsys.readouterr().err
     tagged = Part("test", "test.txt", [sentence("O", "B-PER")])
     assert tag_set.without_strange_tags(tagged) is tagged
+
+
+@pytest.mark.parametrize(
+    ("gold", "expected_gold", "expected"),
+    [
+        (("I-PER", "B-PER", "O", "I-LOC"), None, ["I-PER", "B-PER", "O", "I-LOC"]),  # IOB1
+        (("B-PER", "B-PER", "O", "B-LOC"), None, ["B-PER", "B-PER", "O", "B-LOC"]),
+        (("S-PER", "S-PER", "O", "S-LOC"), None, ["S-PER", "S-PER", "O", "S-LOC"]),
+        # BILOU, and a file with nothing in it
+        (("B-PER", "L-PER", "O", "U-LOC"), ["B-PER", "E-PER", "O", "S-LOC"],
+         ["S-PER", "S-PER", "O", "S-LOC"]),
+        (("O", "O", "O", "O"), None, ["B-PER", "B-PER", "O", "B-LOC"]),
+    ],
+)  # fmt: skip
+def test_gold_and_predicted_tags_are_compared_in_the_scheme_of_the_gold_ones(
+    gold, expected_gold, expected
+):
+    predicted = ["B-PER", "B-PER", "O", "B-LOC"]
+    found = TagSet(IOB2, "iob2").comparable([sentence(*gold)], [predicted])
+    assert found == ([expected_gold or gold], [expected])
+
+
+def test_tags_of_no_scheme_are_compared_as_they_are():
+    found = TagSet(("O", "PER"), None).comparable([sentence("O", "O")], [["O", "PER"]])
+    assert found == ([("O", "O")], [["O", "PER"]])

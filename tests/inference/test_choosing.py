@@ -38,19 +38,19 @@ def chooser(make_model):
 def test_rows_by_hand(tokenizer, tiny_config):
     encode = ChoiceEncoder(tokenizer, tiny_config, 32)
     (first, second), (asked, _, _) = encode([ITEMS[0], ITEMS[2]])
-    assert first.tokens == "[CLS] the cat [SEP] sat on the mat . [SEP]".split()
+    assert " ".join(first.tokens) == "[CLS] the cat [SEP] sat on the mat . [SEP]"
     assert first.type_ids == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
-    assert second.tokens == "[CLS] the cat [SEP] sang [SEP]".split()
+    assert " ".join(second.tokens) == "[CLS] the cat [SEP] sang [SEP]"
     # The question stands with the choice, as in Hugging Face's examples.
-    assert asked.tokens == "[CLS] the sea [SEP] it was low [SEP]".split()
+    assert " ".join(asked.tokens) == "[CLS] the sea [SEP] it was low [SEP]"
 
 
 def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, tiny_config, capsys):
     encode = ChoiceEncoder(tokenizer, tiny_config, 10)
     ((first, second),) = encode([item("the cat " * 9, "sang .", "the dog ran to the tree .")])
-    assert first.tokens == "[CLS] the cat the cat the [SEP] sang . [SEP]".split()
+    assert " ".join(first.tokens) == "[CLS] the cat the cat the [SEP] sang . [SEP]"
     # What is longer than half of the room is cut, too.
-    assert second.tokens == "[CLS] the cat the [SEP] the dog ran to [SEP]".split()
+    assert " ".join(second.tokens) == "[CLS] the cat the cat [SEP] the dog ran [SEP]"
     encode.report()
     assert capsys.readouterr().err == "2 of 2 texts were longer than 10 tokens: cut\n"
 
@@ -65,9 +65,7 @@ def test_scores_are_those_of_the_model_for_all_choices_at_once(chooser, batch_si
         rows = chooser.tokenizer.encode_batch(prompts, choices)
         arrays = np.zeros((3, 1, len(rows), 24), np.int32)  # 1CT
         for number, row in enumerate(rows):
-            for array, values in zip(
-                arrays, (row.ids, row.type_ids, [1] * len(row)), strict=True
-            ):
+            for array, values in zip(arrays, (row.ids, row.type_ids, [1] * len(row)), strict=True):
                 array[0, number, : len(row)] = values
         expected = chooser.module.apply({"params": chooser.params}, *arrays)
         np.testing.assert_allclose(scores, expected[0], atol=1e-5)

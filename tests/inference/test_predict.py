@@ -1,5 +1,6 @@
 """Files answered row by row."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -10,7 +11,11 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.inference.predict import TASKS, PredictOptions, predict
+from bert_jax.data.rows import Row, Rows
+from bert_jax.inference.predict import predict
+from bert_jax.inference.predictions.interface import PredictionTask, json_lines
+from bert_jax.inference.predictions.options import PredictOptions
+from bert_jax.inference.predictions.tasks import TASKS
 
 ROWS = [
     {"id": 1, "text": "the cat sat on the mat ."},
@@ -151,7 +156,7 @@ def test_the_bar(ask, capsys):
         ("embed", '{"text": "a"}', {"pooling": "x"}, "pooling 'x' is unknown; known are"),
         ("embed", '{"text": "a"}', {"batch_size": 0}, "batch_size is 0"),
         ("embed", '{"text": "a"}', {"max_length": 99}, "max_length is 99"),
-        ("embed", '{"text": "a"}', {"input_format": "xml"}, "input format 'xml' is unknown"),
+        ("embed", '{"text": "a"}', {"input_format": "xml"}, "data.format: 'xml' is unknown"),
         ("hidden_states", '{"text": "a"}', {"layers": (9,)}, "layer 9 does not exist"),
         ("attentions", '{"text": "a"}', {"layers": (0,)}, "layer 0 does not exist"),
         (
@@ -187,20 +192,27 @@ def test_places(model, tmp_path):
 
 
 def test_one_entry_makes_a_task(model, tmp_path, monkeypatch):
-    def lengths(model, texts, options, advance):
-        return ({"length": len(text)} for text in texts)
+    @contextlib.contextmanager
+    def opened(source, options):
+        words = source.read_text().split()
+        yield Rows(Row(word, {"n": n}, f"word {n}", str(n)) for n, word in enumerate(words))
 
-    monkeypatch.setitem(TASKS, "length", lengths)
-    (tmp_path / "in.txt").write_text("sun\n\nthe sea\n")
-    assert predict(model, "length", tmp_path / "in.txt", tmp_path / "out") == 3
-    assert (tmp_path / "out").read_text() == '{"length": 3}\n{"length": 0}\n{"length": 7}\n'
+    def lengths(model, words, options, advance):
+        return map(len, words)
+
+    jsonl = json_lines(lambda word, length: {"length": length})
+    monkeypatch.setitem(TASKS, "length", PredictionTask(opened, lengths, {"jsonl": jsonl}))
+    (tmp_path / "in.txt").write_text("sun the")
+    assert predict(model, "length", tmp_path / "in.txt", tmp_path / "out") == 2
+    assert (tmp_path / "out").read_text() == '{"n": 0, "length": 3}\n{"n": 1, "length": 3}\n'
 
 
 # The peak of getrusage would be that of the process that started this one, if that is higher.
 PROGRAM = """
 import pathlib, re, sys
 import bert_jax
-from bert_jax.inference.predict import PredictOptions, predict
+from bert_jax.inference.predict import predict
+from bert_jax.inference.predictions.options import PredictOptions
 directory, task, source, target = sys.argv[1:]
 options = PredictOptions(progress=False, layers=(0, 1, 2))
 count = predict(bert_jax.load(directory), task, source, target, options)

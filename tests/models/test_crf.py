@@ -40,7 +40,7 @@ def all_paths(emissions, chain):
 def random_chain(generator, tags, scale=1.0):
     return Chain(
         *(
-            generator.normal(0, scale, shape).astype(np.float32)
+            jnp.asarray(generator.normal(0, scale, shape), jnp.float32)
             for shape in ((tags, tags), tags, tags)
         )
     )
@@ -109,6 +109,28 @@ def test_rows_may_have_starts_and_ends_of_their_own():
             Chain(transitions, start[row], end[row]),
         )
         np.testing.assert_allclose(together[row], alone[0], rtol=1e-6)
+
+
+def test_a_part_of_a_sentence_given_the_tags_beside_it():
+    """Of 5 words the middle 3 are asked about: a conditional probability over all paths."""
+    generator = np.random.default_rng(11)
+    emissions = generator.normal(size=(1, 5, 3)).astype(np.float32)
+    chain = random_chain(generator, 3)
+    gold = (2, 0, 1, 1, 0)
+    paths, scores = all_paths(emissions[0], chain)
+    for first, last in ((1, 4), (0, 2), (3, 5), (0, 5)):
+        outside = [place for place in range(5) if not first <= place < last]
+        given = np.array([all(path[place] == gold[place] for place in outside) for path in paths])
+        expected = scores[paths.index(gold)] - np.logaddexp.reduce(scores[given])
+        before = np.array([gold[first - 1] if first > 0 else -1])
+        after = np.array([gold[last] if last < 5 else -1])
+        found = log_likelihood(
+            emissions[:, first:last],
+            np.array([gold[first:last]]),
+            np.ones((1, last - first), bool),
+            chain.between(before, after),
+        )
+        np.testing.assert_allclose(found[0], expected, rtol=1e-4)
 
 
 def test_a_row_without_words_says_nothing_and_teaches_nothing():

@@ -113,7 +113,7 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     held_out = run({"learning_rate": 0.0}, **options)
     assert records_of(tmp_path) == [
         (1, "train"), (2, "held_out"), (4, "held_out"), (5, "train"), (6, "held_out"),
-        (8, "train"), (8, "held_out"),
+        (8, "held_out"), (8, "train"),
     ]  # fmt: skip
     assert steps_of(tmp_path) == [5, 8]
     said = capsys.readouterr().err

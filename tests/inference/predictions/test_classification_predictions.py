@@ -1,0 +1,144 @@
+"""Labels of a file: JSON lines, and GLUE's tables."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+
+# exp(0) : exp(1.0986) : exp(1.3863) = 1 : 3 : 4
+SCORES = (0.0, float(np.log(3)), float(np.log(4)))
+LABELS = ("bad", "fine", "good")
+
+
+@pytest.fixture
+def classifier(make_labelled):
+    """Says the same of everything: good with probability 1/2."""
+    return make_labelled("BertForSequenceClassification", LABELS, SCORES)
+
+
+def test_records_keep_the_other_columns(answered, classifier):
+    found = answered(
+        classifier,
+        "id\tsentence\tlabel\tnote\n7\tthe cat\tbad\tx\n8\t\tnonsense\ty\n",
+        "in.tsv",
+    )
+    records = [json.loads(line) for line in found.splitlines()]
+    assert [list(record) for record in records] == [
+        ["id", "expected", "note", "label", "score", "probabilities"]
+    ] * 2
+    # The text that is empty is answered; the label that no model knows is nobody's business.
+    assert [(record["id"], record["expected"], record["note"]) for record in records] == [
+        ("7", "bad", "x"),
+        ("8", "nonsense", "y"),
+    ]
+    for record in records:
+        assert record["label"] == "good"
+        assert record["score"] == pytest.approx(0.5)
+        assert record["probabilities"] == pytest.approx({"bad": 1 / 8, "fine": 3 / 8, "good": 0.5})
+
+
+def test_a_right_answer_of_another_name_keeps_it(answered, classifier):
+    found = answered(classifier, '{"text": "a", "gold_label": "bad"}\n{"text": "b"}\n')
+    first, second = map(json.loads, found.splitlines())
+    assert list(first) == ["gold_label", "label", "score", "probabilities"]
+    assert list(second) == ["label", "score", "probabilities"]
+
+
+def test_the_answers_are_those_of_classify(answered, make_labelled):
+    model = make_labelled("BertForSequenceClassification", LABELS)
+    texts = ["the sun", "a cat sat on the mat .", ("it was", "low"), ""] * 10
+    rows = [{"text": t} if isinstance(t, str) else {"text": t[0], "text_pair": t[1]} for t in texts]
+    found = answered(model, "".join(json.dumps(row) + "\n" for row in rows))
+    for line, expected in zip(found.splitlines(), model.classify(texts, batch_size=2), strict=True):
+        record = json.loads(line)
+        assert record["label"] == expected.label
+        assert record["probabilities"] == pytest.approx(expected.probabilities, rel=1e-5)
+
+
+def test_glue_has_an_index_and_a_prediction(answered, classifier):
+    content = "index\tsentence1\tsentence2\n5\ta\tb\n3\tc\td\n"
+    assert answered(classifier, content, "test.tsv", "RTE.tsv", input_format="glue:rte") == (
+        "index\tprediction\n5\tgood\n3\tgood\n"
+    )
+    # Without ids the rows are numbered.
+    assert answered(classifier, "a\nb\n", "in.txt", "out", output_format="glue") == (
+        "index\tprediction\n0\tgood\n1\tgood\n"
+    )
+    # Told, the form does not depend on the name.
+    (line,) = answered(
+        classifier, "a\n", "in.txt", "out.tsv", output_format="jsonl"
+    ).splitlines()
+    assert json.loads(line)["label"] == "good"
+
+
+def test_a_file_of_glue_without_header(answered, classifier):
+    """CoLA's training and development files have none."""
+    content = 'gj04\t1\t\tThe sailors rode "in.\ngj04\t0\t*\tLong low\n'
+    found = answered(classifier, content, "dev.tsv", input_format="glue:cola")
+    assert [list(json.loads(line)) for line in found.splitlines()] == [
+        ["source", "expected", "mark", "label", "score", "probabilities"]
+    ] * 2
+
+
+def test_numbers(answered, make_labelled):
+    model = make_labelled(
+        "BertForSequenceClassification", ("LABEL_0",), (2.34567,), problem_type="regression"
+    )
+    content = "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n"
+    found = answered(model, content, "test.tsv", "STS-B.tsv", input_format="glue:stsb")
+    assert found == "index\tprediction\n0\t2.346\n"
+    record = json.loads(answered(model, content, "test.tsv"))
+    assert record == {"index": "0", "score": "5.0", "value": pytest.approx(2.34567)}
+
+
+def test_any_of_several_labels(answered, make_labelled):
+    model = make_labelled(
+        "BertForSequenceClassification",
+        LABELS,
+        (1.0, -1.0, 2.0),
+        problem_type="multi_label_classification",
+    )
+    record = json.loads(answered(model, "a\n", "in.txt"))
+    assert record["label"] == ["bad", "good"]
+    assert answered(model, "a\n", "in.txt", "out.tsv") == "index\tprediction\n0\tbad,good\n"
+
+
+def test_names_with_tabs_do_not_tear_the_table(answered, make_labelled):
+    model = make_labelled("BertForSequenceClassification", ("a\tb", "c"), (1.0, 0.0))
+    found = answered(model, '{"id": "x\\ty", "text": "a"}\n', output="out.tsv")
+    assert found == "index\tprediction\nx y\ta b\n"
+
+
+def test_a_text_of_a_million_characters(answered, classifier, capsys):
+    long = "the sun was low " * 62_500
+    found = answered(classifier, json.dumps({"id": 1, "text": long}) + '\n{"id": 2, "text": "a"}\n')
+    assert [json.loads(line)["id"] for line in found.splitlines()] == [1, 2]
+    assert capsys.readouterr().err == "1 of 2 texts were longer than 32 tokens: cut\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "options", "message"),
+    [
+        ("text\tx\na\tb\nc\n", "in.tsv", {}, "in.tsv:3: 1 fields, but the header has 2"),
+        (b"a\nb\nc \xe9t\xe9\n", "in.txt", {}, "in.txt:3: byte 3 of the line .0xe9. is not UTF-8"),
+        ("a\tb\n1\t2\n", "in.tsv", {}, "in.tsv:1: no column has a usual name of a text"),
+        ("text\na\n", "in.tsv", {"text_column": "b"}, "in.tsv:1: there is no column 'b', only 'te"),
+        ('{"text": "a", "score": 1}', "in.jsonl", {}, "in.jsonl:1: 'score' is what the answer is"),
+        ("a\n", "in.txt", {"output_format": "conll"}, "output_format 'conll' is unknown; this tas"),
+        ("a\n", "in.txt", {"input_format": "glue:x"}, "data.format: GLUE has no task 'x'"),
+        ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a BertForTokenClassificati"),
+    ],
+)
+def test_errors_leave_nothing(answered, left, classifier, content, name, options, message):
+    with pytest.raises(UserError, match=message):
+        answered(classifier, content, name, **options)
+    assert left() == {name}
+
+
+def test_damaged_parameters_are_told(answered, make_labelled, left):
+    model = make_labelled("BertForSequenceClassification", ("a", "b"), (1.0, float("nan")))
+    with pytest.raises(UserError, match="the scores of a text are not finite"):
+        answered(model, "a\n", "in.txt")
+    assert left() == {"in.txt"}
