@@ -86,7 +86,7 @@ def sweep(config: ConfigDict, workdir: Path, grid: Grid) -> dict[str, Any]:
 def parse_grid(texts: Sequence[str], config: ConfigDict) -> Grid:
     """A grid from `KEY=V,V` texts; none of them: `PAPER_GRID`.
 
-    A value that is itself a list stands in brackets, as in `data.labels=[a,b],[b,a]`.
+    A value that is itself a list is written as one: `data.labels=['a','b'],['b','a']`.
 
     Raises:
         UserError: a text has another form, or a key or a value is wrong.

@@ -4,7 +4,7 @@ r"""Development scores of many labelled tasks, each with the command that gives 
 
 Below `--data` are looked for: glue/{MRPC,CoLA,SST-2,QNLI,WNLI,SICK}, classification/TREC.*,
 squad/, ner/{conll2003,wnut17}, multiple_choice/openbookqa; `finetuning_rows.py` names the files of
-each row. A row is trained with three seeds if the first run takes less than ten minutes.
+each row. A row is trained with further seeds if the first takes less than ten minutes.
 
 A run that is finished is not repeated. Writes `ROW.json` for each row and `table.md` to `--output`;
 the runs are in `runs/`, without their checkpoints.
@@ -29,7 +29,6 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 
 # A run that takes longer is made with one seed alone.
 SECONDS = 600
-SEEDS = (0, 1, 2)
 
 
 def command(row: Row, data: str, made: str, model: str, seed: str, workdir: str) -> list[str]:
@@ -73,9 +72,9 @@ def run_seed(key: str, seed: int, options: argparse.Namespace) -> Any:
 def run_row(key: str, options: argparse.Namespace) -> dict[str, Any]:
     """All seeds of a row; also written to its file."""
     results = {}
-    for seed in SEEDS:
+    for seed in options.seeds:
         results[seed] = run_seed(key, seed, options)
-        if results[SEEDS[0]]["seconds"] >= SECONDS:
+        if results[options.seeds[0]]["seconds"] >= SECONDS:
             break
     found = {
         "name": ROWS[key].name,
@@ -113,6 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, required=True, help="directory of Hugging Face")
     parser.add_argument("--output", type=Path, required=True, help="directory of the results")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--commands", action="store_true", help="print them; train nothing")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="more keys, for a trial"

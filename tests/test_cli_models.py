@@ -1,9 +1,11 @@
 """The verbs for models that exist: convert, predict, parity."""
 
+import dataclasses
 import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -15,7 +17,7 @@ import bert_jax
 from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.architectures import BertForPreTraining, BertForSequenceClassification
 from bert_jax.models.bert import init_params
 
 
@@ -64,6 +66,67 @@ def test_predict_gives_chosen_layers(model, tmp_path):
     assert np.shape(record["hidden_states"]) == (4, 2 * width)
 
 
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory, tiny_config, tokenizer):
+    """A saved classifier of texts."""
+    directory = tmp_path_factory.mktemp("models") / "classifier"
+    config = dataclasses.replace(tiny_config, num_labels=2)
+    params = init_params(BertForSequenceClassification(config), jax.random.key(0))
+    description = ModelDescription(config, "BertForSequenceClassification", labels=("no", "yes"))
+    model_directory.save(directory, description, params, tokenizer)
+    return directory
+
+
+def test_predict_does_what_the_model_is_for(classifier, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("1,the cat\n2,the sun\n")
+    arguments = ["predict", "--model", str(classifier), "--input", str(source), "--no-header"]
+    arguments += ["--text-column", "1", "--id-column", "0", "--output"]
+    assert cli.main([*arguments, str(tmp_path / "out.tsv")]) == 0
+    labels = [found.label for found in bert_jax.load(classifier).classify(["the cat", "the sun"])]
+    expected = f"index\tprediction\n1\t{labels[0]}\n2\t{labels[1]}\n"
+    assert (tmp_path / "out.tsv").read_text() == expected
+    assert cli.main([*arguments, str(tmp_path / "out.jsonl")]) == 0
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [record["label"] for record in records] == labels
+
+
+@pytest.mark.slow
+def test_predict_answers_a_stream_without_end(classifier):
+    """Answers come out while the input is still open; afterwards nothing is lost."""
+    arguments = ["predict", "--model", str(classifier), "--input", "-", "--output", "-"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bert_jax", *arguments, "--batch-size", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    answered, written = threading.Event(), 0
+
+    def feed():
+        nonlocal written
+        while (not answered.wait(0.001) or written < 100) and written < 20_000:
+            process.stdin.write("the cat\n" if written % 2 else "\n")
+            process.stdin.flush()
+            written += 1
+        process.stdin.close()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    lines = [process.stdout.readline()]
+    answered.set()
+    feeder.join()
+    lines += process.stdout.readlines()
+    process.wait()
+    assert len(lines) == written < 20_000
+    labels = [json.loads(line)["label"] for line in lines]
+    assert labels[::2] == [labels[0]] * len(labels[::2])
+    assert labels[1::2] == [labels[1]] * len(labels[1::2])
+    assert f"-: {written:,} records" in process.stderr.read()
+    assert process.returncode == 0
+
+
 def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path, capsys):
     words = tmp_path / "words.txt"
     words.write_text("lighthouse\n\nfish\n")
@@ -102,6 +165,15 @@ def test_google_and_back(model, tmp_path):
     ("changes", "message"),
     [
         ({"--task": "translate"}, "task 'translate' is unknown; known are embed, fill_mask"),
+        ({"--task": "tagging"}, "task 'tagging' needs a BertForTokenClassification, but this mod"),
+        ({"--output-format": "xml"}, "--output-format 'xml' is unknown; this task has jsonl"),
+        ({"--input-format": "xml"}, "--input-format: 'xml' is unknown; known are jsonl, tsv, csv"),
+        ({"--max-length": "99"}, "--max-length is 99; this model takes 3 to 32 tokens"),
+        ({"--batch-size": "0"}, "--batch-size is 0; it must be at least 1"),
+        (
+            {"--input-format": "tsv", "--text-column": "b"},
+            "no column 'b', only 'the cat'; set --te",
+        ),
         ({"--layers": "last"}, "--layers 'last': give whole numbers, as -4,-3,-2,-1"),
         ({"--task": "hidden_states", "--layers": "9"}, "layer"),
         ({"--pooling": "median"}, "median"),

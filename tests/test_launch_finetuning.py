@@ -194,7 +194,7 @@ def test_the_peer_cuts_passages_where_we_do(script, peer_tokenizer, tokenizer):
     from bert_jax.data.passage_windows import PassageWindows, WindowOptions
 
     passage = "the cat sat on the mat . it was warm . the dogs walked up and down to the sea ."
-    asked = [("the cat ?", passage), ("went the boy up to a tree ?", passage), ("cat", "a dog .")]
+    asked = [("the cat ?", passage), ("went the boy up to it ?", passage), ("cat", "a dog .")]
     rows = [
         {
             "id": str(number),

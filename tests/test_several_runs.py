@@ -57,3 +57,199 @@ def make_config(table, tmp_path_factory, pieces):
         return config
 
     return make
+
+
+def test_the_grid_of_the_paper(make_config):
+    grid = several_runs.parse_grid([], make_config())
+    # Appendix A.3: 3 rates × 2 batch sizes × 3 lengths.
+    assert grid == {
+        "optimizer.learning_rate": (5e-5, 3e-5, 2e-5),
+        "train.global_batch_size": (16, 32),
+        "train.epochs": (2.0, 3.0, 4.0),
+    }
+
+
+def test_a_grid_from_the_command_line(make_config):
+    config = make_config()
+    before = config.to_dict()
+    grid = several_runs.parse_grid(
+        ["optimizer.learning_rate=1e-3, 0", "data.class_weights=balanced",
+         "data.labels=['cat','dog'],['dog','cat']", "train.epochs=1,2.5"],
+        config,
+    )  # fmt: skip
+    assert grid == {
+        "optimizer.learning_rate": (1e-3, 0.0),
+        "data.class_weights": ("balanced",),
+        "data.labels": (("cat", "dog"), ("dog", "cat")),
+        "train.epochs": (1.0, 2.5),
+    }
+    assert [type(value) for value in grid["train.epochs"]] == [float, float]
+    assert config.to_dict() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train.epoch=1,2", "unknown key 'train.epoch'; the nearest known is 'train.epochs'"),
+        ("train.epochs", "--sweep 'train.epochs' is not KEY=VALUE,VALUE, as train.epochs=2,3,4"),
+        ("train.epochs=", "--sweep 'train.epochs=' is not KEY=VALUE,VALUE"),
+        ("train.epochs=two", "train.epochs is 'two', a str; it must be of type float"),
+        ("train.global_batch_size=8,8", "a value is given twice; leave one out"),
+        ("train.seeds=1,2", "--sweep train.seeds: give --config.train.seeds, or sweep over seed"),
+    ],
+)
+def test_a_bad_grid_names_its_key(make_config, text, message):
+    with pytest.raises(UserError) as raised:
+        several_runs.parse_grid([text], make_config())
+    assert message in str(raised.value)
+    with pytest.raises(UserError, match="train.steps is given twice"):
+        several_runs.parse_grid(["train.steps=1", "train.steps=2"], make_config())
+
+
+@pytest.mark.parametrize(
+    ("point", "name"),
+    [
+        (
+            {"optimizer.learning_rate": 5e-5, "train.global_batch_size": 16, "train.epochs": 2.0},
+            "learning_rate=5e-05,global_batch_size=16,epochs=2",
+        ),
+        ({"data.length": 64, "mesh.length": 1}, "data.length=64,mesh.length=1"),
+        ({"optimizer.freeze_encoder": True}, "freeze_encoder=True"),
+        ({"init_from": "models/mini"}, "init_from=models_mini-30869cf9"),
+    ],
+)
+def test_names_can_be_read(point, name):
+    assert several_runs.name_of(point, dict.fromkeys(point, ())) == name
+
+
+def test_names_of_different_points_differ():
+    grid = {"init_from": ("a/b", "a b", "x" * 300, "x" * 301)}
+    names = {several_runs.name_of({"init_from": value}, grid) for value in grid["init_from"]}
+    assert len(names) == 4
+    assert max(map(len, names)) < 120
+
+
+def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_path):
+    grid = {"optimizer.layer_decay": (0.9, 2.0)}
+    with pytest.raises(UserError, match="optimizer.layer_decay is 2.0; it must be above 0"):
+        several_runs.sweep(make_config(), tmp_path / "runs", grid)
+    with pytest.raises(UserError, match="train.seeds .* has a seed twice"):
+        several_runs.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture(scope="module")
+def three_seeds(make_config, tmp_path_factory):
+    """A work directory with three seeds, and what was returned."""
+    workdir = tmp_path_factory.mktemp("seeds") / "runs"
+    config = make_config(train__seeds=(1, 2, 3), optimizer__learning_rate=3e-3)
+    return workdir, several_runs.train_seeds(config, workdir)
+
+
+@pytest.mark.slow
+def test_a_run_for_each_seed_and_the_best_model(three_seeds):
+    workdir, result = three_seeds
+    assert json.loads((workdir / "result.json").read_text()) == result
+    assert list(result["runs"]) == ["seed-1", "seed-2", "seed-3"]
+    for seed in (1, 2, 3):
+        config = run_config(workdir / f"seed-{seed}")
+        assert (config.seed, config.train.seeds) == (seed, ())
+        alone = json.loads((workdir / f"seed-{seed}" / "result.json").read_text())
+        assert alone.items() >= result["runs"][f"seed-{seed}"].items()
+    # Other seeds are other runs.
+    losses = [run["loss"] for run in result["runs"].values()]
+    assert len(set(losses)) == 3
+    assert result["mean"]["loss"] == pytest.approx(sum(losses) / 3)
+    accuracies = {name: run["accuracy"] for name, run in result["runs"].items()}
+    assert accuracies[result["best"]] == max(accuracies.values())
+    copied, best = workdir / "model", workdir / result["best"] / "model"
+    assert {p.name for p in copied.iterdir()} == {p.name for p in best.iterdir()}
+    for path in copied.iterdir():
+        assert path.read_bytes() == (best / path.name).read_bytes()
+    assert {p.name for p in workdir.iterdir()} == {
+        "seed-1", "seed-2", "seed-3", "model", "several_runs.json", "result.json", "result.md",
+        "result.png",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_it_goes_on_where_it_was_and_takes_more_seeds(make_config, three_seeds, tmp_path, capsys):
+    whole, expected = three_seeds
+    workdir = Path(shutil.copytree(whole, tmp_path / "runs"))
+    # As after a kill in the second run and before the third; the copy of the model was under way.
+    (workdir / "seed-2" / "result.json").unlink()
+    shutil.rmtree(workdir / "seed-3")
+    shutil.rmtree(workdir / "model")
+    (workdir / ".model.partial").mkdir()
+    options = {"optimizer__learning_rate": 3e-3}
+    found = several_runs.train_seeds(make_config(train__seeds=(1, 2, 3), **options), workdir)
+    assert found == expected
+    said = capsys.readouterr().err
+    assert f"{workdir / 'seed-1'} is finished already" in said
+    assert f"resuming {workdir / 'seed-2'}" in said
+    assert not (workdir / ".model.partial").exists()
+    assert (workdir / "model" / "model.safetensors").is_file()
+    # A seed alone is left of the summary, the others stay on disk.
+    found = several_runs.train_seeds(make_config(train__seeds=(2,), **options), workdir)
+    assert list(found["runs"]) == ["seed-2"]
+    assert found["deviation"]["accuracy"] is None
+
+
+@pytest.mark.slow
+def test_other_work_directories_are_refused(make_config, three_seeds, tmp_path):
+    workdir, _ = three_seeds
+    before = sorted(path.name for path in workdir.iterdir())
+    with pytest.raises(UserError, match="holds the runs of seeds; use another --workdir"):
+        several_runs.sweep(make_config(), workdir, {"seed": (1, 2)})
+    with pytest.raises(UserError, match="belongs to another config: optimizer.weight_decay was"):
+        several_runs.train_seeds(
+            make_config(
+                train__seeds=(1,), optimizer__learning_rate=3e-3, optimizer__weight_decay=0.5
+            ),
+            workdir,
+        )
+    with pytest.raises(UserError, match="seed-1 is a single run; use another --workdir"):
+        several_runs.train_seeds(make_config(train__seeds=(1,)), workdir / "seed-1")
+    assert sorted(path.name for path in workdir.iterdir()) == before
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot make .*; choose another --workdir"):
+        several_runs.train_seeds(make_config(train__seeds=(1,)), tmp_path / "file" / "runs")
+
+
+@pytest.mark.slow
+def test_a_sweep_ranks_its_runs_and_names_those_that_fail(make_config, tmp_path, capsys):
+    workdir = tmp_path / "runs"
+    grid = {"optimizer.learning_rate": (0.0, 1e30, 3e-3)}
+    result = several_runs.sweep(make_config(), workdir, grid)
+    # Without learning nothing is better than guessing; with an absurd rate nothing is a number.
+    zero, absurd, good = "learning_rate=0", "learning_rate=1e+30", "learning_rate=0.003"
+    assert result["runs"][zero]["accuracy"] <= 0.5 == result["baselines"]["accuracy_majority"]
+    assert "is not better than accuracy_majority 0.5000" in result["failed"][zero]
+    assert result["runs"][absurd]["accuracy"] is None
+    assert "is not finite" in result["failed"][absurd]
+    assert list(result["runs"])[-1] == absurd
+    assert run_config(workdir / good).optimizer.learning_rate == 3e-3
+    assert (workdir / "model" / "model.safetensors").read_bytes() == (
+        workdir / result["best"] / "model" / "model.safetensors"
+    ).read_bytes()
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split()[:2] == ["run", "accuracy"]
+    assert table[3].split() == [absurd, *["-"] * (len(table[0].split()) - 1)]
+    assert (workdir / "result.md").read_text().startswith("| run | accuracy |")
+    # What has diverged is not tried again.
+    again = several_runs.sweep(make_config(), workdir, grid)
+    assert again == result
+    assert (workdir / absurd / "diverged.txt").read_text().strip() == result["failed"][absurd]
+
+
+@pytest.mark.slow
+def test_a_sweep_with_seeds_compares_their_means(make_config, tmp_path):
+    workdir = tmp_path / "runs"
+    config = make_config(train__seeds=(1, 2), train__epochs=1.0)
+    result = several_runs.sweep(config, workdir, {"optimizer.learning_rate": (1e-3, 0.0)})
+    for name in ("learning_rate=0.001", "learning_rate=0"):
+        inner = json.loads((workdir / name / "result.json").read_text())
+        assert list(inner["runs"]) == ["seed-1", "seed-2"]
+        assert result["runs"][name] == inner["mean"]
+        assert (workdir / name / "model" / "model.safetensors").is_file()
+    assert (workdir / "model" / "model.safetensors").is_file()

@@ -19,6 +19,7 @@ from bert_jax.checkpoints.config_file import (
 )
 from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import LoadReport, locate, read_parameters, to_tensors
+from bert_jax.checkpoints.sentence_transformers import write_pooling
 from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.checkpoints.whole_directory import whole_directory
@@ -71,6 +72,7 @@ def save(directory: Path, description: ModelDescription, params: Any, tokenizer:
             save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
+    write_pooling(directory, description)
 
 
 def load_description(directory: Path, architecture: str = "") -> ModelDescription:

@@ -20,7 +20,7 @@ from bert_jax.data.labelled.examples import TextExample
 from bert_jax.finetuning.pair_objectives import numbers_of, text_numbers
 from bert_jax.inference.similarity import cosine
 from bert_jax.metrics.correlation import pearson, spearman
-from bert_jax.metrics.pairs import average_precision, best_accuracy, reciprocal_ranks
+from bert_jax.metrics.pair_scores import average_precision, best_accuracy, reciprocal_ranks
 
 
 class PairMetrics(abc.ABC):
@@ -108,7 +108,7 @@ class _Classes(PairMetrics):
         super().__init__(examples)
         self._classes = classes
         self._gold = np.array([str(example.label) for example in examples])
-        self.best = "accuracy" if classes else f"cosine_{self._gold.min()}"
+        self.best = "accuracy" if classes else f"cosine_{min(self._gold)}"
 
     def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
         found = _cosines(vectors)

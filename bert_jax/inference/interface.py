@@ -1,6 +1,6 @@
 """What the rooms of this folder need of a `LoadedModel`, and how they name texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import flax.linen as nn
@@ -56,3 +56,10 @@ class TextError(UserError):
     def __init__(self, message: str, index: int) -> None:
         super().__init__(message)
         self.index = index
+
+
+def as_list(texts: Iterable[Text]) -> list[Text]:
+    """Refuses one string, which is also a list of letters."""
+    if isinstance(texts, str):
+        raise UserError("the texts are one string; give a list of strings")
+    return list(texts)

@@ -12,14 +12,15 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.inference import surgery
-from bert_jax.inference.abilities import Abilities
+from bert_jax.inference.encoder_abilities import EncoderAbilities
+from bert_jax.inference.head_abilities import HeadAbilities
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class LoadedModel(Abilities):
-    """A model directory in memory, and what can be asked of it, see `Abilities`.
+class LoadedModel(EncoderAbilities, HeadAbilities):
+    """A model directory in memory, and what can be asked of it, see its bases.
 
     Attributes:
         config: the architecture.

@@ -2,18 +2,17 @@
 
 import dataclasses
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.errors import UserError
 from bert_jax.inference.features import embeddings
 from bert_jax.inference.interface import Advance, Model, TextError
-
-SENTENCE_POOLING = "sentence_pooling"
-"""The key of `config.json` that says how a model's vectors of texts were trained to be made."""
 
 DEFAULT_POOLING = "mean"
 
@@ -84,8 +83,14 @@ def similarities(
     max_length: int | None = None,
     advance: Advance | None = None,
 ) -> Iterator[float]:
-    """The cosine of each pair, from -1 to 1; arguments and errors are those of `pair_vectors`."""
-    found = pair_vectors(
+    """The cosine of each pair, from -1 to 1.
+
+    Arguments are those of `pair_vectors`.
+
+    Raises:
+        UserError: a vector is not finite, or as `pair_vectors`.
+    """
+    vectors = pair_vectors(
         model,
         pairs,
         pooling=pooling,
@@ -93,7 +98,15 @@ def similarities(
         max_length=max_length,
         advance=advance,
     )
-    return map(cosine, found)
+
+    def compared() -> Iterator[float]:
+        for pair in vectors:
+            found = cosine(pair)
+            if math.isnan(found):
+                raise UserError("a vector is not finite; the parameters of the model are damaged")
+            yield found
+
+    return compared()
 
 
 def similarity(

@@ -14,6 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.sequences import Sequences
@@ -43,7 +44,6 @@ from bert_jax.inference.pooling import OF_TOKENS
 from bert_jax.inference.records import open_records, shortest
 from bert_jax.inference.similarity import (
     DEFAULT_POOLING,
-    SENTENCE_POOLING,
     cosine,
     pair_vectors,
     stored_pooling,
@@ -87,6 +87,9 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
             model: what comes out: a bare encoder, with its pooling in the description.
             options: of all labelled tasks.
             objective: what is learned.
+
+        Raises:
+            UserError: a label is of the wrong kind.
         """
         self._objective = objective
         self._pooling = stored_pooling(model.description)
@@ -98,11 +101,15 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
             labels=len(objective.labels),
             add_pooling_layer=self.description.add_pooling_layer,
         )
+        self._targets = objective.targets(splits.train)
+        for part in splits.development:
+            if self.is_labelled(part) and objective.judges(part.examples):
+                objective.targets(part.examples)
 
     def make_batches(self) -> LabelledBatches:
         """Each pair is an example of two rows, padded to one length."""
         examples = self.splits.train
-        targets = self._objective.targets(examples)
+        targets = self._targets
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
         texts = [text for example in examples for text in _texts(example)]
         sequences = Sequences.of(row for (row,) in encode(texts))

@@ -132,7 +132,9 @@ def test_rows_that_are_malformed(rows, name, content, message):
 def test_columns_that_are_asked_for_must_be_there(rows):
     with pytest.raises(UserError, match=r"a.jsonl:2: there is no column 'b', only 'text'; set"):
         rows("a.jsonl", '{"text": "a", "b": "c"}\n{"text": "a", "b": null}', "text", "b")
-    with pytest.raises(UserError, match="a.csv:1: there is no column 'b', only 'text'; set data.pa"):
+    with pytest.raises(
+        UserError, match="a.csv:1: there is no column 'b', only 'text'; set data.pa"
+    ):
         rows("a.csv", "text\n", "text", "b")
     with pytest.raises(UserError, match=r"data.pair_column is set and data.text_column is not"):
         rows("a.csv", "text\n", "", "b")

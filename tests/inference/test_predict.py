@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax.errors import UserError
 from bert_jax.data.rows import Row, Rows
+from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.inference.predictions.interface import PredictionTask, json_lines
 from bert_jax.inference.predictions.options import PredictOptions

@@ -126,11 +126,6 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     assert steps_of(tmp_path) == [5, 8]
 
 
-def test_a_run_that_gets_better_is_not_ended(run, tmp_path):
-    run({"learning_rate": 1e-3}, steps=6, eval_every=1, checkpoint_every=0, patience=1)
-    assert steps_of(tmp_path) == [6]
-
-
 def test_evaluations_of_an_epoch(run, tmp_path, make_tiny_task, tiny_config):
     examples = make_tiny_task(tiny_config).examples_per_epoch
     options = TrainOptions(epochs=2.0, evaluate_per_epoch=2, global_batch_size=8)

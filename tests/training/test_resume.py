@@ -195,7 +195,7 @@ def test_another_seed_and_another_rate_find_the_compiled_step(start, tmp_path, m
     for number, changes in enumerate(
         ({}, {"seed": 5, "optimizer.learning_rate": 1e-2, "optimizer.warmup_steps": 3})
     ):
-        finish(start(tmp_path / str(number), **{"train.steps": 4} | changes))
+        finish(start(tmp_path / str(number), **{"train.steps": 6} | changes))
         programs = [path.name for path in (tmp_path / "compiled").glob("jit_step-*-cache")]
         found.append(sorted(programs))
     assert len(found[0]) == 1

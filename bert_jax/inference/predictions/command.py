@@ -108,14 +108,14 @@ def names_of_options() -> Iterator[None]:
 def with_options(message: str) -> str:
     """A message with `text_column` and `data.text_column` as `--text-column`, and so on.
 
-    What stands in quotation marks is the user's own, and stays.
+    What stands in quotation marks, and the name of a file, is the user's own, and stays.
     """
     names = [field.name for field in dataclasses.fields(PredictOptions)]
     # A name of one word ("header") may be just a word.
     known = [rf"(?:data\.)?{name}" if "_" in name else rf"data\.{name}" for name in names]
     known = [*map(re.escape, _OTHER_NAMES), *known]
     # A text in quotation marks is matched as a whole, and given back as it is.
-    pattern = rf"(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w.-])(?:{'|'.join(known)})\b"
+    pattern = rf"(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w./-])(?:{'|'.join(known)})\b(?!\.\w)"
     return re.sub(pattern, _option, message)
 
 

@@ -17,7 +17,10 @@ def make_labelled(make_model) -> Callable[..., LoadedModel]:
     """Builds a model with labels; with `scores`, these are its scores of everything."""
 
     def make(
-        architecture: str, labels: Sequence[str], scores: Sequence[float] = (), **description: object
+        architecture: str,
+        labels: Sequence[str],
+        scores: Sequence[float] = (),
+        **description: object,
     ) -> LoadedModel:
         model = make_model(architecture, num_labels=len(labels))
         described = dataclasses.replace(model.description, labels=tuple(labels), **description)

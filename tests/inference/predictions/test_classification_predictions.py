@@ -67,9 +67,7 @@ def test_glue_has_an_index_and_a_prediction(answered, classifier):
         "index\tprediction\n0\tgood\n1\tgood\n"
     )
     # Told, the form does not depend on the name.
-    (line,) = answered(
-        classifier, "a\n", "in.txt", "out.tsv", output_format="jsonl"
-    ).splitlines()
+    (line,) = answered(classifier, "a\n", "in.txt", "out.tsv", output_format="jsonl").splitlines()
     assert json.loads(line)["label"] == "good"
 
 
@@ -125,7 +123,12 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
         (b"a\nb\nc \xe9t\xe9\n", "in.txt", {}, "in.txt:3: byte 3 of the line .0xe9. is not UTF-8"),
         ("a\tb\n1\t2\n", "in.tsv", {}, "in.tsv:1: no column has a usual name of a text"),
         ("text\na\n", "in.tsv", {"text_column": "b"}, "in.tsv:1: there is no column 'b', only 'te"),
-        ('{"text": "a", "score": 1}', "in.jsonl", {}, "in.jsonl:1: 'score' is what the answer is"),
+        (
+            '{"text": "a", "probabilities": 1}',
+            "in.jsonl",
+            {},
+            "in.jsonl:1: 'probabilities' is what",
+        ),
         ("a\n", "in.txt", {"output_format": "conll"}, "output_format 'conll' is unknown; this tas"),
         ("a\n", "in.txt", {"input_format": "glue:x"}, "data.format: GLUE has no task 'x'"),
         ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a BertForTokenClassificati"),

@@ -1,0 +1,144 @@
+"""Answers to the questions of a file: SQuAD's JSON and JSON lines."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_jax.data.labelled.examples import Question
+from bert_jax.errors import UserError
+from bert_jax.inference.answering import AnswerOptions, spans
+from bert_jax.inference.squad_files import write_squad_files
+
+PASSAGES = ["the cat sat on the mat . the dog ran to the tree .", "a bird sang . " * 12]
+QUESTIONS = [("q1", "the cat", 0), ("q2", "it was", 0), ("q3", "a bird", 1), ("é", "", 1)]
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model("BertForQuestionAnswering")
+
+
+@pytest.fixture
+def squad():
+    """The questions in SQuAD's form."""
+    paragraphs = [
+        {
+            "context": passage,
+            "qas": [
+                {"id": id, "question": question}
+                for id, question, about in QUESTIONS
+                if about == number
+            ],
+        }
+        for number, passage in enumerate(PASSAGES)
+    ]
+    return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
+
+
+@pytest.fixture
+def rows():
+    """The questions as JSON lines."""
+    return "".join(
+        json.dumps({"id": id, "question": question, "context": PASSAGES[about], "x": 1}) + "\n"
+        for id, question, about in QUESTIONS
+    )
+
+
+def asked():
+    return [Question(text, PASSAGES[about], (), id, "") for id, text, about in QUESTIONS]
+
+
+@pytest.mark.parametrize("threshold", [None, 0.0])
+def test_the_official_files(answered, model, squad, rows, tmp_path, left, threshold):
+    if threshold is not None:
+        stored = {"null_score_diff_threshold": threshold}
+        model = dataclasses.replace(
+            model, description=dataclasses.replace(model.description, other=stored)
+        )
+    found = list(spans(model, asked(), AnswerOptions(batch_size=2)))
+    names = [question.id for question in asked()]
+    (tmp_path / "expected").mkdir()
+    write_squad_files(tmp_path / "expected", "a", names, found, threshold)
+    for content, name in [(squad, "in.json"), (rows, "in.jsonl")]:
+        text = answered(model, content, name, "a.json")
+        # As evaluation writes them, to the byte.
+        assert text == (tmp_path / "expected" / "a.predictions.json").read_text()
+        best = (tmp_path / "expected" / "a.nbest_predictions.json").read_text()
+        assert (tmp_path / "nbest_a.json").read_text() == best
+        odds = tmp_path / "null_odds_a.json"
+        if threshold is None:
+            assert not odds.exists()
+        else:
+            assert odds.read_text() == (tmp_path / "expected" / "a.null_odds.json").read_text()
+    assert list(json.loads(text)) == names
+
+
+def test_records(answered, model, squad, rows):
+    found = [json.loads(line) for line in answered(model, rows).splitlines()]
+    for record, (id, question, about) in zip(found, QUESTIONS, strict=True):
+        assert list(record) == ["id", "x", "answer", "start", "end", "score"]
+        assert (record["id"], record["x"]) == (id, 1)
+        assert PASSAGES[about][record["start"] : record["end"]] == record["answer"]
+        assert record["answer"] == model.answer(question, PASSAGES[about]).text
+    same = [json.loads(line) for line in answered(model, squad, "in.json").splitlines()]
+    assert same == [{key: record[key] for key in record if key != "x"} for record in found]
+
+
+def test_several_answers_and_none(answered, model, rows):
+    first = json.loads(answered(model, rows, top_k=3).splitlines()[0])
+    assert len(first["n_best"]) == 3
+    assert first["n_best"][0]["answer"] == first["answer"]
+    assert sum(one["score"] for one in first["n_best"]) < 1
+    first = json.loads(answered(model, rows, null_threshold=-1e6).splitlines()[0])
+    assert (first["answer"], first["start"], first["end"]) == ("", 0, 0)
+    assert "no_answer_score" in first
+
+
+def test_right_answers_are_kept_and_not_read(answered, model):
+    rows = [
+        {"question": "a", "passage": "the sun", "answer": "no such text"},
+        {"question": "a", "passage": "", "answers": 7},
+    ]
+    found = answered(model, "".join(json.dumps(row) + "\n" for row in rows)).splitlines()
+    first, second = map(json.loads, found)
+    assert (first["expected"], first["id"]) == ("no such text", "0")
+    assert (second["answers"], second["answer"], second["id"]) == (7, "", "1")
+
+
+def test_columns_by_name(answered, model):
+    content = "ask,about,name\nthe cat,the cat sat,7\n"
+    names = {"question_column": "ask", "passage_column": "about", "id_column": "name"}
+    assert json.loads(answered(model, content, "in.csv", **names))["name"] == "7"
+    assert list(json.loads(answered(model, content, "in.csv", "out.json", **names))) == ["7"]
+
+
+def test_ids_that_come_twice(answered, model, rows, left):
+    with pytest.raises(
+        UserError, match=r"in.jsonl:5: the id 'q1' was already given at .*in.jsonl:1; give each"
+    ):
+        answered(model, rows + rows, output="out.json")
+    assert left() == {"in.jsonl"}
+    # Lines stay apart without ids.
+    assert len(answered(model, rows + rows).splitlines()) == 8
+
+
+def test_no_questions(answered, model, left):
+    assert answered(model, '{"data": []}', "in.json", "out.json") == "{}\n"
+    assert left() == {"in.json", "out.json", "nbest_out.json"}
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        ('{"question": "a"}', "in.jsonl", "in.jsonl:1: there is no 'context', only 'question'; re"),
+        ('{"question": 1, "context": "a"}', "in.jsonl", "in.jsonl:1: 'question' is not a string"),
+        ('{"data": [{"paragraphs": 1}]}', "in.json", r"in.json: there is no list data\[0\].paragr"),
+        ('{\n"data": [', "in.json", "in.json:2: not valid JSON: Expecting value, column 10; mend"),
+        (b'{"question": "\xff"}', "in.jsonl", "in.jsonl:1: byte 15 of the line .0xff. is not UTF"),
+    ],
+)
+def test_errors_leave_nothing(answered, left, model, content, name, message):
+    with pytest.raises(UserError, match=message):
+        answered(model, content, name, "out.json")
+    assert left() == {name}

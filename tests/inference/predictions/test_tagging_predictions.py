@@ -1,0 +1,136 @@
+"""Tags of a file: columns that stay as they are, and JSON lines."""
+
+import json
+
+import pytest
+
+from bert_jax.errors import UserError
+
+LABELS = ("O", "B-PER", "I-PER")
+
+
+@pytest.fixture
+def constant(make_labelled):
+    """Calls every word a name of its own."""
+    return make_labelled("BertForTokenClassification", LABELS, (0.0, 2.0, 0.0))
+
+
+@pytest.fixture
+def tagger(make_labelled):
+    """Has its own opinion of every word."""
+    return make_labelled("BertForTokenClassification", LABELS)
+
+
+COLUMNS = """\
+-DOCSTART- -X- -X- O
+
+the DT I-NP O
+cat  NN I-NP\tO
+
+# of the third column
+sat VBD I-VP B-WHO
+
+"""
+
+
+def test_columns_come_back_line_by_line(answered, constant):
+    expected = """\
+-DOCSTART- -X- -X- O O
+
+the DT I-NP O B-PER
+cat  NN I-NP\tO\tB-PER
+
+# of the third column
+sat VBD I-VP B-WHO B-PER
+
+"""
+    options = {"comments": "#"}
+    assert answered(constant, COLUMNS, "in.conll", "out.conll", **options) == expected
+    # A file whose name says nothing has columns if columns are asked for.
+    assert answered(constant, COLUMNS, "test.txt", "out.txt", **options) == expected
+    windows = COLUMNS.replace("\n", "\r\n").encode()
+    found = answered(constant, windows, "in.conll", "out.conll", **options)
+    assert found == expected  # read as text, which hides the line ends
+
+
+def test_line_ends_stay(answered, constant, tmp_path):
+    answered(constant, b"the\r\ncat\r\n", "in.conll", "out.conll")
+    assert (tmp_path / "out.conll").read_bytes() == b"the\tB-PER\r\ncat\tB-PER\r\n"
+    answered(constant, b"\n\n", "in.conll", "out.conll")
+    assert (tmp_path / "out.conll").read_bytes() == b"\n\n"
+
+
+def test_many_sentences_stay_in_line(answered, tagger):
+    words = ["the", "sun", "dogs", "ran", "low", "sea"]
+    sentences = [[words[(3 * n + k) % 6] for k in range(n * 7 % 40)] for n in range(1, 200)]
+    sentences = [sentence for sentence in sentences if sentence]
+    content = "".join("".join(f"{word} x\n" for word in one) + "\n" for one in sentences)
+    found = answered(tagger, content, "in.conll", "out.conll").splitlines()
+    lines = content.splitlines()
+    assert [line.rpartition(" ")[0] if line else "" for line in found] == lines
+    blocks = "\n".join(found).split("\n\n")
+    for block, tagging in zip(blocks, tagger.tag(sentences, batch_size=2), strict=True):
+        assert [line.rpartition(" ")[2] for line in block.splitlines()] == list(tagging.tags)
+
+
+def test_sentences_of_columns_as_records(answered, constant):
+    lines = answered(constant, COLUMNS, "in.conll", comments="#").splitlines()
+    assert [json.loads(line)["words"] for line in lines] == [["the", "cat"], ["sat"]]
+    assert [json.loads(line)["tags"] for line in lines] == [["B-PER"] * 2, ["B-PER"]]
+
+
+def test_the_column_of_words(answered, constant):
+    found = answered(constant, "1\tthe\tx\n2\tcat\tx\n", "in.conllu", word_column=1)
+    assert json.loads(found)["words"] == ["the", "cat"]
+    spaced = "10 000\tx\nbirds\tx\n"
+    found = answered(constant, spaced, "in.conll", "out.conll", separator="tab")
+    assert found == "10 000\tx\tB-PER\nbirds\tx\tB-PER\n"
+
+
+def test_texts_have_entities_with_places(answered, constant, tagger):
+    record = json.loads(answered(constant, "the  sun.\n", "in.txt"))
+    assert record["words"] == ["the", "sun", "."]
+    assert [(e["text"], e["start"], e["end"]) for e in record["entities"]] == [
+        ("the", 0, 3),
+        ("sun", 5, 8),
+        (".", 8, 9),
+    ]
+    texts = ["the cat sat on the mat .", "", "a bird sang to the sea and it was low"]
+    found = answered(tagger, "".join(f"{text}\n" for text in texts), "in.txt")
+    for line, expected in zip(found.splitlines(), tagger.tag(texts, batch_size=2), strict=True):
+        record = json.loads(line)
+        assert record["tags"] == list(expected.tags)
+        assert [e["text"] for e in record["entities"]] == [e.text for e in expected.entities]
+
+
+def test_objects_with_words_or_texts(answered, constant):
+    rows = [
+        {"id": 7, "tokens": ["the", "cat"], "ner_tags": ["O", "B-WHO"], "x": 1},
+        {"id": 8, "words": ["sun"], "tags": ["O"]},
+        {"id": 9, "text": "it was", "tags": 1},
+    ]
+    found = answered(constant, "".join(json.dumps(row) + "\n" for row in rows)).splitlines()
+    first, second, third = map(json.loads, found)
+    assert list(first) == ["id", "ner_tags", "x", "words", "tags", "scores", "entities"]
+    # The right tags are called as ours are: they are still there.
+    assert (second["expected"], second["tags"]) == (["O"], ["B-PER"])
+    assert (third["expected"], third["words"]) == (1, ["it", "was"])
+    columns = answered(constant, '{"words": ["the", "cat"]}\n{"text": "a b"}\n', output="out.conll")
+    assert columns == "the\tB-PER\ncat\tB-PER\n\na\tB-PER\nb\tB-PER\n\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        ("a x\nb x y\n", "in.conll", "in.conll:2: 3 columns, but line 1 has 2; mend the line"),
+        (b"a x\n\xff x\n", "in.conll", "in.conll:2: byte 1 of the line .0xff. is not UTF-8"),
+        ('{"words": ["a", 1]}', "in.jsonl", "in.jsonl:1: 'words' is neither a text nor a list of"),
+        ('{"tags": []}', "in.jsonl", "in.jsonl:1: no column has a usual name of a text, only 'ta"),
+        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; say with data.text_column"),
+        ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- stands in files of columns; if"),
+    ],
+)
+def test_errors_leave_nothing(answered, left, constant, content, name, message):
+    with pytest.raises(UserError, match=message):
+        answered(constant, content, name)
+    assert left() == {name}

@@ -1,0 +1,111 @@
+"""Cosines of texts, in pairs and with each other."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.inference.interface import TextError
+from bert_jax.inference.similarity import (
+    Match,
+    cosine,
+    pair_vectors,
+    search,
+    similarities,
+    similarity,
+    stored_pooling,
+)
+
+TEXTS = ["the cat sat on the mat .", "a dog", "it was warm .", "the sea was low"]
+
+
+def by_hand(model, first, second, pooling="mean"):
+    u, v = model.embed([first, second], pooling=pooling).astype(np.float64)
+    return u @ v / (np.linalg.norm(u) * np.linalg.norm(v))
+
+
+def test_the_cosine_by_hand():
+    assert cosine(np.array([[3, 0], [3, 4]], np.float32)) == pytest.approx(0.6)
+    assert cosine(np.array([[1, 2], [-2, -4]], np.float32)) == pytest.approx(-1)
+    assert cosine(np.zeros((2, 2), np.float32)) == 0
+
+
+def test_every_text_with_every_other(model):
+    found = similarity(model, TEXTS, TEXTS[:3])
+    assert found.shape == (4, 3)
+    assert found.dtype == np.float32
+    for (row, one), (column, other) in itertools.product(enumerate(TEXTS), enumerate(TEXTS[:3])):
+        assert found[row, column] == pytest.approx(by_hand(model, one, other), abs=1e-5)
+    itself = similarity(model, TEXTS)
+    np.testing.assert_allclose(np.diag(itself), 1, atol=1e-6)
+    assert (np.abs(itself) <= 1).all()
+    np.testing.assert_allclose(itself, itself.T, atol=1e-6)
+    assert similarity(model, [], TEXTS).shape == (0, 4)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])
+def test_pairs(model, pooling):
+    pairs = list(itertools.permutations(TEXTS, 2))
+    found = list(similarities(model, pairs, pooling=pooling, batch_size=3))
+    expected = [by_hand(model, *pair, pooling) for pair in pairs]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert all(isinstance(value, float) for value in found)
+
+
+def test_the_pooling_that_the_model_was_trained_with(model):
+    description = dataclasses.replace(model.description, other={"sentence_pooling": "cls"})
+    trained = dataclasses.replace(model, description=description)
+    assert stored_pooling(description) == "cls"
+    assert stored_pooling(model.description) == "mean"
+    (found,) = similarities(trained, [(TEXTS[0], TEXTS[1])])
+    assert found == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1], "cls"), abs=1e-6)
+    (asked,) = similarities(trained, [(TEXTS[0], TEXTS[1])], pooling="mean")
+    assert asked == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1]), abs=1e-6)
+    with pytest.raises(UserError, match="config.json: sentence_pooling is 7"):
+        stored_pooling(dataclasses.replace(description, other={"sentence_pooling": 7}))
+
+
+def test_a_stream_of_pairs_without_end(model):
+    asked = []
+
+    def pairs():
+        for number in itertools.count():
+            asked.append(number)
+            yield "sun " * (number % 5), "sea"
+
+    done = []
+    found = similarities(model, pairs(), batch_size=1, advance=done.append)
+    assert len(list(itertools.islice(found, 100))) == 100
+    assert len(asked) < 300  # two windows of 64 texts, and what was asked for
+    assert 100 <= sum(done) < 200
+
+
+def test_what_is_found(model):
+    found = search(model, "a dog", iter(TEXTS), top_k=2)
+    assert found[0].index == 1
+    assert found[0].text == "a dog"
+    assert found[0].score == pytest.approx(1)
+    rest = {index: by_hand(model, "a dog", text) for index, text in enumerate(TEXTS)}
+    best = max(set(rest) - {1}, key=rest.get)
+    assert (found[1].index, found[1].text) == (best, TEXTS[best])
+    assert len(search(model, "sun", TEXTS)) == 4
+    assert search(model, "sun", []) == []
+    twice = search(model, "sun", ["sea", "sun", "sun"])
+    assert [match.index for match in twice] == [1, 2, 0]
+    assert isinstance(twice[0], Match)
+
+
+def test_what_cannot_be_compared(model):
+    with pytest.raises(UserError, match="the texts are one string; give a list"):
+        similarity(model, "a dog", TEXTS)
+    with pytest.raises(TextError, match="text 1 is 7; give a string"):
+        similarity(model, ["a dog", 7])
+    with pytest.raises(UserError, match="top_k is 0"):
+        search(model, "a dog", TEXTS, top_k=0)
+    with pytest.raises(TextError, match="is no pair of texts; give two strings") as caught:
+        list(pair_vectors(model, [("a", "b"), ("a", None)]))
+    assert caught.value.index == 1
+    with pytest.raises(UserError, match="pooling 'middle' is unknown"):
+        pair_vectors(model, [("a", "b")], pooling="middle")

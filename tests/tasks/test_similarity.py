@@ -1,0 +1,240 @@
+"""Sentence similarity, end to end: pairs in, a bare encoder and cosines out."""
+
+import json
+import random
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax import configuration, experiment, foundation
+from bert_jax.errors import UserError
+from bert_jax.models.bert import init_params
+
+KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
+
+
+def pairs(count, seed=0):
+    """Pairs of texts, and whether both are about animals or both about things."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        kinds = [draw.choice(sorted(KINDS)) for _ in range(2)]
+        texts = [
+            f"the {draw.choice(KINDS[kind])} was {draw.choice(['low', 'up'])} ." for kind in kinds
+        ]
+        rows.append((*texts, kinds[0] == kinds[1]))
+    return rows
+
+
+HEADER = ("sentence1", "sentence2", "label")
+
+
+@pytest.fixture
+def write_pairs(write_table):
+    def write(name, labels, count=160, seed=0):
+        rows = [(one, two, labels[same]) for one, two, same in pairs(count, seed)]
+        return str(write_table(name, [HEADER, *rows]))
+
+    return write
+
+
+def config_of(base_model, **data):
+    given = {"task": "similarity", "init_from": str(base_model), "data": {"length": 32, **data}}
+    return configuration.complete(given, where="test")
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_model, tmp_path):
+    table = write_pairs("train.tsv", (1, 5))
+    test = write_pairs("test.tsv", ("", ""), count=4, seed=1)
+    result, workdir = train(
+        "similarity", data__train=table, data__test=(test,), data__label_range=(1, 5),
+        data__loss="cosine", data__pooling="max", train__epochs=3.0,
+    )  # fmt: skip
+    assert result["spearman"] > 0.8
+    assert result["pearson"] > 0.9 > result["spearman_overlap"]
+    assert result["loss"] < 0.1
+
+    model = bert_jax.load(workdir / "model")
+    assert model.report.complete
+    assert model.description.architecture == "BertModel"
+    assert model.description.other == {"sentence_pooling": "max"}
+    cat, _, tree = model.similarity(["the cat was up .", "the sea was up .", "the tree was up ."])
+    assert cat[0] > 0.99 > 0.5 > cat[1]
+    assert tree[1] > 0.5 > tree[0]
+
+    # What was judged is what the delivered model says.
+    development = lines_of(workdir / "predictions" / "development.jsonl")
+    assert set(development[0]) == {"id", "expected", "similarity"}
+    assert len(development) == 16
+    mse = np.mean([(one["similarity"] - (one["expected"] - 1) / 4) ** 2 for one in development])
+    assert mse == pytest.approx(result["loss"], rel=1e-4)
+    predicted = lines_of(workdir / "predictions" / "test.jsonl")
+    texts = [row[:2] for row in pairs(4, seed=1)]
+    for one, (first, second) in zip(predicted, texts, strict=True):
+        expected = model.similarity([first], [second])[0, 0]
+        assert one["similarity"] == pytest.approx(expected, abs=1e-5)
+
+    config = config_of(base_model, train=table, label_range=(1, 5))
+    again = experiment.evaluate(config, None, workdir / "model")
+    assert again["spearman"] == pytest.approx(result["spearman"])
+    from_run = experiment.evaluate(config, workdir, None)
+    assert from_run["loss"] == pytest.approx(result["loss"], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_similar_and_other_pairs(train, write_pairs):
+    table = write_pairs("train.tsv", (0, 1))
+    result, _ = train("similarity", data__train=table, data__loss="contrastive", train__epochs=3.0)
+    assert result["average_precision"] > 0.95 > result["average_precision_chance"]
+    assert result["best_accuracy"] > 0.9
+
+
+@pytest.mark.slow
+def test_classes(train, write_pairs, base_model):
+    table = write_pairs("train.tsv", ("other", "same"))
+    result, workdir = train(
+        "similarity", data__train=table, data__loss="softmax", train__epochs=6.0
+    )
+    assert result["accuracy"] > 0.9 > result["accuracy_majority"]
+    development = lines_of(workdir / "predictions" / "development.jsonl")
+    assert set(development[0]) == {"id", "expected", "similarity", "label", "probabilities"}
+    right = [one["label"] == one["expected"] for one in development]
+    assert np.mean(right) == result["accuracy"]
+    # The classifier stays behind.
+    model = bert_jax.load(workdir / "model")
+    assert set(model.params) == {"embeddings", "encoder", "pooler"}
+    config = config_of(base_model, train=table, loss="softmax")
+    again = experiment.evaluate(config, None, workdir / "model")
+    assert again["cosine_same"] == pytest.approx(result["cosine_same"], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_pairs_without_labels(train, write_table):
+    rows = [(f"the {noun} {verb} .", f"a {noun} was {verb} {place} .")
+            for noun in (*KINDS["animal"], *KINDS["thing"], "boy", "song", "sun", "shell")
+            for verb in ("sang", "ran", "sat")
+            for place in ("up", "down")]  # fmt: skip
+    table = write_table("train.tsv", [HEADER[:2], *rows])
+    result, _ = train(
+        "similarity", data__train=str(table), data__loss="in_batch_negatives",
+        data__held_out=0.3, train__epochs=10.0,
+    )  # fmt: skip
+    assert result["mean_reciprocal_rank"] > 2 * result["mean_reciprocal_rank_chance"]
+    assert result["found_first"] > 0.5
+
+
+@pytest.fixture
+def make_task(base_model, write_table):
+    def make(loss, rows, **data):
+        table = str(write_table("train.tsv", [HEADER, *rows]))
+        config = config_of(base_model, train=table, development=(table,), loss=loss, **data)
+        configuration.set_key(config, "train.global_batch_size", 4, where="test")
+        return experiment.make_task(config, foundation.of_config(config))
+
+    return make
+
+
+ROWS = [
+    ("the cat sat on the mat .", "it was warm .", 1),
+    ("a dog", "the dog ran .", 0),
+    ("the sea", "low", 1),
+]
+
+
+def test_a_batch_by_hand(make_task):
+    task = make_task("contrastive", ROWS)
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    assert batch["input_ids"].shape == (4, 2, 16)
+    assert batch["labels"].tolist()[:3] == [1, 0, 1]
+    assert batch["weights"].tolist() == [1, 1, 1, 0]
+    rows = zip(
+        batch["input_ids"].reshape(8, 16), batch["attention_mask"].reshape(8, 16), strict=True
+    )
+    texts = [" ".join(map(task.tokenizer.id_to_token, ids[mask > 0])) for ids, mask in rows]
+    assert texts == [
+        "[CLS] the cat sat on the mat . [SEP]",
+        "[CLS] it was warm . [SEP]",
+        "[CLS] a dog [SEP]",
+        "[CLS] the dog ran . [SEP]",
+        "[CLS] the sea [SEP]",
+        "[CLS] low [SEP]",
+        "",
+        "",
+    ]
+    assert not batch["token_type_ids"].any()
+
+
+@pytest.mark.parametrize("loss", ["cosine", "contrastive", "softmax", "in_batch_negatives"])
+def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
+    task = make_task(loss, ROWS)
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    count = int(batch["weights"].sum())
+    real = {name: array[:count] for name, array in batch.items()}
+    params = init_params(task.module, jax.random.key(1))
+    compute = jax.jit(jax.value_and_grad(lambda *given: task.sums(*given)[""]["loss"]))
+    (value, gradient), (expected, exact) = compute(params, batch), compute(params, real)
+    assert value == pytest.approx(float(expected), rel=1e-5)
+    for found, wanted in zip(jax.tree.leaves(gradient), jax.tree.leaves(exact), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-4 * (1 + np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows", "message"),
+    [
+        ({"loss": "angular"}, ROWS, "data.loss 'angular' is unknown; known are cosine, contras"),
+        ({"pooling": "pooler"}, ROWS, "data.pooling 'pooler' is unknown; known are cls, mean, max"),
+        ({"label_range": (5,)}, ROWS, r"data.label_range is \(5,\); give the least and the great"),
+        ({"text_column": "sentence1"}, ROWS, r"train.tsv:2: there is one text, and no pair"),
+        ({}, [("a", "b", 4)] * 3, r"train.tsv:2: the label 4 lies outside data.label_range, 0 to"),
+    ],
+)
+def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
+    table = str(write_table("train.tsv", [HEADER, *rows]))
+    given = {f"data__{key}": value for key, value in keys.items()}
+    with pytest.raises(UserError, match=message):
+        train("similarity", data__train=table, data__development=(table,), **given)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
+    train, write_pairs, base_model, pooling
+):
+    torch = pytest.importorskip("torch")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from sentence_transformers.sentence_transformer import losses
+
+    table = write_pairs("train.tsv", (0, 1), count=40)
+    _, workdir = train("similarity", data__train=table, data__pooling=pooling, train__steps=2,
+                       train__epochs=0.0)  # fmt: skip
+    theirs = sentence_transformers.SentenceTransformer(str(workdir / "model"), device="cpu").eval()
+    model = bert_jax.load(workdir / "model")
+    texts = [text for row in pairs(12, seed=5) for text in row[:2]]
+    expected = theirs.encode(texts)
+    np.testing.assert_allclose(model.embed(texts, pooling=pooling), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        model.similarity(texts), theirs.similarity(expected, expected), atol=1e-5
+    )
+
+    # The loss of a whole batch, through the encoder.
+    config = config_of(workdir / "model", train=table, pooling=pooling)
+    task = experiment.make_task(config, foundation.of_config(config))
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    found = task.sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
+    features = [
+        {
+            name: torch.tensor(batch[name][:, place]).long()
+            for name in ("input_ids", "token_type_ids", "attention_mask")
+        }
+        for place in (0, 1)
+    ]
+    with torch.no_grad():
+        loss = losses.CosineSimilarityLoss(theirs)(features, torch.tensor(batch["labels"]))
+    assert float(found) == pytest.approx(loss.item(), rel=1e-4)

@@ -1,0 +1,120 @@
+"""What several runs have come to, by literal values."""
+
+import json
+import math
+
+import pytest
+
+from bert_jax.runs_report import Outcome, Report
+
+BASELINES = {"accuracy_majority": 0.5}
+OUTCOMES = (
+    Outcome("seed-1", {"loss": 0.5, "accuracy": 0.75, **BASELINES}, ""),
+    Outcome("seed-2", {"loss": 0.7, "accuracy": 0.5, **BASELINES}, ""),
+    Outcome("seed-3", {}, "the loss of step 7 is not finite"),
+    Outcome("seed-4", {"loss": 0.3, "accuracy": 1.0, **BASELINES}, ""),
+)
+
+
+def report(outcomes=OUTCOMES, best_metric=("accuracy", True), baselines=BASELINES, kind="seeds"):
+    return Report(outcomes, best_metric, baselines, kind)
+
+
+def test_the_shape_of_the_result():
+    found = json.loads(json.dumps(report().as_dict()))
+    assert found == {
+        "best_metric": "accuracy",
+        "higher_is_better": True,
+        "best": "seed-4",
+        "failed": {
+            "seed-2": "accuracy 0.5000 is not better than accuracy_majority 0.5000",
+            "seed-3": "the loss of step 7 is not finite",
+        },
+        # Over 1, 2 and 4: 3/4, 1/2 and 1; their deviation is sqrt(2 · (1/4)² / 2).
+        "mean": {"loss": pytest.approx(0.5), "accuracy": 0.75},
+        "deviation": {"loss": pytest.approx(0.2), "accuracy": 0.25},
+        "baselines": {"accuracy_majority": 0.5},
+        "runs": {
+            "seed-1": {"loss": 0.5, "accuracy": 0.75},
+            "seed-2": {"loss": 0.7, "accuracy": 0.5},
+            "seed-3": {"loss": None, "accuracy": None},
+            "seed-4": {"loss": 0.3, "accuracy": 1.0},
+        },
+    }
+
+
+def test_the_table_by_eye():
+    assert report().as_text() == (
+        "run        accuracy    loss\n"
+        "seed-1       0.7500  0.5000\n"
+        "seed-2       0.5000  0.7000\n"
+        "seed-3            -       -\n"
+        "seed-4 *     1.0000  0.3000\n"
+        "mean         0.7500  0.5000\n"
+        "deviation    0.2500  0.2000\n"
+        "* best by accuracy\n"
+        "failed: seed-2: accuracy 0.5000 is not better than accuracy_majority 0.5000\n"
+        "failed: seed-3: the loss of step 7 is not finite"
+    )
+
+
+def test_a_sweep_is_ranked_and_has_no_mean():
+    found = report(kind="sweep")
+    assert list(found.as_dict()["runs"]) == ["seed-4", "seed-1", "seed-2", "seed-3"]
+    assert not {"mean", "deviation"} & set(found.as_dict())
+    assert found.as_markdown() == (
+        "| run | accuracy | loss |\n"
+        "| --- | ---: | ---: |\n"
+        "| seed-4 * | 1.0000 | 0.3000 |\n"
+        "| seed-1 | 0.7500 | 0.5000 |\n"
+        "| seed-2 | 0.5000 | 0.7000 |\n"
+        "| seed-3 | - | - |\n"
+        "\n* best by accuracy\n"
+        "\nfailed: seed-2: accuracy 0.5000 is not better than accuracy_majority 0.5000\n"
+        "\nfailed: seed-3: the loss of step 7 is not finite\n"
+    )
+
+
+def test_lower_is_better_for_a_loss_and_the_first_of_equals_is_the_best():
+    outcomes = [Outcome(str(n), {"loss": x}, "") for n, x in enumerate((0.5, 0.25, 0.25))]
+    found = report(outcomes, ("loss", False), {"loss_uniform": 0.5})
+    assert [outcome.name for outcome in found.ranked] == ["1", "2", "0"]
+    assert found.failed == {"0": "loss 0.5000 is not better than loss_uniform 0.5000"}
+
+
+def test_without_a_baseline_only_what_diverges_fails():
+    # `f1_macro` is a metric of its own, not a baseline of f1.
+    outcomes = [Outcome("1", {"f1": 0.0, "f1_macro": 0.5}, "")]
+    assert report(outcomes, ("f1", True), {}).failed == {}
+    found = report(outcomes, ("f1", True), {"nsp_majority": 0.9})
+    assert found.failed == {}
+    assert found.deviations == {"f1": None, "f1_macro": None}
+
+
+def test_the_baseline_of_a_mean_over_parts_is_the_mean_of_theirs():
+    baselines = {"matched_accuracy_majority": 0.3, "mismatched_accuracy_majority": 0.4}
+    outcomes = [Outcome(str(x), {"accuracy": x}, "") for x in (0.34, 0.36)]
+    assert report(outcomes, baselines=baselines).failed == {
+        "0.34": "accuracy 0.3400 is not better than accuracy_majority 0.3500"
+    }
+
+
+def test_what_is_no_number_is_neither_best_nor_counted():
+    outcomes = [Outcome("1", {"accuracy": math.nan}, ""), Outcome("2", {"accuracy": 0.6}, "")]
+    found = report(outcomes)
+    assert found.best is outcomes[1]
+    assert found.means == {"accuracy": 0.6}
+    assert found.failed == {"1": "it has no accuracy"}
+    assert found.as_dict()["runs"]["1"] == {"accuracy": None}
+
+
+def test_nothing_has_ended():
+    found = report([OUTCOMES[2]])
+    assert found.best is None
+    assert found.as_dict()["mean"] == {}
+    assert "no run has ended" in found.as_text()
+
+
+def test_a_picture(tmp_path):
+    report().draw(tmp_path / "result.png")
+    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
