@@ -214,14 +214,14 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from bert_jax import configuration, experiment
+    from bert_jax import configuration, experiment, run_directory
     from bert_jax.sharding.compilation_cache import use_compilation_cache
 
     use_compilation_cache()
     if options.config is not None:
         config = configuration.load(options.config, options.overrides)
     elif options.workdir is not None:
-        run_config = experiment.run_config(options.workdir)
+        run_config = run_directory.run_config(options.workdir)
         config = configuration.override(run_config, options.overrides)
     else:
         raise UserError("evaluate --model DIR needs --config FILE, which names the corpus")

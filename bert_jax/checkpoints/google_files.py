@@ -151,7 +151,8 @@ def load_params(
 ) -> tuple[Any, LoadReport]:
     """Parameters for a model, float32, on a mesh (default: one device).
 
-    See `parameters.read_parameters`. Optimizer slots and counters are skipped, and are not counted as left over.
+    See `parameters.read_parameters`. Optimizer slots and counters are skipped, and are not counted
+    as left over.
 
     Raises:
         UserError: the encoder is not whole, or a variable has another shape.

@@ -89,7 +89,7 @@ def open_rows(
         if found.columns is not None:
             if not found.columns:
                 raise UserError(
-                    f"{found.place}: the file is empty; a table begins with the names of its columns"
+                    f"{found.place}: the file is empty; a table begins with its columns' names"
                 )
             reader.columns(found.columns, found.place)  # a wrong name is told before any row
         rows = (reader.row(record, number) for number, record in enumerate(found.records))

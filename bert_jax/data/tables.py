@@ -134,7 +134,7 @@ def format_of(source: str | Path) -> str:
     if last in _NO_LINES:
         raise UserError(
             f"{source}: a file of this ending is none of {', '.join(FORMATS)}; convert it, or say "
-            "with data.format (predict: --input-format) what it is"
+            "with data.format what it is"
         )
     return _ENDINGS.get(last, "")
 

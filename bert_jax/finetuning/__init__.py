@@ -1,1 +1,1 @@
-"""What all labelled tasks share: their files, their batches, their evaluation."""
+"""What labelled tasks are made of: their files and batches, labels and losses, their judging."""

@@ -64,6 +64,7 @@ class Problem(abc.ABC):
     def commonest(self, targets: np.ndarray) -> np.ndarray:
         """One answer [C] for everything, as good as can be: the baseline."""
 
+    @abc.abstractmethod
     def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
         """Writes what a person looks at, as `<stem>.report.txt` and pictures."""
 
@@ -201,6 +202,21 @@ class Number(Problem):
     def commonest(self, targets: np.ndarray) -> np.ndarray:
         """The mean."""
         return targets.mean(keepdims=True)
+
+    def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
+        """The metrics as text, and a picture of each value beside the one that was predicted."""
+        from matplotlib.figure import Figure
+
+        lines = [f"{name:20} {value:.4f}" for name, value in self.metrics(logits, targets).items()]
+        write_atomically(stem.with_suffix(".report.txt"), ("\n".join(lines) + "\n").encode())
+        figure = Figure(figsize=(5, 5), layout="constrained")
+        axes = figure.subplots()
+        axes.scatter(targets, logits[:, 0], s=8, alpha=0.5)
+        axes.axline((float(targets.mean()),) * 2, slope=1, linestyle="--", color="gray")
+        axes.set_xlabel("expected")
+        axes.set_ylabel("predicted")
+        axes.grid(alpha=0.3)
+        figure.savefig(stem.with_suffix(".values.png"), dpi=120)
 
 
 def _number(example: TextExample, numbers: dict[str, int]) -> int:

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -108,6 +108,10 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """Compares answers with labels; all examples have them."""
 
     @abc.abstractmethod
+    def guesses(self, examples: list[Example]) -> dict[str, float]:
+        """Metrics of answers that need no model, as `<metric>_<name>`; all examples have labels."""
+
+    @abc.abstractmethod
     def write(self, directory: Path, part: Part[Example], answers: list[Answer]) -> None:
         """Writes predictions, named after the part, and where there are labels, reports."""
 
@@ -138,20 +142,26 @@ class LabelledTask(Task, Generic[Example, Answer]):
         found: dict[str, float] = {}
         parts = self.splits.development
         for part in parts:
-            prefix = f"{part.name}_" if len(parts) > 1 else ""
             if directory is None and not self.is_labelled(part):
                 raise UserError(
                     f"{part.source} has no labels; give --output DIR to have it predicted"
                 )
             answers = list(self.answers(model, part.examples))
             if self.is_labelled(part):
-                metrics = self.metrics(part.examples, answers)
-                found |= {f"{prefix}{name}": value for name, value in metrics.items()}
+                found |= self._named(part, self.metrics(part.examples, answers))
             self._write(directory, part, answers)
         if directory is not None:
             for part in self.splits.test:
                 self._write(directory, part, list(self.answers(model, part.examples)))
         return found | self._best(found) if found else found
+
+    def baselines(self) -> dict[str, float]:
+        """See `Task`; named as in `evaluate`."""
+        found: dict[str, float] = {}
+        for part in self.splits.development:
+            if self.is_labelled(part):
+                found |= self._named(part, self.guesses(part.examples))
+        return found
 
     def is_labelled(self, part: Part[Example]) -> bool:
         """Whether all examples of a part can be judged."""
@@ -173,6 +183,11 @@ class LabelledTask(Task, Generic[Example, Answer]):
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Nothing follows from the metrics of a step."""
         return metrics
+
+    def _named(self, part: Part[Example], metrics: Mapping[str, float]) -> dict[str, float]:
+        """Metrics under the names that they have beside those of other parts."""
+        prefix = f"{part.name}_" if len(self.splits.development) > 1 else ""
+        return {f"{prefix}{name}": value for name, value in metrics.items()}
 
     def _best(self, found: dict[str, float]) -> dict[str, float]:
         """The metric that the best checkpoint is chosen by: of several parts, their mean."""

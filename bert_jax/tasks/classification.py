@@ -140,18 +140,12 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         loss = float(np.mean(jax.device_get(losses), dtype=np.float64))
         return {"loss": loss, **self._problem.metrics(scores, targets)}
 
-    def baselines(self) -> dict[str, float]:
+    def guesses(self, examples: list[TextExample]) -> dict[str, float]:
         """`<metric>_majority`: what the commonest answer alone would get."""
-        found: dict[str, float] = {}
-        for part in self.splits.development:
-            if not self.is_labelled(part):
-                continue
-            prefix = f"{part.name}_" if len(self.splits.development) > 1 else ""
-            targets = self._problem.targets(part.examples)
-            scores = np.tile(self._problem.commonest(targets), (len(targets), 1))
-            for name, value in self._problem.metrics(scores, targets).items():
-                found[f"{prefix}{name}_majority"] = value
-        return found
+        targets = self._problem.targets(examples)
+        scores = np.tile(self._problem.commonest(targets), (len(targets), 1))
+        metrics = self._problem.metrics(scores, targets)
+        return {f"{name}_majority": value for name, value in metrics.items()}
 
     def examples_as_text(self, count: int) -> str:
         """Label, text and pair, one example a line."""

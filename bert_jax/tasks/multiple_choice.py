@@ -109,18 +109,14 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
             correct.append(scores.argmax() == target)
         return {"loss": float(np.mean(losses)), "accuracy": float(np.mean(correct))}
 
-    def baselines(self) -> dict[str, float]:
+    def guesses(self, examples: list[ChoiceExample]) -> dict[str, float]:
         """`accuracy_majority`: the commonest place alone; `accuracy_chance`: a guess."""
-        found: dict[str, float] = {}
-        for part in self.splits.development:
-            if not all(map(self.has_labels, part.examples)):
-                continue
-            prefix = f"{part.name}_" if len(self.splits.development) > 1 else ""
-            places = Counter(example.label for example in part.examples)
-            chances = [1 / len(example.choices) for example in part.examples]
-            found[f"{prefix}accuracy_majority"] = max(places.values()) / len(part.examples)
-            found[f"{prefix}accuracy_chance"] = float(np.mean(chances))
-        return found
+        places = Counter(example.label for example in examples)
+        chances = [1 / len(example.choices) for example in examples]
+        return {
+            "accuracy_majority": max(places.values()) / len(examples),
+            "accuracy_chance": float(np.mean(chances)),
+        }
 
     def examples_as_text(self, count: int) -> str:
         """The right choice, prompt, question, and all choices, one item a line."""

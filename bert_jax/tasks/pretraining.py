@@ -15,9 +15,9 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.pipeline import batches_in_order
-from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
+from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.show import as_text
 from bert_jax.data.sources import SourceSpec
 from bert_jax.errors import UserError

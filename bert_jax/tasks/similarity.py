@@ -183,15 +183,9 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
         losses = self._objective.losses(output, targets, jnp.ones(len(examples), bool))
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **found}
 
-    def baselines(self) -> dict[str, float]:
+    def guesses(self, examples: list[TextExample]) -> dict[str, float]:
         """What needs no model, as `<metric>_<name>`."""
-        found: dict[str, float] = {}
-        for part in self.splits.development:
-            if self.is_labelled(part):
-                prefix = f"{part.name}_" if len(self.splits.development) > 1 else ""
-                metrics = metrics_for(part.examples, self._objective.labels)
-                found |= {f"{prefix}{name}": one for name, one in metrics.baselines().items()}
-        return found
+        return metrics_for(examples, self._objective.labels).baselines()
 
     def examples_as_text(self, count: int) -> str:
         """Label and both texts, one pair a line."""

@@ -1,6 +1,7 @@
 """A tag for every word: names in texts, parts of speech (paper, section 5.3; CoNLL-2003)."""
 
 import dataclasses
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -109,6 +110,21 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             most=self.options.length,
         )
 
+    @functools.cached_property
+    def _lexicon(self) -> tuple[dict[str, str], str] | None:
+        """The commonest tag of each training word, and of all; None without training sentences."""
+        by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        total: Counter[str] = Counter()
+        for example in self.splits.train:
+            gold = self._gold(example)
+            total.update(gold)
+            for word, tag in zip(example.words, gold, strict=True):
+                by_word[word][tag] += 1
+        if not total:
+            return None
+        lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
+        return lexicon, total.most_common(1)[0][0]
+
     def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The words of a batch, by the weights of their tags."""
         return {"": batch["weights"].sum()}
@@ -158,35 +174,16 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         """
         return self._scores(examples, [found.tags for found in answers])
 
-    def baselines(self) -> dict[str, float]:
+    def guesses(self, examples: list[TaggedSentence]) -> dict[str, float]:
         """`<metric>_lexicon`: each word has the commonest of its tags in the training sentences.
 
         A word that is not among these has the tag that is the commonest of all.
         """
-        by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        total: Counter[str] = Counter()
-        for example in self.splits.train:
-            gold = self._gold(example)
-            total.update(gold)
-            for word, tag in zip(example.words, gold, strict=True):
-                by_word[word][tag] += 1
-        if not total:
+        if not self._lexicon:
             return {}
-        lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
-        commonest = total.most_common(1)[0][0]
-        found: dict[str, float] = {}
-        parts = self.splits.development
-        for part in parts:
-            if not all(map(self.has_labels, part.examples)):
-                continue
-            guesses = [
-                [lexicon.get(word, commonest) for word in example.words]
-                for example in part.examples
-            ]
-            prefix = f"{part.name}_" if len(parts) > 1 else ""
-            for name, value in self._scores(part.examples, guesses).items():
-                found[f"{prefix}{name}_lexicon"] = value
-        return found
+        lexicon, commonest = self._lexicon
+        tags = [[lexicon.get(word, commonest) for word in example.words] for example in examples]
+        return {f"{name}_lexicon": one for name, one in self._scores(examples, tags).items()}
 
     def examples_as_text(self, count: int) -> str:
         """Words and tags in columns."""

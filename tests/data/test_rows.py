@@ -116,7 +116,7 @@ def test_a_format_that_the_name_does_not_tell(rows):
         ("a.jsonl", '{"text": "a", "text_pair": 1}', "a.jsonl:1: 'text_pair' is not a string but"),
         ("a.jsonl", '{"text": "a", "b": "\\ud83d"}', "a.jsonl:1: half of a surrogate pair"),
         ("a.tsv", "a\tb\n", "a.tsv:1: no column has a usual name of a text, only 'a', 'b'; set"),
-        ("a.tsv", "", "a.tsv:1: the file is empty; a table begins with the names of its"),
+        ("a.tsv", "", "a.tsv:1: the file is empty; a table begins with its columns"),
         ("a.tsv", "text\tb\n1\t2\n1\n", "a.tsv:3: 1 fields, but the header has 2; mend the line"),
         ("a.csv", 'text\n"a\nb"\nc,d\n', "a.csv:4: 2 fields, but the header has 1"),
         ("a.csv", "text,id,id\n", "a.csv:1: two columns are called 'id'; rename one"),

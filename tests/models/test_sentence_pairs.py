@@ -159,6 +159,8 @@ def test_loss_and_gradient_are_those_of_sentence_transformers(name):
     class Given(torch.nn.Module):
         """Stands for a model whose vectors are known."""
 
+        device = "cpu"
+
         def forward(self, features):
             return {"sentence_embedding": features["sentence_embedding"]}
 

@@ -21,9 +21,8 @@ def pairs(count, seed=0):
     rows = []
     for _ in range(count):
         kinds = [draw.choice(sorted(KINDS)) for _ in range(2)]
-        texts = [
-            f"the {draw.choice(KINDS[kind])} was {draw.choice(['low', 'up'])} ." for kind in kinds
-        ]
+        nouns = [draw.choice(KINDS[kind]) for kind in kinds]
+        texts = [f"the {noun} was {draw.choice(['low', 'up'])} ." for noun in nouns]
         rows.append((*texts, kinds[0] == kinds[1]))
     return rows
 
@@ -153,10 +152,11 @@ def test_a_batch_by_hand(make_task):
     assert batch["input_ids"].shape == (4, 2, 16)
     assert batch["labels"].tolist()[:3] == [1, 0, 1]
     assert batch["weights"].tolist() == [1, 1, 1, 0]
-    rows = zip(
-        batch["input_ids"].reshape(8, 16), batch["attention_mask"].reshape(8, 16), strict=True
-    )
-    texts = [" ".join(map(task.tokenizer.id_to_token, ids[mask > 0])) for ids, mask in rows]
+    ids, masks = batch["input_ids"].reshape(8, 16), batch["attention_mask"].reshape(8, 16)
+    texts = [
+        " ".join(map(task.tokenizer.id_to_token, row[mask > 0]))
+        for row, mask in zip(ids, masks, strict=True)
+    ]
     assert texts == [
         "[CLS] the cat sat on the mat . [SEP]",
         "[CLS] it was warm . [SEP]",
@@ -181,7 +181,7 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
     (value, gradient), (expected, exact) = compute(params, batch), compute(params, real)
     assert value == pytest.approx(float(expected), rel=1e-5)
     for found, wanted in zip(jax.tree.leaves(gradient), jax.tree.leaves(exact), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-4 * (1 + np.abs(wanted).max()))
+        np.testing.assert_allclose(found, wanted, atol=1e-5 * (1 + np.abs(wanted).max()))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
     given = {f"data__{key}": value for key, value in keys.items()}
     with pytest.raises(UserError, match=message):
         train("similarity", data__train=table, data__development=(table,), **given)
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

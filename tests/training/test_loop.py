@@ -126,16 +126,16 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     assert steps_of(tmp_path) == [5, 8]
 
 
-def test_evaluations_of_an_epoch(run, tmp_path, make_tiny_task, tiny_config):
-    examples = make_tiny_task(tiny_config).examples_per_epoch
-    options = TrainOptions(epochs=2.0, evaluate_per_epoch=2, global_batch_size=8)
-    options = options.resolved(examples)
-    batches = -(-examples // 8)
-    assert options.steps == 2 * batches
+def test_evaluations_of_an_epoch(run, tmp_path):
+    # Five batches an epoch, two evaluations: in the middle of the third batch and at the end.
+    options = TrainOptions(epochs=2.0, evaluate_per_epoch=2, global_batch_size=8).resolved(40)
     run(
-        steps=options.steps, eval_every=options.eval_every, log_every=0,
-        checkpoint_every=options.checkpoint_every, keep_checkpoints=9,
-    )  # fmt: skip
+        steps=options.steps,
+        eval_every=options.eval_every,
+        checkpoint_every=options.checkpoint_every,
+        log_every=0,
+        keep_checkpoints=9,
+    )
     evaluated = [step for step, split in records_of(tmp_path) if split == "held_out"]
-    half = -(-batches // 2)
-    assert evaluated == [half, batches, batches + half, 2 * batches] == steps_of(tmp_path)
+    assert evaluated == [3, 5, 8, 10]
+    assert steps_of(tmp_path) == [3, 5, 8, 10]
