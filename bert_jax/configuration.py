@@ -122,6 +122,7 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         value = float(value)
     if isinstance(old, tuple):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
+        value = tuple(one for one in value if one != "")
     if value is None:
         fits = dict(_flat(defaults(config.task)))[key] is None
     else:
@@ -202,6 +203,8 @@ def _call(path: Path, arguments: str) -> Any:
         default = parameters[name].default
         kind = str if default is inspect.Parameter.empty else type(default)
         value = text if kind is str else _parse(text)
+        if kind is float and type(value) is int:
+            value = float(value)
         if type(value) is not kind:
             raise UserError(f"{path}: argument {name} is {text!r}, it must be a {kind.__name__}")
         values[name] = value

@@ -1,4 +1,4 @@
-"""The one exception that users see."""
+"""The exceptions that users see."""
 
 
 class UserError(Exception):
@@ -7,3 +7,7 @@ class UserError(Exception):
     The message is one line: what was wrong, where (file, line, key), the limit, and how to mend
     it. The command line prints it to stderr and exits with 2, without a traceback.
     """
+
+
+class NotFiniteError(UserError):
+    """A model's score is no number: its parameters are damaged, or its training diverges."""

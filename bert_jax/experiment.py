@@ -31,6 +31,7 @@ from bert_jax.training.loop import TrainOptions
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.plots import draw_curves
+from bert_jax.training.state import abstract_state
 from bert_jax.training.task import Foundation, Task
 
 PREDICTIONS = "predictions"
@@ -89,15 +90,18 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     base = foundation.of_config(config)
     task = make_task(config, base)
     options = options.resolved(task.examples_per_epoch)
-    make_optimizer(optimizer_options, options.steps)  # refuses bad options
+    # Refuses what does not fit together, before a work directory is made.
+    abstract_state(task, make_optimizer(optimizer_options, options.steps), mesh)
     run_directory.claim(workdir, config)
     result_file = workdir / "result.json"
     if result_file.is_file():  # it is written last
         print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
         return json.loads(result_file.read_text(encoding="utf-8"))
-    if is_main_host():
-        run_directory.save_model_files(workdir, task)
     is_new = not has_checkpoint(workdir)
+    if not is_new:
+        run_directory.check_unchanged(workdir, task)
+    elif is_main_host():
+        run_directory.save_model_files(workdir, task)
     metrics = train_loop(
         task,
         optimizer_options=optimizer_options,
@@ -135,7 +139,6 @@ def evaluate(
         output: a directory for predictions and reports.
     """
     mesh = make_mesh(MeshShape(**config.mesh))
-    rows_per_host(config.train.global_batch_size, mesh)
     if workdir is not None:
         description = run_directory.description_of(workdir)
         tokenizer = workdir / run_directory.TOKENIZER
@@ -196,6 +199,8 @@ def _initial_params(config: ConfigDict, base: Foundation, task: Task, mesh: Mesh
 
 def _of_other_labels(theirs: ModelDescription, ours: ModelDescription) -> tuple[str, ...]:
     """Beginnings of the names of parameters that mean something else in a model to begin with."""
+    if theirs.problem_type == ours.problem_type == "regression":
+        return ()
     if (
         theirs.architecture == ours.architecture
         and theirs.config.num_labels == ours.config.num_labels

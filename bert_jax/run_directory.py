@@ -3,10 +3,12 @@
 config.json          of the run, complete
 model_config.json    of the model that it trains, as in a model directory
 tokenizer/           of that model
+data.json            what a change of the data would show in
 checkpoints/         by orbax, see `checkpoints.runs`
 metrics.jsonl, tensorboard/, curves.png, predictions/, result.json, model/
 """
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,12 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import configuration
-from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
+from bert_jax.checkpoints.config_file import (
+    ModelDescription,
+    read_config,
+    read_json_object,
+    write_config,
+)
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
@@ -28,9 +35,11 @@ from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.task import Task
 
 MODEL_CONFIG = "model_config.json"
+DATA = "data.json"
+SEVERAL_RUNS = "several_runs.json"
 TOKENIZER = "tokenizer"
 
-# What may change between two calls of one run: it does not change the numbers.
+# What may change between two calls of one run: it does not change what a step computes.
 FREE_KEYS = frozenset(
     {
         "data.evaluation_batches",
@@ -67,6 +76,11 @@ def claim(workdir: Path, config: ConfigDict) -> None:
     Raises:
         UserError: it belongs to another, or cannot be made.
     """
+    if (workdir / SEVERAL_RUNS).exists():
+        raise UserError(
+            f"{workdir} holds several runs; give one of those in it as --workdir to go on with it, "
+            "or another place for a new run"
+        )
     path = workdir / "config.json"
     new = json.loads(json.dumps(config.to_dict()))  # tuples as the lists that they become
     if path.is_file():
@@ -93,6 +107,31 @@ def save_model_files(workdir: Path, task: Task) -> None:
     """Writes what an export needs besides a checkpoint: the data may be gone by then."""
     task.tokenizer.save(workdir / TOKENIZER)
     write_config(workdir / MODEL_CONFIG, task.description)
+    write_atomically(workdir / DATA, json.dumps(_of_data(task)).encode())
+
+
+def check_unchanged(workdir: Path, task: Task) -> None:
+    """Checks that a run that is gone on with still has its data and labels.
+
+    Raises:
+        UserError: its files have changed.
+    """
+    old = description_of(workdir)
+    if old.labels != task.description.labels:
+        raise UserError(
+            f"{workdir} learns the labels {', '.join(old.labels)}, but those of the data are now "
+            f"{', '.join(task.description.labels)}; use another --workdir, or the old data"
+        )
+    before, now = read_json_object(workdir / DATA), _of_data(task)
+    if before != now:
+        raise UserError(
+            f"{workdir} was begun with {before} and the data now have {now}; use another "
+            "--workdir, or the old data"
+        )
+
+
+def _of_data(task: Task) -> dict[str, int]:
+    return {"examples_per_epoch": task.examples_per_epoch}
 
 
 def description_of(workdir: Path) -> ModelDescription:
@@ -101,7 +140,10 @@ def description_of(workdir: Path) -> ModelDescription:
     Raises:
         UserError: the run has not begun.
     """
-    return read_config(workdir / MODEL_CONFIG)
+    description = read_config(workdir / MODEL_CONFIG)
+    # Only tensors tell a pooler; a bare encoder is trained without, as no loss would reach it.
+    has_pooler = description.architecture != "BertModel"
+    return dataclasses.replace(description, add_pooling_layer=has_pooler)
 
 
 def restore_params(

@@ -1,6 +1,7 @@
 """What several runs have come to: values, mean, deviation, best and failed, as table and JSON."""
 
 import dataclasses
+import io
 import math
 import re
 import statistics
@@ -8,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_jax.files import write_atomically
 from bert_jax.metrics.tables import aligned
 
 
@@ -124,7 +126,11 @@ class Report:
         return "\n".join([*lines, *(f"\n{line}" for line in self._remarks()), ""])
 
     def draw(self, path: Path) -> None:
-        """A picture: a row for each run, and how far its best metric came, with the baselines."""
+        """A picture: a row for each run, and how far its best metric came, with the baselines.
+
+        Raises:
+            UserError: it cannot be written; an old one is whole.
+        """
         from matplotlib.figure import Figure
 
         name = self.best_metric[0]
@@ -139,7 +145,9 @@ class Report:
             axes.legend()
         axes.set_xlabel(name.replace("_", " "))
         axes.grid(alpha=0.3)
-        figure.savefig(path, dpi=120)
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=120)
+        write_atomically(path, picture.getvalue())
 
     def _table(self) -> list[list[str]]:
         """A row for each run, the best first in a sweep; seeds have their mean and deviation."""

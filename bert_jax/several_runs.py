@@ -25,7 +25,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, experiment
+from bert_jax import configuration, experiment, run_directory
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.runs_report import Outcome, Report
@@ -44,7 +44,8 @@ PAPER_GRID: Grid = {
     "train.epochs": (2.0, 3.0, 4.0),
 }
 
-KIND = "several_runs.json"
+KIND = run_directory.SEVERAL_RUNS
+KINDS = ("seeds", "sweep")
 DIVERGED = "diverged.txt"
 
 
@@ -164,10 +165,11 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
 
 
 def _outcome(config: ConfigDict, workdir: Path, name: str) -> Outcome:
-    """Trains one run, unless it has diverged before."""
+    """Trains one run, unless it has diverged before with the same config."""
     directory = workdir / name
     note = directory / DIVERGED
     if note.is_file():
+        run_directory.claim(directory, config)  # of another config, it says nothing
         return Outcome(name, {}, note.read_text(encoding="utf-8").strip())
     if config.train.seeds:
         inner = _train_seeds(config, directory)
@@ -184,11 +186,11 @@ def _claim(workdir: Path, kind: str) -> None:
     """Makes a work directory of several runs, or checks that it is one; each run checks itself.
 
     Raises:
-        UserError: it is something else, or cannot be made.
+        UserError: it is something else, is damaged, or cannot be made.
     """
     path = workdir / KIND
     if path.is_file():
-        other = json.loads(path.read_text(encoding="utf-8"))["kind"]
+        other = _kind(path)
         if other != kind:
             raise UserError(f"{workdir} holds the runs of {other}; use another --workdir")
     elif (workdir / "config.json").exists():
@@ -201,6 +203,24 @@ def _claim(workdir: Path, kind: str) -> None:
         ) from error
     if is_main_host():
         write_atomically(path, (json.dumps({"kind": kind}) + "\n").encode())
+
+
+def _kind(path: Path) -> str:
+    """What a work directory holds, from its `several_runs.json`.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    try:
+        kind = json.loads(path.read_text(encoding="utf-8"))["kind"]
+    except (ValueError, LookupError, TypeError):
+        kind = None
+    if kind not in KINDS:
+        raise UserError(
+            f"{path} is damaged; remove it to go on with the runs beside it, or use another "
+            "--workdir"
+        )
+    return str(kind)
 
 
 def _finish(report: Report, workdir: Path) -> None:

@@ -6,6 +6,10 @@ r"""Multiple choice: SWAG (paper, section 4.4), ARC, OpenBookQA, Cosmos QA, or a
 The layout is found by the columns or keys: SWAG's and Cosmos QA's CSV, ARC's JSON lines, or lines
 of your own, {"prompt": …, "choices": [text, …], "label": 0}. Items may have any number of choices.
 Without a development file, a tenth of the items is held out.
+
+Measured: OpenBookQA (4,461 questions without the book), all-MiniLM-L6-v2, epochs=1.0,length=48,
+optimizer.learning_rate=5e-5 and head_learning_rate=1e-3: 54.0 % of 496 held-out questions (25 % by
+chance).
 """
 
 from ml_collections import ConfigDict

@@ -16,6 +16,7 @@ import shlex
 import shutil
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,10 @@ def command(row: Row, data: str, made: str, model: str, seed: str, workdir: str)
     ]
 
 
-def shown_command(key: str) -> str:
+def shown_command(key: str, more: Sequence[str] = ()) -> str:
     """As a person would write it, with DATA, MADE and MODEL for the places."""
     words = command(ROWS[key], "DATA", "MADE", "MODEL", "0", f"runs/{key}-0")
-    return shlex.join(["bert-jax", *words])
+    return shlex.join(["bert-jax", *words, *(f"--config.{override}" for override in more)])
 
 
 def run_seed(key: str, seed: int, options: argparse.Namespace) -> Any:
@@ -78,7 +79,7 @@ def run_row(key: str, options: argparse.Namespace) -> dict[str, Any]:
             break
     found = {
         "name": ROWS[key].name,
-        "command": shown_command(key),
+        "command": shown_command(key, options.set),
         "seeds": list(results),
         "scores": [result["scores"] for result in results.values()],
         "seconds": [result["seconds"] for result in results.values()],
@@ -121,7 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("data", "model", "output"):
         setattr(options, name, getattr(options, name).resolve())
     if options.commands:
-        print("\n".join(map(shown_command, options.rows)))
+        print("\n".join(shown_command(key, options.set) for key in options.rows))
         return
     try:
         found: dict[str, dict[str, Any]] = {}

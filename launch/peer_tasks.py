@@ -250,7 +250,10 @@ def best_spans(
     offsets: Sequence[tuple[int, int] | None], output: dict[str, np.ndarray]
 ) -> Iterator[tuple[float, int, int]]:
     """Score and characters of spans between the best starts and the best ends of a window."""
-    start_logits, end_logits = output["start_logits"], output["end_logits"]
+    # What stands behind the window's own tokens is padding.
+    start_logits, end_logits = (
+        output[name][: len(offsets)] for name in ("start_logits", "end_logits")
+    )
     ends = np.argsort(-end_logits)[:N_BEST].tolist()
     for start in np.argsort(-start_logits)[:N_BEST].tolist():
         for end in ends:

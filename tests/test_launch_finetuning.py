@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bert_jax import configuration
@@ -229,6 +230,22 @@ def test_the_peer_finds_the_tokens_of_an_answer(script):
     offsets = [None, None, None, None, (0, 3), (4, 7), (7, 8), (9, 12), None]
     assert tasks.answer_tokens(offsets, {"text": "dogs", "answer_start": 4}) == (5, 6)
     assert tasks.answer_tokens(offsets, {"text": "ran on", "answer_start": 9}) == (0, 0)
+
+
+@pytest.mark.slow
+def test_the_peer_answers_with_the_best_span_of_the_passage(script):
+    pytest.importorskip("transformers")
+    # [CLS] who [SEP] the dog ran [SEP], and two positions of padding with high scores.
+    offsets = [None, None, None, (0, 3), (4, 7), (8, 11), None]
+    output = {
+        "start_logits": np.array([9.0, 0.0, 0.0, 1.0, 3.0, 0.0, 0.0, 8.0, 8.0]),
+        "end_logits": np.array([9.0, 0.0, 0.0, 5.0, 1.0, 2.0, 0.0, 8.0, 8.0]),
+    }
+    found = list(script("peer_tasks").best_spans(offsets, output))
+    # "the" is first, then "dog ran"; "dog … the" is no span.
+    assert max(found) == (6.0, 0, 3)
+    assert sorted(found)[-2] == (5.0, 4, 11)
+    assert len(found) == 6
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ Each says what a label is as numbers, what its loss is, what its metrics and rep
 
 import abc
 import dataclasses
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -216,7 +217,9 @@ class Number(Problem):
         axes.set_xlabel("expected")
         axes.set_ylabel("predicted")
         axes.grid(alpha=0.3)
-        figure.savefig(stem.with_suffix(".values.png"), dpi=120)
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=120)
+        write_atomically(stem.with_suffix(".values.png"), picture.getvalue())
 
 
 def _number(example: TextExample, numbers: dict[str, int]) -> int:

@@ -35,7 +35,9 @@ def defaults(
             **optimizer,
         },
         "train": {
+            "steps": 0,
             "epochs": 3.0,
+            "eval_every": 0,
             "global_batch_size": 32,
             "evaluate_per_epoch": 1,
             "export": "best",

@@ -49,11 +49,14 @@ class Splits(Generic[Example]):
     """All labelled data of a task.
 
     Attributes:
-        train: what is trained on; empty if a finished model is judged.
+        given: all examples of the training file, those that are held out or not drawn among them:
+            what labels there are. Empty if a finished model is judged.
+        train: what is trained on; likewise.
         development: what the model is judged by; parts of several files have their metrics apart.
         test: what is predicted in the end.
     """
 
+    given: list[Example]
     train: list[Example]
     development: list[Part[Example]]
     test: list[Part[Example]]
@@ -85,23 +88,30 @@ def read_splits(
         split: _sources(data, split, (default_names or {}).get(split, ()))
         for split in ("train", "development", "test")
     }
+    given: list[Example] = []
     train: list[Example] = []
     development = _parts(sources["development"], "development", read)
     if with_train or not development:
         if not sources["train"]:
             raise UserError("data.train is not set; give a file of examples to train on")
-        train = [example for source in sources["train"] for example in read(source, "train")]
-        if not train:
+        given = [example for source in sources["train"] for example in read(source, "train")]
+        if not given:
             raise UserError(f"{', '.join(sources['train'])}: no examples; give another data.train")
-        order = permute(np.arange(len(train)), len(train), derive_key(_SEED))
+        order = permute(np.arange(len(given)), len(given), derive_key(_SEED))
         if not development:
-            count = _held_out(data.held_out, len(train))
+            count = _held_out(data.held_out, len(given))
             chosen = np.sort(order[:count])
-            part = Part("development", sources["train"][0], [train[place] for place in chosen])
+            part = Part("development", sources["train"][0], [given[place] for place in chosen])
             development, order = [part], order[count:]
         kept = np.sort(order[: data.limit] if data.limit > 0 else order)
-        train = [train[place] for place in kept] if with_train else []
-    return Splits(train, development, _parts(sources["test"], "test", read))
+        train = [given[place] for place in kept]
+    test = _parts(sources["test"], "test", read)
+    names = [part.name for part in (*development, *test)]
+    if len(set(names)) < len(names):
+        raise UserError(f"the files {', '.join(names)} have a name in common; rename one")
+    return (
+        Splits(given, train, development, test) if with_train else Splits([], [], development, test)
+    )
 
 
 def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> list[str]:
@@ -130,8 +140,6 @@ def _parts(
     sources: list[str], split: str, read: Callable[[str, str], Iterable[Example]]
 ) -> list[Part[Example]]:
     names = [Path(source).name.split(".")[0] if len(sources) > 1 else split for source in sources]
-    if len(set(names)) < len(names):
-        raise UserError(f"data.{split}: two files are called {names[0]!r}; rename one")
     parts = [
         Part(name, source, list(read(source, split)))
         for name, source in zip(names, sources, strict=True)

@@ -9,22 +9,23 @@ from bert_jax.data.labelled.examples import TaggedSentence
 from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.word_windows import SPECIALS, WordWindow, WordWindows
+from bert_jax.finetuning.chunks import encoded
 from bert_jax.finetuning.tags import TagSet
 from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedRow:
-    """A sentence, or a window of a long one.
+    """What is learned of a sentence, or of a window of a long one.
 
     Attributes:
-        window: its tokens, and the words that are learned here.
+        positions: where the first tokens of W words stand in the row, int32 [W].
         labels: the numbers of their tags, int32 [W].
         before: that of the word before them, which is learned in the window before; -1: none.
         after: that of the word behind them, likewise.
     """
 
-    window: WordWindow
+    positions: np.ndarray
     labels: np.ndarray
     before: int
     after: int
@@ -55,13 +56,10 @@ class TaggedRows:
             length: the most tokens of a row.
             balanced: whether every tag is to have the same weight in the loss; else every word.
         """
-        encoded = WordWindows(tokenizer, length)([example.words for example in examples])
-        self._rows = [
-            row
-            for example, windows in zip(examples, encoded, strict=True)
-            for row in labelled_rows(example, windows, tag_set)
-        ]
-        self._sequences = Sequences.of(row.window for row in self._rows)
+        self._rows: list[TaggedRow] = []
+        self._sequences = Sequences.of(
+            self._read(examples, tag_set, WordWindows(tokenizer, length))
+        )
         self._tokenizer = tokenizer
         self.lengths = self._sequences.lengths
         counts = np.zeros(len(tag_set.labels), np.int64)
@@ -70,6 +68,15 @@ class TaggedRows:
         self._weights = np.ones(len(counts), np.float32)
         if balanced:  # their mean over all words is 1
             self._weights = counts.sum() / np.count_nonzero(counts) / counts.clip(1)
+
+    def _read(
+        self, examples: Sequence[TaggedSentence], tag_set: TagSet, encode: WordWindows
+    ) -> Iterator[WordWindow]:
+        """The tokens of the rows; what is learned of them is kept."""
+        of_examples = encoded(encode, (example.words for example in examples))
+        for example, windows in zip(examples, of_examples, strict=True):
+            self._rows += labelled_rows(example, windows, tag_set)
+            yield from windows
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -93,7 +100,7 @@ class TaggedRows:
         for place, number in enumerate(rows.tolist()):
             if number >= 0:
                 row = self._rows[number]
-                positions[place, : len(row.labels)] = row.window.positions
+                positions[place, : len(row.labels)] = row.positions
                 labels[place, : len(row.labels)] = row.labels
                 beside[:, place] = row.before, row.after
         return {
@@ -117,5 +124,6 @@ def labelled_rows(
     start = 0
     for window in windows:
         end = start + len(window.words)
-        yield TaggedRow(window, labels[start:end], int(labels[start - 1]), int(labels[end]))
+        positions = np.array(window.positions, np.int32)
+        yield TaggedRow(positions, labels[start:end], int(labels[start - 1]), int(labels[end]))
         start = end

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import math
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,6 +14,7 @@ from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.errors import UserError
 from bert_jax.finetuning.splits import Part, Splits
+from bert_jax.inference.classification import label_names
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import is_main_host
@@ -59,7 +61,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
     """Training on labelled examples, and judging by the answers that users would get.
 
     An evaluation asks the model for its answers through `inference/`, as `bert-jax predict` does,
-    and compares them with the labels: what is measured is what is delivered.
+    and compares them with the labels; rows have the length that the config says.
 
     Attributes:
         splits: the examples.
@@ -153,7 +155,8 @@ class LabelledTask(Task, Generic[Example, Answer]):
         if directory is not None:
             for part in self.splits.test:
                 self._write(directory, part, list(self.answers(model, part.examples)))
-        return found | self._best(found) if found else found
+        # Only a training chooses the best.
+        return found | self._best(found) if self.splits.train and found else found
 
     def baselines(self) -> dict[str, float]:
         """See `Task`; named as in `evaluate`."""
@@ -232,36 +235,42 @@ def choose_labels(
     """The labels of a task and their order.
 
     Args:
-        found: labels of the training data, in any order; none where a finished model is judged.
+        found: labels of the data, in any order; with their places, if it is a mapping.
         foundation: of the model.
         given: the labels that the config names, in their order.
 
     Returns:
-        Those of the model, where it is finished or has the same ones; else those that are given;
-        else those found, in the order of the numbers that they are, else of the alphabet.
+        Of a model that is judged, its own; or those that are given, as names for its outputs. In a
+        training, those that are given; else those of the model to begin with, if they are the same
+        ones; else those found, in the order of the numbers that they are, else of the alphabet.
 
     Raises:
-        UserError: the model or the config has not all of the labels that were found.
+        UserError: a label that was found is none of the chosen ones.
     """
     there = set(found)
-    known = foundation.description.labels if foundation.description else ()
-    if foundation.is_finished or (known and there == set(known) and not given):
-        chosen, whose = known, "the model"
+    if foundation.is_finished and foundation.description:
+        own = label_names(foundation.description)
+        chosen, whose = own, "the model"
+        if not there <= set(own) and len(given) == len(own):
+            chosen, whose = given, "data.labels"
     elif given:
         chosen, whose = given, "data.labels"
     else:
-        return tuple(sorted(there, key=_order))
+        known = foundation.description.labels if foundation.description else ()
+        return known if there == set(known) else tuple(sorted(there, key=_order))
     strange = sorted(there - set(chosen))
-    if strange and chosen:
+    if strange:
+        place = f"{found[strange[0]]}: " if isinstance(found, Mapping) else ""
         raise UserError(
-            f"label {strange[0]!r} is none of those of {whose}: {', '.join(chosen)}; mend the "
-            "data, or give another model"
+            f"{place}label {strange[0]!r} is none of those of {whose}: {', '.join(chosen)}; mend "
+            "the data, or name the labels in the order of the model's with data.labels"
         )
     return chosen
 
 
 def _order(label: str) -> tuple[int, float, str]:
     try:
-        return (0, float(label), label)
+        number = float(label)
     except ValueError:
-        return (1, 0.0, label)
+        number = math.nan
+    return (0, number, label) if math.isfinite(number) else (1, 0.0, label)

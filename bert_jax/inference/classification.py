@@ -13,6 +13,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.interface import Advance, Model, Text
+from bert_jax.inference.records import shortest
 from bert_jax.inference.texts import text_answers
 
 # A label of a text that may have several: as Hugging Face's pipelines and we count it.
@@ -90,8 +91,14 @@ def outcome(description: ModelDescription, scores: np.ndarray) -> Outcome:
 
 
 def as_record(found: Outcome) -> dict[str, Any]:
-    """An outcome as an object of JSON."""
-    return {"value": found} if isinstance(found, float) else dataclasses.asdict(found)
+    """An outcome as an object of JSON, with the digits that a float32 has."""
+    if isinstance(found, float):
+        return {"value": shortest(found)}
+    return {
+        "label": found.label,
+        "score": shortest(found.score),
+        "probabilities": {name: shortest(one) for name, one in found.probabilities.items()},
+    }
 
 
 def as_prediction(found: Outcome) -> str:

@@ -13,7 +13,7 @@ from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import Execution
+from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import load_tokenizer
@@ -28,6 +28,7 @@ TASKS: dict[str, str] = {
     "question_answering": "BertForQuestionAnswering",
     "multiple_choice": "BertForMultipleChoice",
     "embedding": "BertModel",
+    "similarity": "BertModel",
 }
 
 
@@ -85,6 +86,10 @@ def load(
         config = dataclasses.replace(description.config, num_labels=len(labels))
         description = dataclasses.replace(description, config=config, labels=tuple(labels))
         anew = HEADS_OF_LABELS
+    if description.architecture == "BertForQuestionAnswering":
+        # Its outputs are first and last token, whatever the labels of the model it is made of.
+        config = dataclasses.replace(description.config, num_labels=BertConfig.num_labels)
+        description = dataclasses.replace(description, config=config, labels=())
     tokenizer = load_tokenizer(directory)
     if tokenizer.vocab_size > description.config.vocab_size:
         raise UserError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.features import embeddings
 from bert_jax.inference.interface import Advance, Model, TextError
 
@@ -88,7 +88,8 @@ def similarities(
     Arguments are those of `pair_vectors`.
 
     Raises:
-        UserError: a vector is not finite, or as `pair_vectors`.
+        NotFiniteError: a vector is not finite.
+        UserError: as `pair_vectors`.
     """
     vectors = pair_vectors(
         model,
@@ -103,7 +104,9 @@ def similarities(
         for pair in vectors:
             found = cosine(pair)
             if math.isnan(found):
-                raise UserError("a vector is not finite; the parameters of the model are damaged")
+                raise NotFiniteError(
+                    "a vector is not finite; the parameters of the model are damaged"
+                )
             yield found
 
     return compared()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data.passage_windows import PassageWindow
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 
 Logits = tuple[np.ndarray, np.ndarray]
 """Scores of the tokens of a row as the first and as the last of the answer, float32 [≥ T] each."""
@@ -111,7 +111,7 @@ def best_spans(
         options: which spans are looked for.
 
     Raises:
-        UserError: a score is NaN or infinite.
+        NotFiniteError: a score is NaN or infinite.
     """
     scores = [
         _span_scores(window, *of, options) for window, of in zip(windows, logits, strict=True)
@@ -141,7 +141,7 @@ def _span_scores(
     starts = start_logits[start:stop].astype(np.float64)
     ends = end_logits[start : len(window) - 1].astype(np.float64)
     if not (np.isfinite(starts).all() and np.isfinite(ends).all()):
-        raise UserError("the scores of a question are not finite; the parameters are damaged")
+        raise NotFiniteError("the scores of a question are not finite; the parameters are damaged")
     beyond = np.full(options.answer_length, -np.inf)
     by_length = np.lib.stride_tricks.sliding_window_view(
         np.concatenate([ends, beyond]), options.answer_length

@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.data.labelled.conll import OUTSIDE, Block
 from bert_jax.data.word_windows import WordWindow, WordWindows
 from bert_jax.data.words import Word, joined, split_words
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.classification import label_names
 from bert_jax.inference.interface import Advance, Model, TextError
@@ -241,7 +241,7 @@ def _read(
         ]
     )
     if not np.isfinite(scores).all():
-        raise UserError("the scores of a sentence are not finite; the parameters are damaged")
+        raise NotFiniteError("the scores of a sentence are not finite; the parameters are damaged")
     return asked, numbers, scores
 
 

@@ -147,12 +147,32 @@ def viterbi(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
 
 
 def marginals(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
-    """The probability of each tag of each word over all paths, float32 [B, W, C].
+    """The probability of each tag of each word over all paths, float32 [B, W, C]; 0 outside.
 
-    They are the derivatives of log Z; 0 outside the mask.
+    They are the derivatives of log Z, but the forward-backward algorithm needs B·W·C numbers where
+    automatic differentiation would keep B·W·C² of them.
     """
-    found = jax.grad(lambda scores: log_partition(scores, mask, chain).sum())(emissions)
-    return jnp.where(mask[..., None], found, 0)
+
+    def forward(alpha: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        emission, is_word = word
+        reached = jax.nn.logsumexp(alpha[:, :, None] + chain.transitions, axis=1)  # BC
+        onward, _ = _normalise(reached + emission)
+        alpha = jnp.where(is_word[:, None], onward, alpha)
+        return alpha, alpha
+
+    def backward(beta: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        emission, is_word = word
+        left = jax.nn.logsumexp(chain.transitions + (emission + beta)[:, None, :], axis=2)  # BC
+        before, _ = _normalise(left)
+        return jnp.where(is_word[:, None], before, beta), beta
+
+    words = _words_behind(emissions, mask)
+    first, _ = _normalise(chain.start + emissions[:, 0])
+    _, alphas = jax.lax.scan(forward, first, words)  # (W-1)BC
+    end = jnp.broadcast_to(chain.end, first.shape)
+    behind_first, betas = jax.lax.scan(backward, end, words, reverse=True)  # BC and (W-1)BC
+    by_word = jnp.concatenate([(first + behind_first)[None], alphas + betas])  # WBC
+    return jnp.where(mask[..., None], jax.nn.softmax(by_word.swapaxes(0, 1), axis=-1), 0)
 
 
 def _words_behind(emissions: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -35,23 +35,23 @@ class PairOutput(NamedTuple):
 class SentencePairs(nn.Module):
     """An encoder, and a classifier of pairs that is thrown away after training.
 
+    The encoder has no pooler: no loss would reach it, and weight decay alone would change it.
+
     Attributes:
         config: the architecture of the encoder.
         execution: how it is computed.
         pool: from the vectors of the tokens to that of the text.
         labels: C, for a classifier of (u, v, |u - v|); 0: there is none.
-        add_pooling_layer: whether the encoder has a pooler; it is carried along, not used.
     """
 
     config: BertConfig
     execution: Execution
     pool: Pool
     labels: int = 0
-    add_pooling_layer: bool = True
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution, add_pooling_layer=self.add_pooling_layer)
+        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
         if self.labels:
             self.classifier = dense(self.config, self.execution, self.labels, "classifier")
 

@@ -1,7 +1,7 @@
 """Classes or a number for texts and pairs of texts (paper, section 4.1): GLUE, and users' files."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,12 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.finetuning import sections
+from bert_jax.finetuning.labels import (
+    has_lists,
+    kind_of,
+    labels_of,
+    without_strange_labels,
+)
 from bert_jax.finetuning.problems import AnyOfSeveral, Number, OneOfSeveral, Problem
 from bert_jax.finetuning.splits import Part, Splits, read_splits
 from bert_jax.finetuning.task import (
@@ -35,7 +41,6 @@ from bert_jax.inference.classification import (
     as_record,
     logits,
     outcome,
-    problem_type,
 )
 from bert_jax.inference.interface import Text
 from bert_jax.inference.model import LoadedModel
@@ -71,6 +76,13 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         """
         super().__init__(splits, model, options)
         self._problem = problem
+        for part in filter(self.is_labelled, splits.development):
+            names = {"loss", *problem.metrics(*_one_answer(problem, part.examples))}
+            if splits.train and options.best_metric[0] not in names:
+                raise UserError(
+                    f"data.best_metric {options.best_metric[0]!r} is none of "
+                    f"{', '.join(sorted(names))}"
+                )
         self._class_weights = class_weights
         self._submissions = submissions
 
@@ -142,9 +154,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
 
     def guesses(self, examples: list[TextExample]) -> dict[str, float]:
         """`<metric>_majority`: what the commonest answer alone would get."""
-        targets = self._problem.targets(examples)
-        scores = np.tile(self._problem.commonest(targets), (len(targets), 1))
-        metrics = self._problem.metrics(scores, targets)
+        metrics = self._problem.metrics(*_one_answer(self._problem, examples))
         return {f"{name}_majority": value for name, value in metrics.items()}
 
     def examples_as_text(self, count: int) -> str:
@@ -157,15 +167,15 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
 
     def write(self, directory: Path, part: Part[TextExample], answers: list[np.ndarray]) -> None:
         """`<part>.jsonl`, the file of a benchmark, and a report where there are labels."""
-        outcomes = [outcome(self.description, scores) for scores in answers]
+        lines = ["index\tprediction"]
         with open_records(directory / f"{part.name}.jsonl") as records:
-            for example, found in zip(part.examples, outcomes, strict=True):
+            for row, (example, scores) in enumerate(zip(part.examples, answers, strict=True)):
+                found = outcome(self.description, scores)
                 gold = {} if example.label is None else {"expected": example.label}
                 records.write({"id": example.id, **gold, **as_record(found)})
+                lines.append(f"{row}\t{as_prediction(found)}")
         submission = self._submissions.get(Path(part.source).name)
         if submission:
-            lines = ["index\tprediction"]
-            lines += [f"{row}\t{as_prediction(found)}" for row, found in enumerate(outcomes)]
             write_atomically(directory / submission, ("\n".join(lines) + "\n").encode())
         if self.is_labelled(part):
             targets = self._problem.targets(part.examples)
@@ -181,6 +191,12 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         return (len(targets) / np.count_nonzero(counts) / counts.clip(1))[targets].astype(
             np.float32
         )
+
+
+def _one_answer(problem: Problem, examples: Sequence[TextExample]) -> tuple[np.ndarray, np.ndarray]:
+    """The commonest answer to all examples, [n, C], and what is right."""
+    targets = problem.targets(examples)
+    return np.tile(problem.commonest(targets), (len(targets), 1)), targets
 
 
 def text_of(example: TextExample) -> Text:
@@ -217,7 +233,7 @@ def create(config: ConfigDict, foundation: Foundation) -> ClassificationTask:
             if field.name != "limit"
         }
     )
-    kind = _problem_type(data, options, foundation)
+    kind = kind_of(data.problem_type, options, foundation)
     layout = options.layout
     splits = read_splits(
         data,
@@ -227,10 +243,17 @@ def create(config: ConfigDict, foundation: Foundation) -> ClassificationTask:
         with_train=not foundation.is_finished,
         default_names=_files(layout),
     )
+    if kind is OneOfSeveral and not data.problem_type and has_lists(splits.given):
+        kind = AnyOfSeveral
     given = tuple(map(str, data.labels)) or (layout.classes if layout else ())
-    found = _labels(splits.train)
+    # Of a finished model nothing is trained: the labels are those that it is judged by.
+    judged = (one for part in splits.development for one in part.examples)
+    found = labels_of(judged if foundation.is_finished else splits.given)
     labels = () if kind is Number else choose_labels(found, foundation, given)
     problem = kind(labels)
+    splits = dataclasses.replace(
+        splits, test=[without_strange_labels(part, problem) for part in splits.test]
+    )
     if kind is not Number and len(labels) < 2 and not foundation.is_finished:
         raise UserError(
             f"data.train: {len(labels)} label ({', '.join(labels)}); a classifier needs two or more"
@@ -260,34 +283,3 @@ def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
         "development": tuple(one.file for one in layout.development),
         "test": tuple(one.file for one in layout.test),
     }
-
-
-PROBLEMS: dict[str, type[Problem]] = {
-    problem.problem_type: problem for problem in (OneOfSeveral, AnyOfSeveral, Number)
-}
-
-
-def _problem_type(data: ConfigDict, options: TextOptions, foundation: Foundation) -> type[Problem]:
-    """The problem that the config names, or that the model or the form of the labels tells."""
-    if data.problem_type:
-        if data.problem_type not in PROBLEMS:
-            known = ", ".join(PROBLEMS)
-            raise UserError(
-                f"data.problem_type {data.problem_type!r} is unknown; known are {known}"
-            )
-        return PROBLEMS[data.problem_type]
-    if foundation.is_finished and foundation.description:
-        return PROBLEMS[problem_type(foundation.description)]
-    if options.layout and options.layout.regression:
-        return Number
-    return AnyOfSeveral if options.label_separator else OneOfSeveral
-
-
-def _labels(examples: Iterable[TextExample]) -> set[str]:
-    found: set[str] = set()
-    for example in examples:
-        if isinstance(example.label, tuple):
-            found |= set(example.label)
-        elif example.label is not None:
-            found.add(str(example.label))
-    return found

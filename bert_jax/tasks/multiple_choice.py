@@ -19,6 +19,7 @@ from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.finetuning import sections
+from bert_jax.finetuning.chunks import encoded
 from bert_jax.finetuning.splits import Part, read_splits
 from bert_jax.finetuning.task import LabelledTask, TrainedModel, model_tokenizer
 from bert_jax.inference.choosing import ChoiceEncoder, as_record, best_choice, logits
@@ -42,9 +43,9 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         """
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
-        of_examples = encode(list(encode.checked(examples)))
-        encode.report()
+        of_examples = encoded(encode, encode.checked(examples))
         sequences = Sequences.of(row for rows in of_examples for row in rows)
+        encode.report()
         rows = _row_numbers([len(example.choices) for example in examples])  # nC
         lengths = np.where(rows < 0, 0, sequences.lengths[rows]).max(axis=1)
         targets = _targets(examples)

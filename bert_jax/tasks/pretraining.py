@@ -22,6 +22,7 @@ from bert_jax.data.show import as_text
 from bert_jax.data.sources import SourceSpec
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.sharding.hosts import rows_per_host
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
@@ -133,6 +134,7 @@ class PretrainingTask(Task):
 
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
         """See `Task`; there are no predictions to write."""
+        rows_per_host(self._evaluation.rows, mesh)
         if mesh not in self._evaluation_steps:  # else each evaluation would compile it anew
             self._evaluation_steps[mesh] = make_evaluation_step(self, mesh=mesh)
         batches = self.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())

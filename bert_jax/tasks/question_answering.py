@@ -42,6 +42,7 @@ from bert_jax.inference.records import open_records
 from bert_jax.inference.spans import Spans
 from bert_jax.inference.squad_files import write_squad_files
 from bert_jax.metrics.squad import score_v1
+from bert_jax.models.config import BertConfig
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.training.task import Foundation, Sums
 
@@ -235,15 +236,19 @@ def create(config: ConfigDict, foundation: Foundation) -> QuestionAnsweringTask:
         lambda source, split: distinct(read_questions(source, options)),
         with_train=not foundation.is_finished,
     )
-    _check_answers(splits.train, data.version)
+    _check_given(splits.train)
+    if data.version == "1.1":
+        _check_possible(_questions(splits))
     stored = stored_threshold(foundation.description) if foundation.description else None
     is_tuned = foundation.is_finished and stored is not None
     other: dict[str, Any] = {}
     if data.version != "1.1" and (is_tuned or _is_second(data.version, splits)):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
-    description = ModelDescription(
-        foundation.architecture(tokenizer), "BertForQuestionAnswering", other=other
+    # Two outputs, first and last token: a base that was a classifier may have had others.
+    architecture = dataclasses.replace(
+        foundation.architecture(tokenizer), num_labels=BertConfig.num_labels
     )
+    description = ModelDescription(architecture, "BertForQuestionAnswering", other=other)
     labelled_options = sections.labelled_options(config, ("f1", True))
     return QuestionAnsweringTask(
         splits,
@@ -269,18 +274,26 @@ def _is_second(version: str, splits: Splits[Question]) -> bool:
     """Whether the data are those of 2.0: some question has no answer."""
     if version:
         return version == "2.0"
-    questions = [*splits.train, *(one for part in splits.development for one in part.examples)]
-    return any(question.answers == () for question in questions)
+    return any(question.answers == () for question in _questions(splits))
 
 
-def _check_answers(questions: list[Question], version: str) -> None:
+def _questions(splits: Splits[Question]) -> list[Question]:
+    """All that are trained on or judged."""
+    return [*splits.train, *(one for part in splits.development for one in part.examples)]
+
+
+def _check_given(questions: list[Question]) -> None:
     for question in questions:
         if question.answers is None:
             raise UserError(
                 f"{question.place}: the question has no answers to train on; give them, or an "
                 "empty list where the passage has none"
             )
-        if version == "1.1" and not question.answers:
+
+
+def _check_possible(questions: list[Question]) -> None:
+    for question in questions:
+        if question.answers == ():
             raise UserError(
                 f"{question.place}: the passage has no answer, which SQuAD 1.1 does not know; "
                 "set data.version=2.0"

@@ -1,6 +1,7 @@
 """Vectors of sentences that can be compared (Sentence-BERT, Reimers and Gurevych, 2019).
 
-What comes out is a bare encoder; how its vectors are pooled stands in its `config.json`.
+What comes out is a bare encoder; how its vectors are pooled stands in its `config.json`. It has no
+pooler, which none of these poolings uses.
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ from bert_jax.data.labelled.texts import TextOptions, read_texts
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.finetuning import sections
+from bert_jax.finetuning.chunks import encoded
 from bert_jax.finetuning.pair_metrics import metrics_for
 from bert_jax.finetuning.pair_objectives import (
     ContrastiveObjective,
@@ -99,7 +101,6 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
             model.execution,
             OF_TOKENS[self._pooling],
             labels=len(objective.labels),
-            add_pooling_layer=self.description.add_pooling_layer,
         )
         self._targets = objective.targets(splits.train)
         for part in splits.development:
@@ -111,8 +112,8 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
         examples = self.splits.train
         targets = self._targets
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = [text for example in examples for text in _texts(example)]
-        sequences = Sequences.of(row for (row,) in encode(texts))
+        texts = (text for example in examples for text in _texts(example))
+        sequences = Sequences.of(row for (row,) in encoded(encode, texts))
         encode.report()
         rows = np.arange(2 * len(examples)).reshape(-1, 2)
 
@@ -238,6 +239,9 @@ def create(config: ConfigDict, foundation: Foundation) -> SimilarityTask:
     if data.loss not in LOSSES:
         raise UserError(f"data.loss {data.loss!r} is unknown; known are {', '.join(LOSSES)}")
     tokenizer = model_tokenizer(foundation)
+    description = _description(data, foundation, tokenizer)
+    if not foundation.is_finished:
+        _check_training(config, description.config)
     options = TextOptions(**{name: data[name] for name in _OPTIONS})
     splits = read_splits(
         data,
@@ -256,10 +260,26 @@ def create(config: ConfigDict, foundation: Foundation) -> SimilarityTask:
     best = metrics_for(splits.development[0].examples, objective.labels).best
     return SimilarityTask(
         splits,
-        TrainedModel(tokenizer, _description(data, foundation, tokenizer), foundation.execution),
+        TrainedModel(tokenizer, description, foundation.execution),
         sections.labelled_options(config, (best, True)),
         objective,
     )
+
+
+def _check_training(config: ConfigDict, encoder: BertConfig) -> None:
+    """Raises UserError for what would train nothing, or something else than it says."""
+    train, optimizer = config.train, config.optimizer
+    if config.data.loss == "in_batch_negatives" and train.microbatches > 1:
+        raise UserError(
+            f"train.microbatches is {train.microbatches}, but with data.loss=in_batch_negatives "
+            "all pairs of a batch are compared; set it to 1 (model.remat=full saves memory, too)"
+        )
+    if optimizer.freeze_encoder or optimizer.freeze_layers == encoder.num_hidden_layers:
+        key = "freeze_encoder" if optimizer.freeze_encoder else "freeze_layers"
+        raise UserError(
+            f"optimizer.{key} leaves nothing to train: an encoder is all that comes out of task "
+            "similarity; freeze fewer layers with optimizer.freeze_layers"
+        )
 
 
 def _pairs(examples: Iterable[TextExample]) -> Iterator[TextExample]:
@@ -304,7 +324,7 @@ def _objective(
 def _description(
     data: ConfigDict, foundation: Foundation, tokenizer: Tokenizer
 ) -> ModelDescription:
-    """A bare encoder with its pooling."""
+    """A bare encoder without pooler, and how its vectors are pooled."""
     base = foundation.description
     pooling = data.pooling or (stored_pooling(base) if base else DEFAULT_POOLING)
     if pooling not in OF_TOKENS:
@@ -315,7 +335,6 @@ def _description(
     return ModelDescription(
         config,
         "BertModel",
-        # What is trained has a pooler in any case, as Hugging Face's encoder.
-        add_pooling_layer=base.add_pooling_layer if base and foundation.is_finished else True,
+        add_pooling_layer=False,
         other={SENTENCE_POOLING: pooling},
     )

@@ -4,8 +4,9 @@ The order in which things happen, and it is not to be changed:
 
 1. mesh, task, optimizer: from the config; nothing is computed yet
 2. state: from the newest checkpoint of this run, else from `init_from`, else from the seed
-3. for each step: take the batch → step → (log) → (evaluate) → (save) → (stop if asked to, or if
-   evaluations have not improved for too long)
+3. for each step: take the batch → step → (log) → (evaluate) → (save, also where the best model is
+   to be exported and this is it) → (stop if asked to, or if evaluations have not improved for too
+   long)
 4. wait for the last checkpoint
 
 A checkpoint holds the state after a step, the position of the next batch, and what the evaluations
@@ -24,7 +25,7 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.runs import RunCheckpoints
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.sharding.hosts import is_main_host, to_global
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
@@ -38,7 +39,7 @@ from bert_jax.training.task import Batch, Task
 
 
 class DivergedError(UserError):
-    """A loss or a parameter is not finite."""
+    """A loss, a parameter or a score is not finite."""
 
 
 def train(
@@ -67,7 +68,7 @@ def train(
 
     Raises:
         Interrupted: a signal stopped the run, which is saved.
-        DivergedError: a loss is not finite; checkpoints are not overwritten then.
+        DivergedError: something is not finite; checkpoints are not overwritten then.
         UserError: something cannot be read, written or combined.
     """
     optimizer = make_optimizer(optimizer_options, options.steps)
@@ -150,13 +151,18 @@ class _Run:
             last = step == options.steps
             if last or is_due(step, options.log_every) or step == first + 1:
                 self.write_log()
-            held_out = None
+            held_out, is_best = None, False
             if last or is_due(step, options.eval_every):
+                # An answer cannot be told from scores that are no numbers: the loss comes first.
+                if self.pending:
+                    self.write_log()
                 held_out = self.evaluate(step, state)
                 self.log.write(step, "held_out", held_out)
-                self.patience.see(held_out)
+                is_best = self.patience.see(held_out)
                 last = last or self.patience.is_over
-            if last or is_due(step, options.checkpoint_every) or stop.requested:
+            # The best model must not fall between two checkpoints if it is the one to be exported.
+            is_kept = is_best and options.export == "best"
+            if last or is_kept or is_due(step, options.checkpoint_every) or stop.requested:
                 self.save(step, state, held_out or {})
             if last:
                 break
@@ -194,9 +200,13 @@ class _Run:
         )
 
     def evaluate(self, step: int, state: TrainState) -> dict[str, float]:
-        """Metrics of the held-out documents, shown."""
+        """Metrics of the held-out examples, shown."""
         began = time.perf_counter()
-        metrics = self.task.evaluate(state.params, self.mesh)
+        try:
+            metrics = self.task.evaluate(state.params, self.mesh)
+        except NotFiniteError as error:
+            # Parameters may be numbers still and yet too large to compute with.
+            raise self.not_finite(f"a score of the evaluation after step {step}") from error
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self.progress.note(f"step {step} held out: {shown}")
         self.speed.exclude(time.perf_counter() - began)

@@ -150,10 +150,14 @@ class Optimizer:
         parts.append(optax.add_decayed_weights(options.weight_decay, mask=decay_mask))
         if options.name == "lamb":
             parts.append(optax.stateless(_scale_by_trust_ratio))
-        learns = jax.tree.map(lambda factor: bool(factor.any()), options.factors(params))
-        if all(jax.tree.leaves(learns)):
+        kinds = jax.tree.map(
+            lambda factor: "learns" if factor.any() else "frozen", options.factors(params)
+        )
+        if "frozen" not in jax.tree.leaves(kinds):
             return optax.chain(*parts)
-        return optax.partition({True: optax.chain(*parts), False: optax.set_to_zero()}, learns)
+        return optax.partition(
+            {"learns": optax.chain(*parts), "frozen": optax.set_to_zero()}, kinds
+        )
 
 
 def make_optimizer(options: OptimizerOptions, steps: int) -> Optimizer:

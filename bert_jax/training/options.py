@@ -14,15 +14,15 @@ class TrainOptions:
     """The section `train` of a config.
 
     Attributes:
-        steps: steps of the whole training.
+        steps: steps of the whole training; 0: `epochs` says it.
         global_batch_size: examples of one step, over all devices and micro-batches.
         microbatches: parts of a step that pass through the model one after the other.
         log_every, eval_every, checkpoint_every: in steps; 0 for only at the end (and the log also
-            at the first step). The best checkpoint is chosen among those that were evaluated.
+            at the first step). The best checkpoint is chosen among those that were evaluated; with
+            `export` "best", each evaluation that is the best so far is saved besides.
         keep_checkpoints: how many of the newest stay, besides the best.
-        epochs: passes over the training examples, in place of `steps`; 0: `steps` counts.
-        evaluate_per_epoch: evaluations and checkpoints of an epoch, in place of `eval_every` and
-            `checkpoint_every`; 0: these count.
+        epochs: passes over the training examples, where `steps` is 0.
+        evaluate_per_epoch: evaluations of an epoch, where `eval_every` is 0.
         patience: so many evaluations without a better one end the training; 0: never.
         export: which checkpoint becomes the model, "latest" or "best".
         seeds: one run for each of them, see `several_runs`; none: one run with the config's seed.
@@ -33,7 +33,7 @@ class TrainOptions:
     microbatches: int = 1
     log_every: int = 50
     eval_every: int | Fraction = 500
-    checkpoint_every: int | Fraction = 500
+    checkpoint_every: int = 500
     keep_checkpoints: int = 2
     epochs: float = 0.0
     evaluate_per_epoch: int = 0
@@ -42,7 +42,12 @@ class TrainOptions:
     seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("steps", "global_batch_size", "microbatches", "keep_checkpoints"):
+        if not (self.steps > 0 or (self.steps == 0 and self.epochs > 0)):
+            raise UserError(
+                f"train.steps is {self.steps}; it must be at least 1"
+                + ("" if self.steps else ", or train.epochs above 0")
+            )
+        for name in ("global_batch_size", "microbatches", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise UserError(f"train.{name} is {getattr(self, name)}; it must be at least 1")
         for name in ("epochs", "evaluate_per_epoch", "patience"):
@@ -61,20 +66,19 @@ class TrainOptions:
     def resolved(self, examples_per_epoch: int) -> "TrainOptions":
         """The options with epochs as steps; an epoch ends with its last, partial batch.
 
-        The evaluations of an epoch are spread evenly, the last one at its end; so `eval_every` and
-        `checkpoint_every` may become fractions of a step, see `is_due`.
+        The evaluations of an epoch are spread evenly, the last one at its end; so `eval_every` may
+        become a fraction of a step, see `is_due`.
 
         Args:
             examples_per_epoch: what there is to train on.
         """
         batches = -(-examples_per_epoch // self.global_batch_size)
         changes: dict[str, int | Fraction] = {}
-        if self.epochs:
+        if not self.steps:
             # 0.07 × 100 is a little more than 7: what is not seen in six places is rounding.
             changes["steps"] = max(1, math.ceil(round(self.epochs * batches, 6)))
-        if self.evaluate_per_epoch:
-            every = Fraction(batches, self.evaluate_per_epoch)
-            changes |= {"eval_every": every, "checkpoint_every": every}
+        if self.evaluate_per_epoch and not self.eval_every:
+            changes["eval_every"] = Fraction(batches, self.evaluate_per_epoch)
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
 

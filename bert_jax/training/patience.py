@@ -35,8 +35,11 @@ class Patience:
         """What a checkpoint keeps of it, as JSON."""
         return {"best": self.best, "waited": self.waited}
 
-    def see(self, metrics: Mapping[str, float]) -> None:
+    def see(self, metrics: Mapping[str, float]) -> bool:
         """One more evaluation. A value that is not a number is never the best.
+
+        Returns:
+            Whether it is the best so far.
 
         Raises:
             UserError: the metric is missing.
@@ -52,15 +55,15 @@ class Patience:
                     "train.patience needs labelled examples to evaluate on; give data.development, "
                     "or set it to 0"
                 )
-            return
+            return False
         value = float(metrics[name])
         gain = 0.0 if self.best is None else value - self.best
-        if not math.isnan(value) and (
-            self.best is None or (gain > 0 if higher_is_better else gain < 0)
-        ):
-            self.best, self.waited = value, 0
-        else:
+        is_better = self.best is None or (gain > 0 if higher_is_better else gain < 0)
+        if math.isnan(value) or not is_better:
             self.waited += 1
+            return False
+        self.best, self.waited = value, 0
+        return True
 
     @property
     def is_over(self) -> bool:

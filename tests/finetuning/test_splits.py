@@ -71,7 +71,7 @@ def test_names_of_a_benchmark(files):
         ({"train": "train.txt", "held_out": 0.0}, "data.held_out is 0.0"),
         ({"train": "train.txt", "held_out": 0.001}, "data.held_out 0.001 of 20 examples is 0"),
         ({"train": "train.txt", "development": ("empty.txt",)}, "empty.txt: no examples"),
-        ({"train": "train.txt", "development": ("dev.txt", "dev.txt")}, "two files are called"),
+        ({"train": "train.txt", "development": ("dev.txt", "dev.txt")}, "have a name in common"),
     ],
 )
 def test_what_is_missing(files, keys, message):

@@ -97,3 +97,18 @@ def test_the_entities_of_long_sentences_at_length_32(tokenizer):
     assert int((labels == 1).sum()) == 150
     assert int((labels == 2).sum()) == 150
     assert int((labels >= 0).sum()) == 50 * 90
+
+
+def test_many_sentences_each_with_its_own_labels(tokenizer):
+    """They are tokenised 2,000 at a time; of every one the nth word is an entity."""
+    examples = []
+    for number in range(4001):
+        tags = ["O", "O", "O"]
+        tags[number % 3] = "B-PER"
+        examples.append(sentence(["cat", "players", "ran"], tags))
+    rows = TaggedRows(examples, TAGS, tokenizer, 16)
+    batch = rows.batch(np.array([0, 1999, 2000, 4000]), 8)
+    # The numbers are 0, 1, 2 and 1 but for multiples of 3.
+    assert batch["labels"][:, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
+    assert batch["word_positions"][:, :3].tolist() == [[1, 2, 5]] * 4
+    assert len(rows) == 4001

@@ -191,3 +191,26 @@ def test_probabilities_of_all_paths_sum_to_one(emissions, scores):
     many = np.repeat(emissions, len(paths), axis=0)
     likelihoods = jax.jit(log_likelihood)(many, paths, np.ones((len(paths), 3), bool), chain)
     np.testing.assert_allclose(np.exp(likelihoods).sum(), 1, rtol=1e-4)
+
+
+def test_marginals_are_the_derivatives_of_log_z():
+    generator = np.random.default_rng(13)
+    emissions = jnp.asarray(generator.normal(0, 2, (4, 5, 6)), jnp.float32)
+    transitions = jnp.asarray(generator.normal(0, 2, (6, 6)), jnp.float32)
+    start, end = jnp.asarray(generator.normal(0, 2, (2, 4, 6)), jnp.float32)
+    chain = Chain(transitions, start, end)
+    expected = jax.jit(jax.grad(lambda scores: log_partition(scores, MASK, chain).sum()))(emissions)
+    found = jax.jit(marginals)(emissions, MASK, chain)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_marginals_keep_no_square_of_the_tags_for_each_word():
+    rows, words, tags = 4, 128, 32
+    arguments = (
+        jnp.zeros((rows, words, tags)),
+        jnp.ones((rows, words), bool),
+        Chain(jnp.zeros((tags, tags)), jnp.zeros(tags), jnp.zeros(tags)),
+    )
+    needed = jax.jit(marginals).lower(*arguments).compile().memory_analysis()
+    # Differentiated automatically, at least rows · words · tags² float32.
+    assert needed.temp_size_in_bytes < rows * words * tags**2 * 4 / 2

@@ -43,6 +43,7 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
     file = write_items("train.jsonl", animals(200))
     unlabelled = list(animals(3, seed=1))
@@ -113,6 +114,7 @@ def text_of(batch, task, number):
     return [" ".join(map(task.tokenizer.id_to_token, ids[mask > 0])) for ids, mask in rows]
 
 
+@pytest.mark.slow
 def test_the_loss_does_not_see_choices_that_are_not_there(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     params = init_params(task.module, jax.random.key(3))

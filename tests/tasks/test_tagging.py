@@ -59,7 +59,8 @@ def tag(directory, *sentences):
     return list(taggings(bert_jax.load(directory), sentences))
 
 
-@pytest.mark.parametrize("use_crf", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("use_crf", [False, True])
 def test_names_are_learned_and_found(train, tmp_path, use_crf):
     files = {
         "data__train": write(tmp_path / "train.txt", tagged(160)),

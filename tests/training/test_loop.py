@@ -1,6 +1,7 @@
 """The loop in this process: what it logs and saves when, and how it stops at a loss of NaN."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -45,10 +46,10 @@ def steps_of(tmp_path) -> list[int]:
 
 def test_what_is_logged_evaluated_and_saved_when(run, tmp_path):
     held_out = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
-    # The first step is logged at once, and what a checkpoint covers is read before it is begun.
+    # The first step is logged at once, and what an evaluation or a checkpoint covers is read before.
     assert records_of(tmp_path) == [
-        (1, "train"), (3, "train"), (4, "held_out"), (5, "train"), (6, "train"), (8, "held_out"),
-        (9, "train"), (10, "train"), (11, "train"), (11, "held_out"),
+        (1, "train"), (3, "train"), (4, "train"), (4, "held_out"), (5, "train"), (6, "train"),
+        (8, "train"), (8, "held_out"), (9, "train"), (10, "train"), (11, "train"), (11, "held_out"),
     ]  # fmt: skip
     assert steps_of(tmp_path) == [5, 10, 11]
     last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
@@ -112,8 +113,8 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     options = {"steps": 50, "eval_every": 2, "checkpoint_every": 5, "log_every": 0, "patience": 3}
     held_out = run({"learning_rate": 0.0}, **options)
     assert records_of(tmp_path) == [
-        (1, "train"), (2, "held_out"), (4, "held_out"), (5, "train"), (6, "held_out"),
-        (8, "held_out"), (8, "train"),
+        (1, "train"), (2, "train"), (2, "held_out"), (4, "train"), (4, "held_out"), (5, "train"),
+        (6, "train"), (6, "held_out"), (8, "train"), (8, "held_out"),
     ]  # fmt: skip
     assert steps_of(tmp_path) == [5, 8]
     said = capsys.readouterr().err
@@ -126,16 +127,34 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     assert steps_of(tmp_path) == [5, 8]
 
 
+def test_the_best_model_is_saved_where_it_is_to_be_exported(run, tmp_path):
+    optimizer = {"learning_rate": 1.0, "warmup_steps": 20}
+    run(optimizer, steps=12, eval_every=2, checkpoint_every=5, keep_checkpoints=1, export="best")
+    records = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    losses = {one["step"]: one["mlm_loss"] for one in records if one["split"] == "held_out"}
+    best = min(losses, key=losses.get)
+    # A step that is no multiple of five, and not the last, which would be saved anyhow.
+    assert best not in (10, 12)
+    checkpoints = RunCheckpoints(tmp_path, keep=1, best_metric=("mlm_loss", False), read_only=True)
+    assert checkpoints.step_of("best") == best
+    checkpoints.close()
+    assert steps_of(tmp_path) == [best, 12]
+
+
 def test_evaluations_of_an_epoch(run, tmp_path):
     # Five batches an epoch, two evaluations: in the middle of the third batch and at the end.
-    options = TrainOptions(epochs=2.0, evaluate_per_epoch=2, global_batch_size=8).resolved(40)
-    run(
-        steps=options.steps,
-        eval_every=options.eval_every,
-        checkpoint_every=options.checkpoint_every,
-        log_every=0,
-        keep_checkpoints=9,
-    )
+    options = TrainOptions(
+        steps=0, epochs=2.0, eval_every=0, evaluate_per_epoch=2, global_batch_size=8
+    ).resolved(40)
+    run(steps=options.steps, eval_every=options.eval_every, checkpoint_every=4, log_every=0)
     evaluated = [step for step, split in records_of(tmp_path) if split == "held_out"]
     assert evaluated == [3, 5, 8, 10]
-    assert steps_of(tmp_path) == [3, 5, 8, 10]
+
+
+@pytest.mark.parametrize("frozen", [{"freeze_encoder": True}, {"freeze_layers": 1}])
+def test_a_run_with_frozen_parameters_is_saved_and_resumed(run, tmp_path, frozen):
+    optimizer = {"learning_rate": 1e-2, "decay": "constant", **frozen}
+    whole = run(optimizer, steps=4, checkpoint_every=2, keep_checkpoints=9)
+    shutil.rmtree(tmp_path / "checkpoints" / "4")
+    assert run(optimizer, steps=4, checkpoint_every=2, keep_checkpoints=9) == whole
+    assert steps_of(tmp_path) == [2, 4]

@@ -21,13 +21,15 @@ from bert_jax.training.options import TrainOptions, is_due
     ],
 )
 def test_epochs_become_steps(epochs, examples, batch, steps):
-    options = TrainOptions(steps=9, epochs=epochs, global_batch_size=batch)
+    options = TrainOptions(steps=0, epochs=epochs, global_batch_size=batch)
     assert options.resolved(examples).steps == steps
     assert options.resolved(examples).eval_every == 500
 
 
-def test_without_epochs_the_steps_count():
+def test_what_is_given_in_steps_counts():
     options = TrainOptions(steps=9, eval_every=4, checkpoint_every=3)
+    assert options.resolved(1000) == options
+    options = TrainOptions(steps=9, epochs=3.0, eval_every=4, evaluate_per_epoch=1)
     assert options.resolved(1000) == options
 
 
@@ -53,10 +55,10 @@ def test_what_is_due_when():
     ],
 )
 def test_evaluations_of_an_epoch_are_spread_and_one_is_at_its_end(times, examples, due):
-    options = TrainOptions(epochs=3.0, evaluate_per_epoch=times, global_batch_size=16)
-    options = options.resolved(examples)
+    options = TrainOptions(
+        steps=0, epochs=3.0, eval_every=0, evaluate_per_epoch=times, global_batch_size=16
+    ).resolved(examples)
     assert due_steps(options.eval_every, options.steps) == due
-    assert options.checkpoint_every == options.eval_every
 
 
 @pytest.mark.parametrize(

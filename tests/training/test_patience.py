@@ -16,7 +16,8 @@ def waits(limit, metric, values) -> list[tuple[int, bool]]:
     patience = Patience(limit, metric)
     found = []
     for value in values:
-        patience.see({metric[0]: value, "other": 1.0})
+        is_best = patience.see({metric[0]: value, "other": 1.0})
+        assert is_best == (patience.waited == 0)
         found.append((patience.waited, patience.is_over))
     return found
 
@@ -64,6 +65,6 @@ def test_a_metric_that_is_not_there():
         UserError, match=r"^data.best_metric 'accuracy' is none of the metrics: f1, loss$"
     ):
         Patience(0, HIGHER).see({"f1": 1.0, "loss": 2.0})
-    Patience(0, HIGHER).see({})
+    assert not Patience(0, HIGHER).see({})
     with pytest.raises(UserError, match="train.patience needs labelled examples"):
         Patience(1, HIGHER).see({})

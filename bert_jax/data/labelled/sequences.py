@@ -1,5 +1,6 @@
 """Token rows of a whole data set, packed, and cut out as padded arrays."""
 
+from array import array
 from collections.abc import Iterable
 
 import numpy as np
@@ -24,13 +25,15 @@ class Sequences:
 
     @classmethod
     def of(cls, encodings: Iterable[Encoding]) -> "Sequences":
-        """Packs encodings, one after the other."""
-        ids, type_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int8)], []
+        """Packs encodings, one after the other; none is needed any more when the next is asked."""
+        ids, type_ids, lengths = array("i"), array("b"), array("q")
         for encoding in encodings:
-            ids.append(np.array(encoding.ids, np.int32))
-            type_ids.append(np.array(encoding.type_ids, np.int8))
+            ids.extend(encoding.ids)
+            type_ids.extend(encoding.type_ids)
             lengths.append(len(encoding))
-        return cls(np.concatenate(ids), np.concatenate(type_ids), np.array(lengths, np.int64))
+        return cls(
+            np.array(ids, np.int32), np.array(type_ids, np.int8), np.array(lengths, np.int64)
+        )
 
     def pad(self, rows: np.ndarray, length: int, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
         """Some rows as a batch.

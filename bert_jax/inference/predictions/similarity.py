@@ -15,6 +15,7 @@ from bert_jax.inference.predictions.interface import (
     text_options,
 )
 from bert_jax.inference.predictions.options import PredictOptions
+from bert_jax.inference.records import shortest
 from bert_jax.inference.similarity import similarities
 
 Pair = tuple[str, str]
@@ -49,5 +50,5 @@ def _answers(
 
 
 TASK = PredictionTask(
-    _open_pairs, _answers, {JSONL: json_lines(lambda pair, cosine: {"similarity": cosine})}
+    _open_pairs, _answers, {JSONL: json_lines(lambda pair, found: {"similarity": shortest(found)})}
 )

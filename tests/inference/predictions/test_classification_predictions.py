@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.inference.classification import Classification, as_record
 
 # exp(0) : exp(1.0986) : exp(1.3863) = 1 : 3 : 4
 SCORES = (0.0, float(np.log(3)), float(np.log(4)))
@@ -37,6 +38,19 @@ def test_records_keep_the_other_columns(answered, classifier):
         assert record["label"] == "good"
         assert record["score"] == pytest.approx(0.5)
         assert record["probabilities"] == pytest.approx({"bad": 1 / 8, "fine": 3 / 8, "good": 0.5})
+
+
+def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelled):
+    line = answered(classifier, "the cat\n", "in.txt")
+    assert line == (
+        '{"label": "good", "score": 0.5, "probabilities": '
+        '{"bad": 0.125, "fine": 0.375, "good": 0.5}}\n'
+    )
+    third = as_record(Classification("a", 1 / 3, {"a": 1 / 3, "b": 2 / 3}))
+    assert third["score"] == third["probabilities"]["a"] == 0.33333334
+    assert third["probabilities"]["b"] == 0.6666667
+    model = make_labelled("BertForSequenceClassification", ("x",), (0.1,))
+    assert answered(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
 
 
 def test_a_right_answer_of_another_name_keeps_it(answered, classifier):

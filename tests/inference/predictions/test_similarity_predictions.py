@@ -1,6 +1,7 @@
 """How alike the pairs of a file are."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +19,13 @@ def test_pairs(answered, model):
     assert records[0]["similarity"] == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-6)
     assert records[1]["similarity"] == pytest.approx(1)
     assert records[2]["similarity"] == pytest.approx(float(vectors[2] @ vectors[3]), abs=1e-6)
+
+
+def test_numbers_have_the_digits_of_a_float32(answered, model):
+    for line in answered(model, CONTENT, "in.tsv", task="similarity").splitlines():
+        (digits,) = re.findall(r'"similarity": (.*)}', line)
+        assert digits == str(float(str(np.float32(digits))))
+        assert len(digits.lstrip("-0.")) <= 9
 
 
 def test_the_pooling(answered, model):

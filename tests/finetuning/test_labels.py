@@ -1,0 +1,87 @@
+"""Which labels a task has, in which order, and what kind of problem they make."""
+
+import dataclasses
+
+import pytest
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.texts import TextOptions
+from bert_jax.errors import UserError
+from bert_jax.finetuning.labels import has_lists, kind_of, labels_of, without_strange_labels
+from bert_jax.finetuning.problems import AnyOfSeveral, Number, OneOfSeveral
+from bert_jax.finetuning.splits import Part
+from bert_jax.finetuning.task import choose_labels
+from bert_jax.models.config import Execution
+from bert_jax.training.task import Foundation
+
+
+def example(label, place="a.tsv:1"):
+    return TextExample("a cat", None, label, "0", place)
+
+
+@pytest.fixture
+def founded(tiny_config):
+    """A foundation on a model with labels."""
+
+    def make(*labels, is_finished=False, outputs=None):
+        config = dataclasses.replace(tiny_config, num_labels=outputs or len(labels))
+        description = ModelDescription(config, "BertForSequenceClassification", labels=labels)
+        return Foundation(
+            Execution(), lambda tokenizer: config, None, description, is_finished=is_finished
+        )
+
+    return make
+
+
+def test_the_order_of_labels():
+    none = Foundation(Execution(), lambda tokenizer: None)
+    assert choose_labels(["b", "a"], none) == ("a", "b")
+    assert choose_labels(["10", "9", "-1"], none) == ("-1", "9", "10")
+    # What no number orders comes behind, always in the same place.
+    for order in (["3", "nan", "1", "2"], ["nan", "2", "3", "1"], ["1", "inf", "2", "3", "nan"]):
+        labels = choose_labels(order, none)
+        assert labels[:3] == ("1", "2", "3")
+        assert list(labels[3:]) == sorted(labels[3:])
+    assert choose_labels(["a", "b"], none, ("b", "a", "c")) == ("b", "a", "c")
+    with pytest.raises(UserError, match=r"label 'x' is none of those of data.labels: a, b"):
+        choose_labels(["x"], none, ("a", "b"))
+
+
+def test_the_labels_of_a_model_to_begin_with(founded):
+    assert choose_labels(["neg", "pos"], founded("pos", "neg")) == ("pos", "neg")
+    assert choose_labels(["bad", "good"], founded("pos", "neg")) == ("bad", "good")
+    assert choose_labels(["neg", "pos"], founded("pos", "neg"), ("neg", "pos")) == ("neg", "pos")
+
+
+def test_the_labels_of_a_finished_model(founded):
+    assert choose_labels(["pos"], founded("pos", "neg", is_finished=True)) == ("pos", "neg")
+    assert choose_labels([], founded(is_finished=True, outputs=2)) == ("LABEL_0", "LABEL_1")
+    # Other names for its outputs, in their order.
+    finished = founded("LABEL_0", "LABEL_1", is_finished=True)
+    assert choose_labels(["0", "1"], finished, ("0", "1")) == ("0", "1")
+    with pytest.raises(UserError, match="label '0' is none of those of the model: LABEL_0, LABEL"):
+        choose_labels(["0", "1"], finished)
+
+
+def test_the_kind_of_a_problem(founded):
+    none = Foundation(Execution(), lambda tokenizer: None)
+    assert kind_of("", TextOptions(), none) is OneOfSeveral
+    assert kind_of("", TextOptions(label_separator=","), none) is AnyOfSeveral
+    assert kind_of("regression", TextOptions(), none) is Number
+    assert kind_of("", TextOptions(format="glue:stsb"), none) is Number
+    assert kind_of("", TextOptions(), founded(is_finished=True, outputs=1)) is Number
+    with pytest.raises(UserError, match="data.problem_type 'ranking' is unknown; known are"):
+        kind_of("ranking", TextOptions(), none)
+    examples = [example("a"), example(("b", "c")), example(None)]
+    assert has_lists(examples)
+    assert labels_of(examples) == {"a": "a.tsv:1", "b": "a.tsv:1", "c": "a.tsv:1"}
+
+
+def test_a_test_file_with_strange_labels_is_predicted(capsys):
+    problem = OneOfSeveral(("a", "b"))
+    known = Part("test", "t.tsv", [example("a"), example("b")])
+    assert without_strange_labels(known, problem) is known
+    strange = Part("test", "t.tsv", [example("a"), example("x", "t.tsv:3")])
+    assert [one.label for one in without_strange_labels(strange, problem).examples] == [None, None]
+    assert "t.tsv:3: label 'x' is none of a, b" in capsys.readouterr().err

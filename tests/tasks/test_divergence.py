@@ -1,0 +1,34 @@
+"""A rate that no parameter survives, where answers cannot be made of what is left."""
+
+import json
+
+import pytest
+
+from bert_jax.training.loop import DivergedError
+
+pytestmark = pytest.mark.slow
+
+TAGGED = {"tokens": ["the", "cat", "sat"], "tags": ["O", "B-ANIMAL", "O"]}
+ASKED = {
+    "question": "it ?",
+    "passage": "the cat sat",
+    "answers": [{"text": "cat", "answer_start": 4}],
+}
+
+
+@pytest.mark.parametrize("rate", [1e30, 1e10])
+@pytest.mark.parametrize(("task", "row"), [("tagging", TAGGED), ("question_answering", ASKED)])
+def test_it_is_named_before_an_evaluation_stumbles(train, tmp_path, task, row, rate):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"id": str(number), **row}) + "\n" for number in range(16)))
+    with pytest.raises(DivergedError, match=r"is not finite; .* lower optimizer.learning_rate"):
+        train(
+            task,
+            data__train=str(path),
+            data__development=str(path),
+            optimizer__learning_rate=rate,
+            train__epochs=20.0,
+            train__log_every=1000,
+            train__eval_every=1,
+            train__evaluate_per_epoch=0,
+        )

@@ -1,0 +1,212 @@
+"""One device and eight, small batches and large ones: the same metrics and the same predictions."""
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.models.bert import init_params
+from bert_jax.models.config import Execution
+
+pytestmark = pytest.mark.slow
+
+COUNT = 13  # neither of the batch sizes divides it, nor do eight devices
+WORDS = ["the", "a", "it", "cat", "dogs", "bird", "mat", "sea", "sang", "walked", "up", "long", "."]
+TAGS = ("O", "B-ANIMAL", "B-PLACE", "I-ANIMAL", "I-PLACE")
+# What is computed from scores; all other metrics are those of decisions, and have no tolerance.
+OF_SCORES = ("loss", "pearson", "best_f1_threshold")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model of a task, the keys of section `data`, and the fields of its file's rows."""
+
+    task: str
+    architecture: str
+    fields: dict[str, object]
+    data: dict[str, object]
+    model: dict[str, object] = dataclasses.field(default_factory=dict)
+
+
+CASES = {
+    "classification": Case(
+        "classification", "BertForSequenceClassification",
+        {"labels": ("one", "two", "three"), "problem_type": "single_label_classification"},
+        {"length": 32}, {"num_labels": 3},
+    ),
+    # Most sentences and passages are longer than a row: windows of one are in several batches.
+    "tagging": Case(
+        "tagging", "BertForTokenClassification", {"labels": TAGS}, {"length": 12},
+        {"num_labels": 5},
+    ),
+    "tagging by a chain": Case(
+        "tagging", "BertForTokenClassification", {"labels": TAGS}, {"length": 12},
+        {"num_labels": 5, "use_crf": True},
+    ),
+    "question_answering": Case(
+        "question_answering", "BertForQuestionAnswering",
+        {"other": {"null_score_diff_threshold": 0.0}}, {"length": 20, "window_step": 6},
+    ),
+    "multiple_choice": Case(
+        "multiple_choice", "BertForMultipleChoice", {}, {"length": 32},
+    ),
+    "similarity": Case(
+        "similarity", "BertModel", {"other": {"sentence_pooling": "mean"}}, {"length": 32},
+    ),
+}  # fmt: skip
+
+
+def examples(task):
+    """Rows of a file in JSON Lines, of which nothing can be learned."""
+    draw = random.Random(7)
+    for number in range(COUNT):
+        words = draw.choices(WORDS, k=draw.randint(3, 24))
+        text, other = " ".join(words), " ".join(draw.choices(WORDS, k=draw.randint(2, 5)))
+        if task == "classification":
+            yield {"text": text, "label": draw.choice(["one", "two", "three"])}
+        elif task == "tagging":
+            tags = [draw.choice(["O", "B-ANIMAL", "B-PLACE"]) for _ in words]
+            yield {"tokens": words, "tags": tags}
+        elif task == "question_answering":
+            answers = [] if number % 3 == 0 else [{"text": words[0], "answer_start": 0}]
+            yield {"id": f"q{number}", "question": other, "context": text, "answers": answers}
+        elif task == "multiple_choice":
+            choices = draw.sample(WORDS, draw.randint(2, 4))
+            yield {"prompt": text, "choices": choices, "label": draw.randrange(len(choices))}
+        else:
+            yield {"sentence1": text, "sentence2": other, "score": draw.random()}
+
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import jax
+from bert_jax import configuration, experiment
+
+directory, batch_size = Path(sys.argv[1]), int(sys.argv[2])
+found = {"devices": jax.device_count()}
+for name, (task, data) in json.loads((directory / "cases.json").read_text()).items():
+    given = {"task": task, "data": data, "train": {"global_batch_size": batch_size}}
+    config = configuration.complete(given, where="test")
+    output = directory / f"{jax.device_count()}-{batch_size}" / name
+    found[name] = experiment.evaluate(config, None, directory / name / "model", output)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory, tiny_config, tokenizer) -> Path:
+    """A random model for each case, whose weights are large enough that its answers differ."""
+    directory: Path = tmp_path_factory.mktemp("devices")
+    for number, (name, case) in enumerate(CASES.items()):
+        config = dataclasses.replace(tiny_config, initializer_range=0.4, **case.model)
+        description = ModelDescription(config, case.architecture, **case.fields)
+        params = init_params(description.make_module(Execution()), jax.random.key(number))
+        model_directory.save(directory / name / "model", description, params, tokenizer)
+        rows = "".join(json.dumps(row) + "\n" for row in examples(case.task))
+        (directory / name / "development.jsonl").write_text(rows)
+    cases = {
+        name: (case.task, {"development": [f"{directory}/{name}/development.jsonl"], **case.data})
+        for name, case in CASES.items()
+    }
+    (directory / "cases.json").write_text(json.dumps(cases))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def evaluated(directory):
+    """Evaluates all cases in a process: the metrics, and where the predictions are."""
+
+    def run(devices, batch_size):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(directory), str(batch_size)],
+            env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["devices"] == devices
+        return found, directory / f"{devices}-{batch_size}"
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def expected(evaluated):
+    """All examples in one batch on one device."""
+    return evaluated(1, 128)
+
+
+@pytest.fixture(scope="module", params=[(1, 5), (8, 8)], ids="{0[0]} devices, {0[1]}".format)
+def found(request, evaluated):
+    """The same with other devices or batches; five examples and three make the last ones."""
+    return evaluated(*request.param)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_devices_and_batches_change_no_answer(found, expected, name):
+    metrics, right = found[0][name], expected[0][name]
+    assert set(metrics) == set(right)
+    for key, value in right.items():
+        tolerance = 1e-5 if key in OF_SCORES else 0
+        assert metrics[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
+    files = sorted(path.name for path in (expected[1] / name).iterdir())
+    assert sorted(path.name for path in (found[1] / name).iterdir()) == files
+    assert "development.jsonl" in files
+    for file in files:
+        one, other = found[1] / name / file, expected[1] / name / file
+        if file.endswith((".json", ".jsonl")):
+            assert_same(records(one), records(other))
+        elif not file.endswith(".png"):
+            assert one.read_text() == other.read_text()
+
+
+def records(path):
+    """What a file of JSON or of JSON Lines holds."""
+    text = path.read_text()
+    return json.loads(text) if path.suffix == ".json" else list(map(json.loads, text.splitlines()))
+
+
+def assert_same(one, other, where=""):
+    """Equal but for the rounding of floats."""
+    assert type(one) is type(other), where
+    if isinstance(other, dict):
+        assert list(one) == list(other), where
+        for key, value in other.items():
+            assert_same(one[key], value, f"{where}/{key}")
+    elif isinstance(other, list):
+        assert len(one) == len(other), where
+        for place, pair in enumerate(zip(one, other, strict=True)):
+            assert_same(*pair, f"{where}/{place}")
+    elif isinstance(other, float):
+        assert one == pytest.approx(other, rel=1e-5, abs=1e-5), where
+    else:
+        assert one == other, where
+
+
+# What distinguishes the answers of a case: equal files prove nothing if all answers are alike.
+DECISIONS = {
+    "classification": "label",
+    "tagging": "tags",
+    "tagging by a chain": "tags",
+    "question_answering": "answer",
+    "multiple_choice": "index",
+    "similarity": "similarity",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_answers_differ_between_examples(expected, name):
+    lines = records(expected[1] / name / "development.jsonl")
+    assert len(lines) == COUNT
+    assert len({json.dumps(line[DECISIONS[name]]) for line in lines}) > 1
