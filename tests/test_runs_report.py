@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from bert_jax.errors import UserError
 from bert_jax.runs_report import Outcome, Report
 
 BASELINES = {"accuracy_majority": 0.5}
@@ -118,3 +119,14 @@ def test_nothing_has_ended():
 def test_a_picture(tmp_path):
     report().draw(tmp_path / "result.png")
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    picture = tmp_path / "result.png"
+    picture.write_bytes(b"the old one")
+    # In place of the file that is written first, as a full disk would be.
+    (tmp_path / "result.png.partial").symlink_to(tmp_path / "nowhere" / "file")
+    with pytest.raises(UserError, match="cannot write .*result.png: "):
+        report().draw(picture)
+    assert picture.read_bytes() == b"the old one"
+    assert [path.name for path in tmp_path.iterdir()] == ["result.png"]

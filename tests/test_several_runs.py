@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import configuration, several_runs
+from bert_jax import configuration, run_directory, several_runs
 from bert_jax.errors import UserError
 from bert_jax.run_directory import run_config
 
@@ -136,6 +136,28 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
     with pytest.raises(UserError, match="train.seeds .* has a seed twice"):
         several_runs.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"kind": "other"}', "\udcff"])
+def test_a_damaged_work_directory_is_named(make_config, tmp_path, content):
+    (tmp_path / "several_runs.json").write_text(content, errors="surrogateescape")
+    with pytest.raises(UserError, match=r"several_runs.json is damaged; remove it to go on"):
+        several_runs.train_seeds(make_config(train__seeds=(1,)), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["several_runs.json"]
+
+
+def test_that_a_run_has_diverged_counts_for_its_config_alone(make_config, tmp_path):
+    directory = tmp_path / "runs" / "seed-1"
+    config = make_config(train__seeds=(1,))
+    run_directory.claim(directory, make_config(seed=1))
+    (directory / "diverged.txt").write_text("the loss of step 7 is not finite\n")
+    result = several_runs.train_seeds(config, tmp_path / "runs")
+    assert result["failed"] == {"seed-1": "the loss of step 7 is not finite"}
+    other = make_config(train__seeds=(1,), optimizer__learning_rate=1e-3)
+    with pytest.raises(
+        UserError, match="seed-1 belongs to another config: optimizer.learning_rate"
+    ):
+        several_runs.train_seeds(other, tmp_path / "runs")
 
 
 @pytest.fixture(scope="module")

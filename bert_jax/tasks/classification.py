@@ -21,6 +21,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.finetuning import sections
+from bert_jax.finetuning.chunks import encoded
 from bert_jax.finetuning.labels import (
     has_lists,
     kind_of,
@@ -92,9 +93,9 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         targets = self._problem.targets(examples)
         weights = self._weights(targets)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        rows = encode(list(encode.checked(map(text_of, examples))))
+        rows = encoded(encode, encode.checked(map(text_of, examples)))
+        sequences = Sequences.of(row for (row,) in rows)
         encode.report()
-        sequences = Sequences.of(encoding for (encoding,) in rows)
 
         def make(chosen: np.ndarray, length: int) -> Batch:
             return {

@@ -268,6 +268,25 @@ def test_where_no_answer_is_always_best(make_task):
     assert task.baselines() == {"f1_no_answer": 100.0}
 
 
+def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
+    base = bert_jax.load(base_model, task="classification", labels=("a", "b", "c"))
+    base.save(tmp_path / "classifier")
+    config = configuration.complete(
+        {"task": "question_answering", "init_from": str(tmp_path / "classifier")}, where="test"
+    )
+    for key in ("train", "development"):
+        configuration.set_key(config, f"data.{key}", write("a.jsonl", rows(3)), where="test")
+    config.data.length = 32
+    description = experiment.make_task(config).description
+    assert (description.config.num_labels, description.labels) == (2, ())
+    model = bert_jax.load(tmp_path / "classifier", task="question_answering")
+    assert model.config.num_labels == 2
+    model.save(tmp_path / "answers")
+    # Hugging Face makes as many outputs as there are names here, two if there are none.
+    assert "id2label" not in read(tmp_path / "answers" / "config.json")
+    assert bert_jax.load(tmp_path / "answers").report.complete
+
+
 @pytest.mark.parametrize(
     ("found", "keys", "message"),
     [
@@ -275,6 +294,11 @@ def test_where_no_answer_is_always_best(make_task):
             [{"question": "a", "passage": "b", "answers": []}],
             {"data__version": "1.1", "data__development": "a.jsonl"},
             "a.jsonl:1: the passage has no answer, which SQuAD 1.1 does not know; set data.version",
+        ),
+        (
+            [],
+            {"data__version": "1.1", "data__development": "impossible.jsonl"},
+            "impossible.jsonl:1: the passage has no answer, which SQuAD 1.1 does not know; set dat",
         ),
         (
             [{"question": "a", "passage": "b"}],
@@ -295,5 +319,6 @@ def test_where_no_answer_is_always_best(make_task):
 def test_bad_input(train, write, tmp_path, monkeypatch, found, keys, message):
     monkeypatch.chdir(tmp_path)
     write("a.jsonl", found or rows(9))
+    write("impossible.jsonl", rows(9, impossible=1.0))
     with pytest.raises(UserError, match=message):
         train("question_answering", data__train="a.jsonl", **keys)

@@ -46,7 +46,7 @@ def steps_of(tmp_path) -> list[int]:
 
 def test_what_is_logged_evaluated_and_saved_when(run, tmp_path):
     held_out = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
-    # The first step is logged at once, and what an evaluation or a checkpoint covers is read before.
+    # The first step is logged at once; what an evaluation or a checkpoint covers is read before it.
     assert records_of(tmp_path) == [
         (1, "train"), (3, "train"), (4, "train"), (4, "held_out"), (5, "train"), (6, "train"),
         (8, "train"), (8, "held_out"), (9, "train"), (10, "train"), (11, "train"), (11, "held_out"),
@@ -128,7 +128,7 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
 
 
 def test_the_best_model_is_saved_where_it_is_to_be_exported(run, tmp_path):
-    optimizer = {"learning_rate": 1.0, "warmup_steps": 20}
+    optimizer = {"learning_rate": 1.0, "warmup_steps": 12}
     run(optimizer, steps=12, eval_every=2, checkpoint_every=5, keep_checkpoints=1, export="best")
     records = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     losses = {one["step"]: one["mlm_loss"] for one in records if one["split"] == "held_out"}
