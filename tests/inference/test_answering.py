@@ -74,7 +74,7 @@ def test_several_answers(finder):
     )
 
 
-@pytest.mark.parametrize("length", [64, 32])
+@pytest.mark.parametrize("length", [pytest.param(64, marks=pytest.mark.slow), 32])
 def test_an_answer_late_in_a_long_passage(finder, length):
     model = finder("shell")
     words = "the cat sat on the mat . it was warm . " * 300
@@ -143,6 +143,7 @@ def questions(pairs):
     ]
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_module(qa_model, tokenizer):
     (pair,) = tokenizer.encode_batch(["Who sat?"], [PASSAGE])
     output = qa_model.module.apply(

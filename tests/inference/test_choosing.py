@@ -55,7 +55,9 @@ def test_a_long_prompt_is_cut_and_the_choice_stays(tokenizer, tiny_config, capsy
     assert capsys.readouterr().err == "2 of 2 texts were longer than 10 tokens: cut\n"
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 32])
+@pytest.mark.parametrize(
+    "batch_size", [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 32))]
+)
 def test_scores_are_those_of_the_model_for_all_choices_at_once(chooser, batch_size):
     found = list(logits(chooser, ITEMS, batch_size=batch_size))
     assert [scores.shape for scores in found] == [(2,), (4,), (3,)]

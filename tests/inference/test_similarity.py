@@ -45,7 +45,10 @@ def test_every_text_with_every_other(model):
     assert similarity(model, [], TEXTS).shape == (0, 4)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "pooler"])
+@pytest.mark.parametrize(
+    "pooling",
+    ["mean", *(pytest.param(one, marks=pytest.mark.slow) for one in ("cls", "max", "pooler"))],
+)
 def test_pairs(model, pooling):
     pairs = list(itertools.permutations(TEXTS, 2))
     found = list(similarities(model, pairs, pooling=pooling, batch_size=3))

@@ -185,6 +185,7 @@ def test_neighbours_of_a_label_without_prefix_are_one_entity():
     assert entity_tags(["NN"], ("NN",)) is None
 
 
+@pytest.mark.slow
 def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
     model = make_model("BertForTokenClassification", num_labels=4)
     words = ["the", "players", "walked", "zzz", "boys"]
@@ -197,6 +198,7 @@ def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
     np.testing.assert_allclose([word.score for word in found.words], firsts.max(axis=-1), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_batches_and_neighbours_do_not_matter(make_model):
     model = make_model("BertForTokenClassification", num_labels=4)
     words = ["the", "boy", "walked", "to", "sea", "."]

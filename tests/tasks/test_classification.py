@@ -73,7 +73,7 @@ def test_several_labels_at_once(train, write_table, sentences):
     table = write_table("train.tsv", [("text", "labels"), *rows])
     result, workdir = train(
         "classification", data__train=str(table), data__label_separator=",",
-        train__epochs=4.0, optimizer__learning_rate=1e-2,
+        train__epochs=20.0, optimizer__learning_rate=3e-3,
     )  # fmt: skip
     assert result["micro_f1"] > result["micro_f1_majority"]
     model = bert_jax.load(workdir / "model")
@@ -113,6 +113,7 @@ def test_the_format_of_a_benchmark(train, write_table, sentences):
     write_table("test.tsv", [header[:3], *(row[:3] for row in rows(8, 2))])
     result, workdir = train(
         "classification", data__directory=str(table.parent), data__format="glue:rte",
+        train__epochs=6.0, optimizer__learning_rate=1e-2,
     )  # fmt: skip
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
     assert len(lines_of(workdir / "predictions" / "development.jsonl")) == 30
@@ -132,7 +133,8 @@ def test_a_table_of_a_newcomer_with_one_command(base_model, sentences, tmp_path)
             *(sys.executable, "-m", "bert_jax", "train"),
             *("--config", f"configs/classification.py:train={table},init_from={base_model}"),
             *("--workdir", str(tmp_path / "run"), "--config.data.length=32"),
-            *("--config.train.global_batch_size=8", "--config.optimizer.learning_rate=3e-3"),
+            *("--config.train.global_batch_size=8", "--config.optimizer.learning_rate=1e-2"),
+            "--config.train.epochs=6",
         ],
         capture_output=True,
         text=True,

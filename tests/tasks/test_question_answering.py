@@ -150,7 +150,7 @@ def make_task(base_model):
             base.description, architecture="BertForQuestionAnswering", other=other
         )
         return question_answering.QuestionAnsweringTask(
-            Splits(questions, parts, []),
+            Splits(questions, questions, parts, []),
             question_answering.TrainedModel(base.tokenizer, description, base.execution),
             question_answering.sections.labelled_options(config, ("f1", True)),
             AnswerOptions(4, 32, window_step=8),

@@ -49,7 +49,6 @@ def lines_of(path):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_model, tmp_path):
     table = write_pairs("train.tsv", (1, 5))
     test = write_pairs("test.tsv", ("", ""), count=4, seed=1)

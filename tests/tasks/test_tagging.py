@@ -149,7 +149,7 @@ def make_task(tiny_config, tokenizer):
         description = ModelDescription(config, "BertForTokenClassification", labels=labels)
         part = Part("development", "f", [example])
         task = TaggingTask(
-            Splits([example], [part], []),
+            Splits([example], [example], [part], []),
             TrainedModel(tokenizer, description, Execution()),
             LabelledOptions(("f1", True), batch_size=4, length=length, seed=0),
             TagSet(labels, "iob2"),

@@ -117,6 +117,7 @@ def test_any_of_several_labels(answered, make_labelled):
     assert answered(model, "a\n", "in.txt", "out.tsv") == "index\tprediction\n0\tbad,good\n"
 
 
+@pytest.mark.slow
 def test_names_with_tabs_do_not_tear_the_table(answered, make_labelled):
     model = make_labelled("BertForSequenceClassification", ("a\tb", "c"), (1.0, 0.0))
     found = answered(model, '{"id": "x\\ty", "text": "a"}\n', output="out.tsv")
