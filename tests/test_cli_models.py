@@ -145,6 +145,7 @@ def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path
     assert encoding.tokens == ["[CLS]", "the", "fish", "[SEP]"]
 
 
+@pytest.mark.slow
 def test_google_and_back(model, tmp_path):
     google, back = tmp_path / "google", tmp_path / "back"
     assert cli.main(["convert", "--input", str(model), "--output", str(google), "--to=google"]) == 0
