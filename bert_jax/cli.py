@@ -224,7 +224,9 @@ def _evaluate(options: argparse.Namespace) -> int:
         run_config = run_directory.run_config(options.workdir)
         config = configuration.override(run_config, options.overrides)
     else:
-        raise UserError("evaluate --model DIR needs --config FILE, which names the corpus")
+        raise UserError(
+            "evaluate --model DIR needs --config FILE, which names the task and its data"
+        )
     metrics = experiment.evaluate(config, options.workdir, options.model, options.output)
     print(json.dumps(metrics))
     return 0
