@@ -3,10 +3,12 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -116,6 +118,33 @@ class LabelledTask(Task, Generic[Example, Answer]):
     @abc.abstractmethod
     def write(self, directory: Path, part: Part[Example], answers: list[Answer]) -> None:
         """Writes predictions, named after the part, and where there are labels, reports."""
+
+    def batches_of(
+        self, lengths: np.ndarray, make: Callable[[np.ndarray, int], Batch]
+    ) -> LabelledBatches:
+        """Batches as the options say, for `make_batches`; arguments as of `LabelledBatches`."""
+        return LabelledBatches(
+            lengths,
+            make,
+            batch_size=self.options.batch_size,
+            seed=self.options.seed,
+            most=self.options.length,
+        )
+
+    def forward(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Any:
+        """What `module` gives for a batch; with a key, dropout is on."""
+        return self.module.apply(
+            {"params": params},
+            batch["input_ids"],
+            batch["token_type_ids"],
+            batch["attention_mask"],
+            deterministic=dropout_key is None,
+            rngs=None if dropout_key is None else {"dropout": dropout_key},
+        )
+
+    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """The sum of `weights` of a batch, of which rows that fill it up have none."""
+        return {"": batch["weights"].sum()}
 
     @property
     def batches(self) -> LabelledBatches:

@@ -104,28 +104,11 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
                 "weights": np.where(chosen < 0, np.float32(0), weights[chosen]),
             }
 
-        return LabelledBatches(
-            sequences.lengths,
-            make,
-            batch_size=self.options.batch_size,
-            seed=self.options.seed,
-            most=self.options.length,
-        )
-
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The examples of a batch, by the weights of their classes."""
-        return {"": batch["weights"].sum()}
+        return self.batches_of(sequences.lengths, make)
 
     def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The loss, and what is answered right."""
-        found: Any = self.module.apply(
-            {"params": params},
-            batch["input_ids"],
-            batch["token_type_ids"],
-            batch["attention_mask"],
-            deterministic=dropout_key is None,
-            rngs=None if dropout_key is None else {"dropout": dropout_key},
-        )
+        found: Any = self.forward(params, batch, dropout_key)
         losses = self._problem.losses(found, batch["labels"])
         sums = {"loss": (batch["weights"] * losses).sum()}
         correct = self._problem.correct(found, batch["labels"])

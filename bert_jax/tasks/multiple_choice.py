@@ -59,28 +59,11 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
                 "weights": (chosen >= 0).astype(np.float32),
             }
 
-        return LabelledBatches(
-            lengths,
-            make,
-            batch_size=self.options.batch_size,
-            seed=self.options.seed,
-            most=self.options.length,
-        )
-
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The items of a batch."""
-        return {"": batch["weights"].sum()}
+        return self.batches_of(lengths, make)
 
     def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """Cross-entropy over the choices of each item, and what is answered right."""
-        found: Any = self.module.apply(
-            {"params": params},
-            batch["input_ids"],
-            batch["token_type_ids"],
-            batch["attention_mask"],
-            deterministic=dropout_key is None,
-            rngs=None if dropout_key is None else {"dropout": dropout_key},
-        )
+        found: Any = self.forward(params, batch, dropout_key)
         # The lowest finite number: minus infinity would give nan where a whole row is padding.
         scores = jnp.where(batch["choice_mask"], found, jnp.finfo(jnp.float32).min)  # BC
         labels, weights = batch["labels"], batch["weights"]

@@ -108,17 +108,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
                 "weights": is_row.astype(np.float32),
             }
 
-        return LabelledBatches(
-            rows.sequences.lengths,
-            make,
-            batch_size=self.options.batch_size,
-            seed=self.options.seed,
-            most=self.options.length,
-        )
-
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The windows of a batch."""
-        return {"": batch["weights"].sum()}
+        return self.batches_of(rows.sequences.lengths, make)
 
     def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The mean cross-entropy of first and last token; and windows with both right.
@@ -126,14 +116,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
         As in the original, all tokens of a row compete, those of the question among them; but not
         padding, so that a loss does not depend on the length of its batch.
         """
-        found: Any = self.module.apply(
-            {"params": params},
-            batch["input_ids"],
-            batch["token_type_ids"],
-            batch["attention_mask"],
-            deterministic=dropout_key is None,
-            rngs=None if dropout_key is None else {"dropout": dropout_key},
-        )
+        found: Any = self.forward(params, batch, dropout_key)
         is_token = batch["attention_mask"] > 0  # BT
         lowest = jnp.finfo(jnp.float32).min
         start_logits = jnp.where(is_token, found.start_logits, lowest)

@@ -125,28 +125,11 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
                 "weights": (chosen >= 0).astype(np.float32),
             }
 
-        return LabelledBatches(
-            sequences.lengths[rows].max(axis=1),
-            make,
-            batch_size=self.options.batch_size,
-            seed=self.options.seed,
-            most=self.options.length,
-        )
-
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The pairs of a batch."""
-        return {"": batch["weights"].sum()}
+        return self.batches_of(sequences.lengths[rows].max(axis=1), make)
 
     def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The loss of the objective."""
-        output: Any = self.module.apply(
-            {"params": params},
-            batch["input_ids"],
-            batch["token_type_ids"],
-            batch["attention_mask"],
-            deterministic=dropout_key is None,
-            rngs=None if dropout_key is None else {"dropout": dropout_key},
-        )
+        output: Any = self.forward(params, batch, dropout_key)
         weights = batch["weights"]
         losses = self._objective.losses(output, batch["labels"], weights > 0)
         return {"": {"loss": (weights * losses).sum()}}

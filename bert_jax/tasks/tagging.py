@@ -102,13 +102,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
 
     def make_batches(self) -> LabelledBatches:
         """See `TaggedRows.batch`."""
-        return LabelledBatches(
-            self.rows.lengths,
-            self.rows.batch,
-            batch_size=self.options.batch_size,
-            seed=self.options.seed,
-            most=self.options.length,
-        )
+        return self.batches_of(self.rows.lengths, self.rows.batch)
 
     @functools.cached_property
     def _lexicon(self) -> tuple[dict[str, str], str] | None:
@@ -125,20 +119,9 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
         return lexicon, total.most_common(1)[0][0]
 
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The words of a batch, by the weights of their tags."""
-        return {"": batch["weights"].sum()}
-
     def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The loss, and the words whose tag is right."""
-        logits: Any = self.module.apply(
-            {"params": params},
-            batch["input_ids"],
-            batch["token_type_ids"],
-            batch["attention_mask"],
-            deterministic=dropout_key is None,
-            rngs=None if dropout_key is None else {"dropout": dropout_key},
-        )
+        logits: Any = self.forward(params, batch, dropout_key)
         scores = gather_positions(logits, batch["word_positions"])  # BWC
         labels, weights = batch["labels"], batch["weights"]
         if self.description.config.use_crf:
