@@ -6,7 +6,6 @@ A config file is Python with a function `get_config` that returns an `ml_collect
 """
 
 import ast
-import dataclasses
 import difflib
 import importlib
 import importlib.util
@@ -17,6 +16,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config_keys import keys_of
 from bert_jax.errors import UserError
 
 TASKS = "bert_jax.tasks"
@@ -44,13 +44,13 @@ def defaults(task: str) -> ConfigDict:
             "size": "",
             "scan_layers": True,
             "remat": "none",
-            **dict.fromkeys(_fields(BertConfig)),
+            **dict.fromkeys(keys_of(BertConfig)),
         },
         "tokenizer": {"path": ""},
         "data": {},
-        "optimizer": _fields(OptimizerOptions),
-        "train": _fields(TrainOptions),
-        "mesh": _fields(MeshShape),
+        "optimizer": keys_of(OptimizerOptions),
+        "train": keys_of(TrainOptions),
+        "mesh": keys_of(MeshShape),
     }
     for section, keys in task_module(task).defaults().items():
         config[section] = {**config[section], **keys}
@@ -169,11 +169,6 @@ def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple
         for key in sorted(before | after)
         if before.get(key) != after.get(key)
     ]
-
-
-def _fields(cls: type) -> dict[str, Any]:
-    """The defaults of a dataclass' fields."""
-    return {field.name: field.default for field in dataclasses.fields(cls)}
 
 
 def _call(path: Path, arguments: str) -> Any:

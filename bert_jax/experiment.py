@@ -4,7 +4,6 @@ This is where configs meet the floors below; each key is read here, in `foundati
 task's `create`.
 """
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
+from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
@@ -48,17 +48,11 @@ def prepare_options(config: ConfigDict) -> PrepareOptions:
         raise UserError(
             f"task {config.task} reads its files as they are; there is nothing to prepare: train"
         )
-    per_source = {
-        field.name: data[field.name]
-        for field in dataclasses.fields(SourceSpec)
-        if field.name not in ("source", "weight")
-    }
+    per_source = {name: data[name] for name in keys_of(SourceSpec, omit=("source", "weight"))}
     return PrepareOptions(
         sources=source_specs(data.source, per_source),
         tokenizer=tokenizer.path or None,
-        vocabulary=VocabularyOptions(
-            **{field.name: tokenizer[field.name] for field in dataclasses.fields(VocabularyOptions)}
-        ),
+        vocabulary=from_keys(VocabularyOptions, tokenizer),
         held_out=data.held_out,
         sentences=data.sentences,
         language=data.language,
@@ -102,6 +96,8 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         run_directory.check_unchanged(workdir, task)
     elif is_main_host():
         run_directory.save_model_files(workdir, task)
+    # Where the last step is bound to become the model, its evaluation is the one that counts.
+    is_last = options.export == "latest" and not options.patience
     metrics = train_loop(
         task,
         optimizer_options=optimizer_options,
@@ -110,9 +106,10 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         workdir=workdir,
         seed=config.seed,
         initial_params=_initial_params(config, base, task, mesh) if is_new else None,
+        predictions=workdir / PREDICTIONS if is_last else None,
     )
     baselines = task.baselines()
-    if task.writes_predictions:
+    if task.writes_predictions and not is_last:
         params, _ = run_directory.restore_params(
             workdir, task.description, options.export, mesh, task.module
         )

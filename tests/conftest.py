@@ -1,11 +1,13 @@
 """A corpus, a vocabulary and a model that are small enough to check by eye."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import jax
 import numpy as np
 import pytest
 
@@ -19,6 +21,17 @@ from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 # Nothing is timed, and every run tries the same examples.
 hypothesis.settings.register_profile("bert_jax", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("bert_jax")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Most of what the fast tests do is compiling: they do without XLA's optimisations.
+
+    The slow ones run what users run.
+    """
+    if "not slow" in config.option.markexpr:
+        jax.config.update("jax_disable_most_optimizations", True)
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for processes that tests start
+
 
 #  0-9    [PAD]  [UNK]  [CLS]  [SEP]  [MASK] .      the    a      it     was
 # 10-19   cat    dog    bird   boy    mat    tree   song   sun    sea    shell

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "bert_jax"
 FLOORS = {
     "errors": -1,  # the cellar: everybody raises it
     "parameter_names": 0,
+    "config_keys": 0,
     "files": 0,
     "models": 1,
     "tokenization": 1,

@@ -82,8 +82,10 @@ def read_splits(
             split, where the config names none.
 
     Raises:
-        UserError: a file is missing or has no examples, or nothing is given.
+        UserError: a file is missing or has no examples, nothing is given, or `limit` is below 0.
     """
+    if data.limit < 0:
+        raise UserError(f"data.limit is {data.limit}; it must be 0 (all examples) or more")
     sources = {
         split: _sources(data, split, (default_names or {}).get(split, ()))
         for split in ("train", "development", "test")
@@ -103,7 +105,7 @@ def read_splits(
             chosen = np.sort(order[:count])
             part = Part("development", sources["train"][0], [given[place] for place in chosen])
             development, order = [part], order[count:]
-        kept = np.sort(order[: data.limit] if data.limit > 0 else order)
+        kept = np.sort(order[: data.limit] if data.limit else order)
         train = [given[place] for place in kept]
     test = _parts(sources["test"], "test", read)
     names = [part.name for part in (*development, *test)]

@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax.data.labelled.conll import OUTSIDE, Block
+from bert_jax.data.labelled.conll import OUTSIDE
 from bert_jax.data.word_windows import WordWindow, WordWindows
 from bert_jax.data.words import Word, joined, split_words
 from bert_jax.errors import NotFiniteError, UserError
@@ -135,40 +135,6 @@ def taggings(
     else:
         decoded = one_by_one(scored)
     return (_tagging(asked, numbers, tags, labels) for (asked, numbers), tags in decoded)
-
-
-def tagged_blocks(
-    model: Model,
-    blocks: Iterable[Block],
-    *,
-    replace: bool = False,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[str]:
-    """A file in columns with the tags as a further column, line by line as it was.
-
-    Args:
-        model: tags words.
-        blocks: the file, see `conll.read_blocks`; read a window ahead.
-        replace: whether the tags take the place of the last column.
-        batch_size: see `taggings`.
-        max_length: likewise.
-        advance: told the number of blocks after each batch.
-
-    Yields:
-        The lines of each block.
-    """
-    waiting: list[Block] = []
-
-    def words() -> Iterator[tuple[str, ...]]:
-        for block in blocks:
-            waiting.append(block)
-            yield block.sentence.words
-
-    found = taggings(model, words(), batch_size=batch_size, max_length=max_length, advance=advance)
-    for tagging in found:
-        yield waiting.pop(0).tagged(tagging.tags, replace=replace)
 
 
 def as_record(found: Tagging) -> dict[str, Any]:

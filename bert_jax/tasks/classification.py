@@ -12,6 +12,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.glue import GlueLayout
@@ -192,11 +193,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TextOptions` are keys of `data`."""
     return sections.defaults(
         {
-            **{
-                field.name: field.default
-                for field in dataclasses.fields(TextOptions)
-                if field.name != "limit"
-            },
+            **keys_of(TextOptions),
             "problem_type": "",
             "labels": (),
             "class_weights": "",
@@ -210,13 +207,7 @@ def create(config: ConfigDict, foundation: Foundation) -> ClassificationTask:
     if data.class_weights not in CLASS_WEIGHTS:
         raise UserError(f"data.class_weights {data.class_weights!r} is neither '' nor 'balanced'")
     tokenizer = model_tokenizer(foundation)
-    options = TextOptions(
-        **{
-            field.name: data[field.name]
-            for field in dataclasses.fields(TextOptions)
-            if field.name != "limit"
-        }
-    )
+    options = from_keys(TextOptions, data)
     kind = kind_of(data.problem_type, options, foundation)
     layout = options.layout
     splits = read_splits(

@@ -13,6 +13,7 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.data.labelled.choices import ChoiceOptions, read_choices
 from bert_jax.data.labelled.examples import ChoiceExample
@@ -118,14 +119,10 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
                 records.write({"id": example.id, **gold, **found})
 
 
-# `limit` counts the training examples, see `read_splits`.
-_OPTIONS = [field.name for field in dataclasses.fields(ChoiceOptions) if field.name != "limit"]
-
-
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `ChoiceOptions` are keys of `data`."""
     return sections.defaults(
-        {name: getattr(ChoiceOptions, name) for name in _OPTIONS},
+        keys_of(ChoiceOptions),
         optimizer={"learning_rate": 2e-5},
         train={"global_batch_size": 16},
     )
@@ -134,7 +131,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 def create(config: ConfigDict, foundation: Foundation) -> MultipleChoiceTask:
     """The task of a config, see `bert_jax.configuration`."""
     tokenizer = model_tokenizer(foundation)
-    options = ChoiceOptions(**{name: config.data[name] for name in _OPTIONS})
+    options = from_keys(ChoiceOptions, config.data)
     splits = read_splits(
         config.data,
         lambda source, split: read_choices(source, options, needs_labels=split == "train"),

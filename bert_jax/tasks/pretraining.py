@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.pipeline import batches_in_order
 from bert_jax.data.preparation.prepare import PrepareOptions
@@ -215,22 +216,16 @@ def defaults() -> dict[str, dict[str, Any]]:
     and of `PretrainingOptions`.
     """
     return {
-        "tokenizer": _fields(VocabularyOptions),
+        "tokenizer": keys_of(VocabularyOptions),
         "data": {
             "source": "",
-            **_fields(SourceSpec, omit=("source", "weight")),
-            **_fields(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed")),
+            **keys_of(SourceSpec, omit=("source", "weight")),
+            **keys_of(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed")),
             "corpus": "",
-            **_fields(PretrainingOptions, omit=("seed",)),
+            **keys_of(PretrainingOptions, omit=("seed",)),
             "evaluation_batches": 0,
         },
     }
-
-
-def _fields(cls: type, omit: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The defaults of a dataclass' fields."""
-    fields = dataclasses.fields(cls)
-    return {field.name: field.default for field in fields if field.name not in omit}
 
 
 def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
@@ -249,14 +244,7 @@ def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
             f"the model has another tokenizer than the corpus {data.corpus}; prepare the corpus "
             "with tokenizer.path=DIRECTORY OF THE MODEL"
         )
-    options = PretrainingOptions(
-        seed=config.seed,
-        **{
-            field.name: data[field.name]
-            for field in dataclasses.fields(PretrainingOptions)
-            if field.name != "seed"
-        },
-    )
+    options = from_keys(PretrainingOptions, data, seed=config.seed)
     return PretrainingTask(
         corpus,
         tokenizer,

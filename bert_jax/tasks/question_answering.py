@@ -14,6 +14,7 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.squad import QuestionOptions, distinct, read_questions
@@ -195,11 +196,10 @@ def defaults() -> dict[str, dict[str, Any]]:
     or to the model that is judged. `window_step`, `question_length`, `answer_length`, `n_best`: see
     `AnswerOptions`.
     """
-    lengths = ("window_step", "question_length", "answer_length", "n_best")
     return sections.defaults(
         {
-            **_fields(QuestionOptions),
-            **{name: value for name, value in _fields(AnswerOptions).items() if name in lengths},
+            **keys_of(QuestionOptions),
+            **keys_of(AnswerOptions, omit=("batch_size", "max_length")),
             "length": 384,
             "version": "",
         },
@@ -213,7 +213,7 @@ def create(config: ConfigDict, foundation: Foundation) -> QuestionAnsweringTask:
     if data.version not in VERSIONS:
         raise UserError(f"data.version {data.version!r} is unknown; known are 1.1 and 2.0")
     tokenizer = model_tokenizer(foundation)
-    options = QuestionOptions(**{name: data[name] for name in _fields(QuestionOptions)})
+    options = from_keys(QuestionOptions, data)
     splits = read_splits(
         data,
         lambda source, split: distinct(read_questions(source, options)),
@@ -237,20 +237,14 @@ def create(config: ConfigDict, foundation: Foundation) -> QuestionAnsweringTask:
         splits,
         TrainedModel(tokenizer, description, foundation.execution),
         labelled_options,
-        AnswerOptions(
+        from_keys(
+            AnswerOptions,
+            data,
             batch_size=labelled_options.batch_size,
             max_length=labelled_options.length,
-            window_step=data.window_step,
-            question_length=data.question_length,
-            answer_length=data.answer_length,
-            n_best=data.n_best,
         ),
         tunes_threshold=not foundation.is_finished,
     )
-
-
-def _fields(cls: type) -> dict[str, Any]:
-    return {field.name: field.default for field in dataclasses.fields(cls)}
 
 
 def _is_second(version: str, splits: Splits[Question]) -> bool:

@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
+from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.sequences import Sequences
@@ -191,9 +192,6 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
                 records.write({"id": example.id, **gold, **told})
 
 
-_OPTIONS = [field.name for field in dataclasses.fields(TextOptions) if field.name != "limit"]
-
-
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TextOptions` are keys of `data`.
 
@@ -203,7 +201,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     """
     return sections.defaults(
         {
-            **{name: getattr(TextOptions, name) for name in _OPTIONS},
+            **keys_of(TextOptions),
             "loss": "cosine",
             "pooling": "",
             "labels": (),
@@ -225,7 +223,7 @@ def create(config: ConfigDict, foundation: Foundation) -> SimilarityTask:
     description = _description(data, foundation, tokenizer)
     if not foundation.is_finished:
         _check_training(config, description.config)
-    options = TextOptions(**{name: data[name] for name in _OPTIONS})
+    options = from_keys(TextOptions, data)
     splits = read_splits(
         data,
         lambda source, split: _pairs(

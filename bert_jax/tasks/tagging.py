@@ -13,6 +13,7 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.data.labelled.conll import as_columns
 from bert_jax.data.labelled.examples import TaggedSentence
@@ -239,7 +240,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TaggedOptions` are keys of `data`."""
     return sections.defaults(
         {
-            **{field.name: field.default for field in dataclasses.fields(TaggedOptions)},
+            **keys_of(TaggedOptions),
             "scheme": "iob2",
             "labels": (),
             "class_weights": "",
@@ -251,9 +252,7 @@ def create(config: ConfigDict, foundation: Foundation) -> TaggingTask:
     """The task of a config, see `bert_jax.configuration`."""
     data = config.data
     tokenizer = model_tokenizer(foundation)
-    files = TaggedOptions(
-        **{field.name: data[field.name] for field in dataclasses.fields(TaggedOptions)}
-    )
+    files = from_keys(TaggedOptions, data)
     splits = read_splits(
         data,
         lambda source, split: read_tagged(source, files, needs_tags=split == "train"),

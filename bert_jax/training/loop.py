@@ -51,6 +51,7 @@ def train(
     workdir: Path,
     seed: int,
     initial_params: Any = None,
+    predictions: Path | None = None,
 ) -> dict[str, float]:
     """Trains to `options.steps`, from wherever `workdir` stands.
 
@@ -62,6 +63,7 @@ def train(
         workdir: of the run; checkpoints, metrics and events are written there.
         seed: of parameters and dropout.
         initial_params: parameters of a new run in place of random ones.
+        predictions: where the last evaluation writes what `task.evaluate` writes.
 
     Returns:
         The metrics of the last evaluation.
@@ -97,7 +99,7 @@ def train(
     )
     log = RunLog(workdir, resume_step=resume_step or 0, enabled=is_main_host())
     progress = Progress(start=first_batch, stop=options.steps, enabled=is_main_host())
-    run = _Run(task, options, mesh, checkpoints, log, progress, patience)
+    run = _Run(task, options, mesh, checkpoints, log, progress, patience, predictions)
     if resume_step is not None:
         progress.note(f"resuming {workdir} at step {resume_step}")
     batches = task.train_batches(
@@ -126,6 +128,7 @@ class _Run:
     log: RunLog
     progress: Progress
     patience: Patience
+    predictions: Path | None
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
     speed: Speedometer = dataclasses.field(default_factory=Speedometer)
 
@@ -156,7 +159,7 @@ class _Run:
                 # An answer cannot be told from scores that are no numbers: the loss comes first.
                 if self.pending:
                     self.write_log()
-                held_out = self.evaluate(step, state)
+                held_out = self.evaluate(step, state, self.predictions if last else None)
                 self.log.write(step, "held_out", held_out)
                 is_best = self.patience.see(held_out)
                 last = last or self.patience.is_over
@@ -171,7 +174,9 @@ class _Run:
                 raise Interrupted(step)
         if self.patience.is_over:
             self.progress.note(f"stopped at step {int(state.step)}: {self.patience}")
-        return self.evaluate(int(state.step), state) if held_out is None else held_out
+        if held_out is None:
+            held_out = self.evaluate(int(state.step), state, self.predictions)
+        return held_out
 
     def write_log(self) -> None:
         """Reads the metrics of the steps since the last time, all finite, and logs the newest.
@@ -199,11 +204,11 @@ class _Run:
             "another --workdir with a lower optimizer.learning_rate or a longer warm-up"
         )
 
-    def evaluate(self, step: int, state: TrainState) -> dict[str, float]:
+    def evaluate(self, step: int, state: TrainState, predictions: Path | None) -> dict[str, float]:
         """Metrics of the held-out examples, shown."""
         began = time.perf_counter()
         try:
-            metrics = self.task.evaluate(state.params, self.mesh)
+            metrics = self.task.evaluate(state.params, self.mesh, predictions)
         except NotFiniteError as error:
             # Parameters may be numbers still and yet too large to compute with.
             raise self.not_finite(f"a score of the evaluation after step {step}") from error

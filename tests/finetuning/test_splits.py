@@ -68,6 +68,7 @@ def test_names_of_a_benchmark(files):
         ({}, "data.train is not set"),
         ({"train": "no.txt"}, "data.train: .*no.txt does not exist"),
         ({"train": "empty.txt"}, "empty.txt: no examples"),
+        ({"train": "train.txt", "limit": -1}, "data.limit is -1; it must be 0"),
         ({"train": "train.txt", "held_out": 0.0}, "data.held_out is 0.0"),
         ({"train": "train.txt", "held_out": 0.001}, "data.held_out 0.001 of 20 examples is 0"),
         ({"train": "train.txt", "development": ("empty.txt",)}, "empty.txt: no examples"),

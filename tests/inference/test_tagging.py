@@ -16,7 +16,7 @@ from bert_jax.data.labelled.conll import read_blocks
 from bert_jax.data.lines import Lines
 from bert_jax.errors import UserError
 from bert_jax.inference.interface import TextError
-from bert_jax.inference.tagging import as_record, entity_tags, tagged_blocks, taggings
+from bert_jax.inference.tagging import as_record, entity_tags, taggings
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 # Which word means which label; all others mean the first.
@@ -212,22 +212,12 @@ def test_batches_and_neighbours_do_not_matter(make_model):
         )
 
 
-def test_a_file_comes_back_line_by_line(knowing):
-    text = "-DOCSTART- -X- O\r\n\r\nthe DT O\r\nboy NN O\r\n\r\n\r\nsea NN O\r\n\r\n"
-    lines = Lines("f", io.BytesIO(text.encode()), None)
-    found = list(tagged_blocks(knowing(), read_blocks(lines)))
-    assert found == [
-        "-DOCSTART- -X- O O\r\n\r\nthe DT O O\r\nboy NN O B-PER\r\n",
-        "\r\n\r\nsea NN O B-LOC\r\n",
-        "\r\n",
-    ]
-
-
 def test_a_file_without_end_is_tagged_as_it_comes(knowing):
     endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
     stream = io.BufferedReader(_Endless(endless))
-    found = tagged_blocks(knowing(), read_blocks(Lines("stdin", stream, None)), batch_size=1)
-    assert list(itertools.islice(found, 200))[1:] == ["\nboy\tB-PER\n"] * 199
+    blocks = read_blocks(Lines("stdin", stream, None))
+    found = taggings(knowing(), (block.sentence.words for block in blocks), batch_size=1)
+    assert [one.tags for one in itertools.islice(found, 200)] == [("B-PER",)] * 200
 
 
 class _Endless(io.RawIOBase):

@@ -35,13 +35,11 @@ class ChoiceOptions:
     Attributes:
         format: "swag", "cosmos", "arc" or "jsonl", see the head of this file; "": by the columns or
             keys of the first record.
-        limit: the most rows that are read; 0: all.
         data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
             default.
     """
 
     format: str = ""
-    limit: int = 0
     data_dir: str | None = None
 
     def __post_init__(self) -> None:
@@ -49,8 +47,6 @@ class ChoiceOptions:
             raise UserError(
                 f"data.format: {self.format!r} is unknown; known are {', '.join(LAYOUTS)}"
             )
-        if self.limit < 0:
-            raise UserError(f"data.limit: {self.limit} is below 0; 0 reads all rows")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +85,7 @@ def read_choices(
         layout = options.format or layout_of(first)
         has_labels: bool | None = True if needs_labels else None
         rows = itertools.chain([first], records)
-        for number, record in enumerate(itertools.islice(rows, options.limit or None)):
+        for number, record in enumerate(rows):
             example = choice_of(record, layout, number)
             if has_labels is None:
                 has_labels = example.label is not None

@@ -68,18 +68,17 @@ class Block:
     rows: tuple[int, ...]
     sentence: TaggedSentence
 
-    def tagged(self, tags: Sequence[str], *, replace: bool = False) -> str:
+    def tagged(self, tags: Sequence[str]) -> str:
         """The lines with a tag for each word as a further column, all else as it was.
 
         Lines of `-DOCSTART-` get one, too, so that all have as many columns: conlleval wants that.
 
         Args:
             tags: one for each word.
-            replace: whether the tag takes the place of the last column.
         """
         added = dict(zip(self.rows, tags, strict=True))
         return "".join(
-            _with_tag(line, added.get(row, OUTSIDE), replace=replace)
+            _with_tag(line, added.get(row, OUTSIDE))
             if row in added or line.startswith(DOCUMENT_START)
             else line
             for row, line in enumerate(self.lines)
@@ -206,11 +205,9 @@ def _place(column: int, width: int) -> int | None:
     return place if 0 <= place < width else None
 
 
-def _with_tag(line: str, tag: str, *, replace: bool) -> str:
+def _with_tag(line: str, tag: str) -> str:
     content = line.rstrip(f" \t{_ENDS}")
     end = line[len(line.rstrip(_ENDS)) :]
     found = list(_BLANKS.finditer(content))
     separator = found[-1].group() if found else "\t"
-    if replace and found:
-        content = content[: found[-1].start()]
     return f"{content}{separator}{tag}{end}"

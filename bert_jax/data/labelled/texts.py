@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.data.labelled.columns import FoundColumns, TextColumns, find_columns, record_id
@@ -23,7 +23,7 @@ class TextOptions:
 
     Attributes:
         format: see `TableOptions`; or "glue:NAME", one of GLUE's tasks with its own columns, see
-            `glue.GLUE`, where the other options but `limit` are passed over.
+            `glue.GLUE`, where the other options are passed over.
         header: whether the first line of a table names its columns.
         quotes: what quotation marks mean in a table, see `TableOptions`.
         text_column: the column of the text: a name, or a number from 0; "": one with a usual name,
@@ -33,7 +33,6 @@ class TextOptions:
         id_column: that of the id; "": one with a usual name, else the number of the row.
         label_separator: between the labels of a row that may have several; "": it has one.
         empty: what becomes of an empty text: "error", or "keep", with a count on stderr.
-        limit: the most rows that are read; 0: all.
         data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
             default.
     """
@@ -47,7 +46,6 @@ class TextOptions:
     id_column: str = ""
     label_separator: str = ""
     empty: str = "error"
-    limit: int = 0
     data_dir: str | None = None
 
     def __post_init__(self) -> None:
@@ -55,8 +53,6 @@ class TextOptions:
             TableOptions(self.format, quotes=self.quotes)  # which checks them
         if self.empty not in EMPTY:
             raise UserError(f"data.empty: {self.empty!r} is unknown; known are {', '.join(EMPTY)}")
-        if self.limit < 0:
-            raise UserError(f"data.limit: {self.limit} is below 0; 0 reads all rows")
 
     @property
     def layout(self) -> GlueLayout | None:
@@ -125,7 +121,6 @@ def read_texts(
         )
         labels = _labels(columns, options, regression=regression, needed=needs_labels)
         records: Iterator[Record] = itertools.chain([first] if first else [], rows)
-        records = itertools.islice(records, options.limit or None)
         if table.columns is None:
             records = _of_one_form(records, columns, options.columns, regression)
         empty: list[str] = []
@@ -146,19 +141,6 @@ def read_texts(
 def is_empty(example: TextExample) -> bool:
     """Whether a text or its pair has nothing but white space."""
     return not example.text.strip() or (example.pair is not None and not example.pair.strip())
-
-
-def repeated_ids(examples: Iterable[TextExample]) -> list[str]:
-    """The ids that more than one example has, with the places of the first two: "7 (a:2, a:9)"."""
-    places: dict[str, str] = {}
-    repeated: dict[str, str] = {}
-    for example in examples:
-        if example.id in places:
-            both = f"{example.id} ({places[example.id]}, {example.place})"
-            repeated.setdefault(example.id, both)
-        else:
-            places[example.id] = example.place
-    return list(repeated.values())
 
 
 def _of_one_form(

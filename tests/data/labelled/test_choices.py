@@ -39,7 +39,6 @@ def test_swag(choices):
     ]
     assert choices("train.csv", SWAG) == expected
     assert choices("train", SWAG, format="swag") == expected
-    assert choices("train.csv", SWAG, limit=1) == expected[:1]
     test = "startphrase,ending0,ending1\nHe sits. He,eats.,runs.\n"
     assert choices("test.csv", test) == [("He sits. He", "", ("eats.", "runs."), None, "0")]
 
@@ -192,8 +191,6 @@ def test_files_and_options_that_are_none(choices):
         UserError, match="data.format: 'race' is unknown; known are swag, cosmos, ar"
     ):
         ChoiceOptions("race")
-    with pytest.raises(UserError, match="data.limit: -1 is below 0"):
-        ChoiceOptions(limit=-1)
     with pytest.raises(UserError, match="a.jsonl:1: the row has no answer; give every row one"):
         choices("a.jsonl", '{"prompt": "p", "choices": ["x", "y"]}', needs_labels=True)
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.labelled.examples import TextExample
-from bert_jax.data.labelled.texts import TextOptions, read_texts, repeated_ids
+from bert_jax.data.labelled.texts import TextOptions, read_texts
 from bert_jax.errors import UserError
 
 
@@ -81,8 +80,9 @@ def test_columns_that_are_named_or_numbered(texts):
 
 
 def test_other_formats(texts):
-    assert texts("TREC.all", "5 How far ?\n4 What , now ?\n", format="label_text", limit=1) == [
-        ("How far ?", None, "5", "0", 1)
+    assert texts("TREC.all", "5 How far ?\n4 What , now ?\n", format="label_text") == [
+        ("How far ?", None, "5", "0", 1),
+        ("What , now ?", None, "4", "1", 2),
     ]
     assert texts("a.txt", "the sun\n", format="text") == [("the sun", None, None, "0", 1)]
     lines = """\
@@ -233,7 +233,6 @@ def test_options_that_are_none():
         ({"format": "xml"}, "data.format: 'xml' is unknown; known are jsonl, tsv"),
         ({"format": "glue:x"}, "data.format: GLUE has no task 'x'; known are cola, sst2"),
         ({"empty": "drop"}, "data.empty: 'drop' is unknown; known are error, keep"),
-        ({"limit": -1}, "data.limit: -1 is below 0; 0 reads all rows"),
     ]:
         with pytest.raises(UserError, match=message):
             TextOptions(**options)
@@ -244,13 +243,6 @@ def test_a_text_of_a_million_characters(texts):
     for name, separator in {"a.tsv": "\t", "a.csv": ","}.items():
         content = f"text{separator}label\n{text}{separator}x\n"
         assert texts(name, content) == [(text, None, "x", "0", 2)]
-
-
-def test_ids_that_come_twice():
-    ids = ["a", "b", "a", "c", "b", "a"]
-    rows = [TextExample("x", None, None, id, f"f:{line}") for line, id in enumerate(ids, start=1)]
-    assert repeated_ids(rows) == ["a (f:1, f:3)", "b (f:2, f:5)"]
-    assert repeated_ids(rows[1:4]) == []
 
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"])).filter(str.strip)

@@ -1,0 +1,23 @@
+"""The fields of a dataclass as the keys of a config's section."""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+Options = TypeVar("Options")
+
+
+def keys_of(cls: type, omit: Collection[str] = ()) -> dict[str, Any]:
+    """The fields of a dataclass and their defaults, without those in `omit`."""
+    return {
+        field.name: field.default for field in dataclasses.fields(cls) if field.name not in omit
+    }
+
+
+def from_keys(cls: type[Options], section: Mapping[str, Any], **given: Any) -> Options:
+    """A dataclass whose fields are read from the section, but for those that are given.
+
+    The section may have other keys, too.
+    """
+    read = {name: section[name] for name in keys_of(cls, omit=given)}
+    return cls(**read, **given)
