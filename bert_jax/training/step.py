@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.sharding.mesh import programs_may_overlap
-from bert_jax.sharding.rules import batch_sharding, on_mesh
+from bert_jax.sharding.rules import batch_sharding, on_mesh, state_shardings
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Sums, Task, means
@@ -47,6 +47,10 @@ def make_train_step(
         seed: of the dropout.
     """
 
+    # Where the optimizer wants the gradients: whoever updates a part needs no more than the sum of
+    # all devices' gradients of that part.
+    gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
+
     def loss_of(
         params: Any, batch: GlobalBatch, weights: dict[str, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, Sums]:
@@ -74,6 +78,7 @@ def make_train_step(
             zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
             (grads, sums), _ = jax.lax.scan(add_microbatch, zeros, parts)
 
+        grads = jax.lax.with_sharding_constraint(grads, gradient_shardings)
         params, opt_state = optimizer.update(grads, state.opt_state, state.params, rate)
         metrics = means(sums, weights)
         metrics["gradient_norm"] = optax.global_norm(grads)
