@@ -25,7 +25,7 @@ PHASES = {128: (0.9, 2 * LARGEST), 512: (0.1, LARGEST)}  # share of the sequence
 def get_config(
     size: str = "large", length: int = 128, batch: int = 0, corpus: str = "", init_from: str = ""
 ) -> ConfigDict:
-    """A phase: the first at length 128, the second at 512; `batch` 0 is the paper's of the phase."""
+    """The phase of a length, 128 or 512; `batch` 0 is the paper's."""
     if length not in PHASES:
         raise ValueError(f"length is {length}; the phases have 128 and 512")
     share, usual = PHASES[length]

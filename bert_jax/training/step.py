@@ -80,7 +80,6 @@ def make_train_step(
         microbatches: into how many parts the batch is cut to save memory.
         seed: of the dropout.
     """
-
     # Where the optimizer wants the gradients: whoever updates a part needs no more than the sum of
     # all devices' gradients of that part.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)

@@ -35,7 +35,8 @@ LAYOUTS = {
 }
 
 # Their true gradient is 0: a number that is added to all scores of a query changes no softmax. What
-# is found instead is rounding, of which Adam makes steps like of any other gradient.
+# is found instead is rounding, of which an Adam with a smaller epsilon would make steps as of any
+# other gradient; beside BERT's 1e-6 it is nothing, so they are no exceptions here.
 WITHOUT_GRADIENT = {f"bert.encoder.layer.{layer}.attention.self.key.bias" for layer in (0, 1)}
 
 
@@ -107,8 +108,7 @@ def differences(run: Path, expected: Path) -> dict[str, float]:
 def test_eight_devices_train_as_one(layouts, one_device, name):
     run = layouts(name)
     assert_same_metrics(run, one_device)
-    apart = {name for name, value in differences(run, one_device).items() if value > 1e-4}
-    assert apart <= WITHOUT_GRADIENT
+    assert max(differences(run, one_device).values()) < 1e-5
 
 
 def test_what_the_comparison_is_made_of(one_device):
@@ -122,8 +122,10 @@ def test_what_the_comparison_is_made_of(one_device):
     assert tensors["bert.embeddings.word_embeddings.weight"].shape == (40, 32)
     assert tensors["cls.predictions.bias"].shape == (40,)
     for name, tensor in tensors.items():
-        if name.endswith("bias") and name not in WITHOUT_GRADIENT:
-            assert np.abs(tensor).max() > 1e-3, name  # from 0; 20 steps of up to 1e-3
+        if name in WITHOUT_GRADIENT:
+            assert 0 < np.abs(tensor).max() < 1e-7
+        elif name.endswith("bias"):
+            assert np.abs(tensor).max() > 5e-4, name  # from 0, in 20 steps of at most 1e-3
 
 
 def test_a_run_goes_on_with_another_layout(trained, layouts, tmp_path):
@@ -136,8 +138,7 @@ def test_a_run_goes_on_with_another_layout(trained, layouts, tmp_path):
     keys = {"optimizer.shard_over_data": False} | LAYOUTS["tensor 4, data 2"]
     trained(8, keys, run)
     assert_same_metrics(run, begun)
-    apart = {name for name, value in differences(run, begun).items() if value > 1e-4}
-    assert apart <= WITHOUT_GRADIENT
+    assert max(differences(run, begun).values()) < 1e-5
 
 
 def test_a_run_is_evaluated_on_any_number_of_devices(train_command, tmp_path):
