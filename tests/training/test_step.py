@@ -147,7 +147,7 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
         assert found[primitive] == {"float32"}, primitive
     # What is multiplied is bfloat16, and so is what lies between.
     assert found["dot_general"] == {"bfloat16"}
-    assert found["erf"] == found["tanh"] == {"bfloat16"}
+    assert found["erfc"] == found["tanh"] == {"bfloat16"}
 
 
 def equations(jaxpr):
