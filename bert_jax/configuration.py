@@ -44,6 +44,9 @@ def defaults(task: str) -> ConfigDict:
             "size": "",
             "scan_layers": True,
             "remat": "none",
+            # 128 for the matrix units, and 3 × 16 for every mesh.tensor that divides the heads of
+            # a named size. It is not taken from the mesh: a run goes on with any other.
+            "pad_vocab_to_multiple_of": 384,
             **dict.fromkeys(keys_of(BertConfig)),
         },
         "tokenizer": {"path": ""},

@@ -74,7 +74,10 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
 def execution(config: ConfigDict) -> Execution:
     """How a config wants the model to be computed."""
     return Execution(
-        dtype=config.precision, scan_layers=config.model.scan_layers, remat=config.model.remat
+        dtype=config.precision,
+        scan_layers=config.model.scan_layers,
+        remat=config.model.remat,
+        pad_vocab_to_multiple_of=config.model.pad_vocab_to_multiple_of,
     )
 
 

@@ -18,7 +18,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import configuration
+from bert_jax import configuration, foundation
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
     read_config,
@@ -29,7 +29,7 @@ from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import Execution
+from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.task import Task
@@ -50,6 +50,7 @@ FREE_KEYS = frozenset(
         "mesh.data",
         "mesh.fsdp",
         "mesh.tensor",
+        "optimizer.shard_over_data",
     }
 )
 
@@ -160,15 +161,16 @@ def restore_params(
         description: of the model that it trains.
         which: "latest", "best" or a step.
         mesh: the devices.
-        module: the model that is trained; None for as much of it as is exported. What is exported
-            as a bare encoder is trained with something around it, and lies under `bert`.
+        module: the model that is trained; None for as much of it as is exported, without the
+            padding of its vocabulary. What is exported as a bare encoder is trained with something
+            around it, and lies under `bert`.
 
     Raises:
         UserError: there is no such checkpoint, or it is damaged.
     """
     config = run_config(workdir)
     mesh = mesh or one_device_mesh()
-    abstract = abstract_params(module or description.make_module(Execution()))
+    abstract = abstract_params(module or description.make_module(foundation.execution(config)))
     if module is None and description.architecture == "BertModel":
         abstract = {"bert": abstract}
     placed = jax.tree.map(
@@ -178,4 +180,5 @@ def restore_params(
     )
     checkpoints = RunCheckpoints(workdir, keep=config.train.keep_checkpoints, read_only=True)
     step = checkpoints.step_of(which)
-    return checkpoints.restore_params(step, placed), step
+    params = checkpoints.restore_params(step, placed)
+    return (params if module else without_padding(params, description.config)), step

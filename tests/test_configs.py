@@ -20,6 +20,7 @@ SHRUNKEN = {
     "data.length": 16,
     "data.max_predictions": 2,
     "optimizer.warmup_steps": 1,
+    "optimizer.warmup_ratio": 0.0,
     "train.steps": 2,
     "train.global_batch_size": 2,
 }
@@ -97,3 +98,46 @@ def test_arguments_have_a_default_of_their_type():
         exec(compile(path.read_text(), str(path), "exec"), namespace)
         for parameter in inspect.signature(namespace["get_config"]).parameters.values():
             assert isinstance(parameter.default, parameter.annotation), (path, parameter)
+
+
+# You et al., 2020, table of untuned LAMB: batch, learning rate · 1000, warm-up, steps at 512.
+LAMB = [
+    (512, 5 / 2**3.0, 1 / 320, 1_000_000),
+    (1024, 5 / 2**2.5, 1 / 160, 500_000),
+    (2048, 5 / 2**2.0, 1 / 80, 250_000),
+    (4096, 5 / 2**1.5, 1 / 40, 125_000),
+    (8192, 5 / 2**1.0, 1 / 20, 62_500),
+    (16384, 5 / 2**0.5, 1 / 10, 31_250),
+    (32768, 5 / 2**0.0, 1 / 5, 15_625),
+]
+
+
+@pytest.mark.parametrize(("batch", "rate", "warmup", "steps"), LAMB)
+def test_lamb_follows_the_table_of_its_paper(batch, rate, warmup, steps):
+    path = next(path for path in CONFIGS if path.name == "pretrain_lamb.py")
+    phases = [configuration.load(f"{path}:length={n},batch={batch}") for n in (128, 512)]
+    for config in phases:
+        assert config.optimizer.name == "lamb"
+        assert config.optimizer.learning_rate == pytest.approx(rate / 1000)
+        assert config.optimizer.warmup_ratio == pytest.approx(warmup)
+        assert config.train.global_batch_size == batch
+    # 512 million sequences, a tenth of them in the second phase.
+    assert sum(config.train.steps for config in phases) == pytest.approx(steps, abs=1)
+    assert phases[0].train.steps == pytest.approx(0.9 * steps, abs=1)
+
+
+def test_lamb_in_the_paper_s_two_phases():
+    from bert_jax.training.optimizer import OptimizerOptions
+
+    path = next(path for path in CONFIGS if path.name == "pretrain_lamb.py")
+    first, second = (configuration.load(f"{path}:length={length}") for length in (128, 512))
+    assert [config.train.global_batch_size for config in (first, second)] == [65536, 32768]
+    assert first.train.steps + second.train.steps == pytest.approx(8599, rel=1e-3)
+    assert (second.optimizer.learning_rate, second.optimizer.warmup_ratio) == (5e-3, 0.2)
+    # A fifth of the steps up to the peak, then a line that began there at step 0 and ends at 0.
+    steps = second.train.steps
+    schedule = OptimizerOptions(**second.optimizer).schedule(steps)
+    warmup = round(steps / 5)
+    assert float(schedule(warmup // 2)) == pytest.approx(2.5e-3, rel=1e-6)
+    for step in (warmup, steps // 2, steps):
+        assert float(schedule(step)) == pytest.approx(5e-3 * (1 - step / steps), abs=1e-9)

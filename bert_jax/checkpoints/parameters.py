@@ -1,6 +1,7 @@
 """Tensors of a file to parameters of a model, and back, by a name table."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from bert_jax.checkpoints.names.rule import NameTable, Rule, fill, tensor_shape,
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.errors import UserError
 from bert_jax.models.bert import Bert, abstract_params, init_params
+from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.sharding.rules import state_shardings
 
 ENCODER = "bert/"
@@ -89,6 +91,8 @@ def read_parameters(
 ) -> tuple[Any, LoadReport]:
     """The parameters of a model, float32, on a mesh; a head that the file lacks is new.
 
+    Rows that `Execution.pad_vocab_to_multiple_of` adds are 0, and in no file.
+
     The largest parameter is read first, so that the peak of memory is hardly above the model.
 
     Args:
@@ -125,7 +129,9 @@ def read_parameters(
             new.append(ours)
             continue
         taken |= set(names)
-        found[ours] = _read(file, [located[name] for name in names], rule, leaf, shardings[ours])
+        rows = module.config.vocab_size if re.search(WORD_ROWS, ours) else leaf.shape[0]
+        theirs = [located[name] for name in names]
+        found[ours] = _read(file, theirs, rule, leaf, rows, shardings[ours])
     found |= _initialise(module, new, shardings, seed)
     ignored = {name for name in file.tensors if table.canonical(name) is None}
     used = {name for name in file.tensors if table.canonical(name) in taken}
@@ -170,11 +176,13 @@ def _read(
     names: list[str],
     rule: Rule,
     leaf: jax.ShapeDtypeStruct,
+    rows: int,
     sharding: NamedSharding,
 ) -> jax.Array:
-    """One parameter from its tensors."""
+    """One parameter from its tensors, which have the first `rows` of its rows."""
     array = _empty(leaf.shape)
-    parts = array if rule.stacked else [array]
+    array[rows:] = 0
+    parts = array if rule.stacked else [array[:rows]]
     for name, part in zip(names, parts, strict=True):
         info, expected = file.tensors[name], tensor_shape(rule, part.shape)
         if info.shape != expected:

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.embeddings import Embeddings
-from bert_jax.models.encoder import HIDDEN_AXES, Encoder
+from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import Pooler
+from bert_jax.models.layers import HIDDEN_AXES
 
 
 class BertOutput(NamedTuple):
@@ -95,7 +96,7 @@ class Bert(nn.Module):
 
     def word_embeddings(self) -> jax.Array:
         """The table of word embeddings, float32 [V, D]."""
-        return self.embeddings.word_embeddings.embedding
+        return self.embeddings.words()
 
 
 def init_params(module: nn.Module, key: jax.Array) -> Any:

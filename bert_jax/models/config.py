@@ -20,6 +20,9 @@ SIZES: dict[str, tuple[int, int, int]] = {
 # Spellings of one function stand side by side: "gelu" is the exact (erf) form, the others tanh.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 
+# What the backward pass finds saved, from most to least; see `encoder.REMAT_POLICIES`.
+REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
@@ -136,23 +139,36 @@ class BertConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-    """How a model is computed; it changes speed, memory and rounding, never the architecture.
+    """How a model is computed; it changes speed, memory and rounding, never the function.
 
     Attributes:
         dtype: "float32" or "bfloat16", the dtype of activations; parameters, softmax, LayerNorm
             statistics and losses are float32 in both.
         scan_layers: one compiled layer in a loop (compiles 2-3 times faster) or L layers in a row.
             The parameters are stacked [L, ...] in both, so checkpoints do not depend on it.
-        remat: what the backward pass recomputes: "none", "full" (every layer from its input) or
-            "dots" (all but the matrix products).
+        remat: what the backward pass recomputes of each layer: "none"; "dots", all but the results
+            of matrix products; "dots_with_no_batch_dims", the attention weights too, which are
+            products of activations and grow with the square of the length; "full", everything.
+        pad_vocab_to_multiple_of: the parameters with a row for each word have so many rows more
+            that their number is a multiple of this; those rows are 0 and stay 0.
     """
 
     dtype: str = "float32"
     scan_layers: bool = True
     remat: str = "none"
+    pad_vocab_to_multiple_of: int = 1
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
             raise UserError(f"precision {self.dtype!r} is unknown; known are float32, bfloat16")
-        if self.remat not in ("none", "full", "dots"):
-            raise UserError(f"model.remat {self.remat!r} is unknown; known are none, full, dots")
+        if self.remat not in REMAT:
+            raise UserError(f"model.remat {self.remat!r} is unknown; known are {', '.join(REMAT)}")
+        if self.pad_vocab_to_multiple_of < 1:
+            raise UserError(
+                f"model.pad_vocab_to_multiple_of is {self.pad_vocab_to_multiple_of}; it must be at "
+                "least 1, which adds nothing"
+            )
+
+    def rows_of_words(self, vocab_size: int) -> int:
+        """How many rows a table for V words has, padding among them."""
+        return -(-vocab_size // self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import kernel_init, layer_norm
+from bert_jax.models.layers import kernel_init, layer_norm, word_rows_init
 
 
 class Embeddings(nn.Module):
@@ -16,19 +16,18 @@ class Embeddings(nn.Module):
 
     def setup(self) -> None:
         """Declares the three tables."""
-        self.word_embeddings = self._table(self.config.vocab_size)
-        self.position_embeddings = self._table(self.config.max_position_embeddings)
-        self.token_type_embeddings = self._table(self.config.type_vocab_size)
+        config = self.config
+        rows = self.execution.rows_of_words(config.vocab_size)
+        self.word_embeddings = self._table(rows, word_rows_init(config))
+        self.position_embeddings = self._table(config.max_position_embeddings, kernel_init(config))
+        self.token_type_embeddings = self._table(config.type_vocab_size, kernel_init(config))
         self.norm = layer_norm(self.config, self.execution, name="layer_norm")
         self.dropout = nn.Dropout(self.config.hidden_dropout_prob)
 
-    def _table(self, rows: int) -> nn.Embed:
-        return nn.Embed(
-            rows,
-            self.config.hidden_size,
-            dtype=jnp.dtype(self.execution.dtype),
-            embedding_init=kernel_init(self.config),
-        )
+    def _table(self, rows: int, init: jax.nn.initializers.Initializer) -> nn.Embed:
+        # Read, and summed, in float32 whatever the dtype of the activations: the gradient of a
+        # row is a sum over all the places of its word, which bfloat16 would stop counting.
+        return nn.Embed(rows, self.config.hidden_size, embedding_init=init)
 
     def __call__(
         self,
@@ -40,8 +39,20 @@ class Embeddings(nn.Module):
     ) -> jax.Array:
         """int32 [B, T] three times → [B, T, D]."""
         hidden = (
-            self.word_embeddings(input_ids)
-            + self.position_embeddings(position_ids)
-            + self.token_type_embeddings(token_type_ids)
+            jnp.take(self.words(), input_ids, axis=0)
+            + jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
+            + jnp.take(_gathered(self.token_type_embeddings, None), token_type_ids, axis=0)
         )
         return self.dropout(self.norm(hidden), deterministic=deterministic)
+
+    def words(self) -> jax.Array:
+        """The table of word embeddings, float32 [V, D]."""
+        return _gathered(self.word_embeddings, "vocab")
+
+
+def _gathered(table: nn.Embed, rows: str | None) -> jax.Array:
+    """A table with all of D on each device.
+
+    Left to itself the compiler looks words up in its part of D, for the tokens of all devices.
+    """
+    return nn.with_logical_constraint(table.embedding, (rows, None))

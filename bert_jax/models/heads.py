@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import activation, dense, kernel_init, layer_norm
+from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm, word_rows_init
 
 
 class Pooler(nn.Module):
@@ -17,8 +17,9 @@ class Pooler(nn.Module):
     @nn.compact
     def __call__(self, hidden: jax.Array) -> jax.Array:
         """[B, T, D] → [B, D]."""
-        first = hidden[:, 0]
-        return jnp.tanh(dense(self.config, self.execution, self.config.hidden_size, "dense")(first))
+        first = nn.with_logical_constraint(hidden[:, 0], ("batch", "hidden"))
+        pooled = dense(self.config, self.execution, self.config.hidden_size, "dense")(first)
+        return nn.with_logical_constraint(jnp.tanh(pooled), ("batch", "hidden"))
 
 
 class MaskedLanguageModelHead(nn.Module):
@@ -33,21 +34,30 @@ class MaskedLanguageModelHead(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: jax.Array, word_embeddings: jax.Array) -> jax.Array:
-        """[B, P, D] and the table [V, D] → float32 logits [B, P, V]."""
+        """[B, P, D] and the table [V, D] → float32 logits [B, P, V].
+
+        Where the table has padding, so have the logits, and it is out of every comparison and
+        every softmax: the lowest finite number.
+        """
         hidden = dense(self.config, self.execution, self.config.hidden_size, "dense")(hidden)
         hidden = activation(self.config.hidden_act)(hidden)
         hidden = layer_norm(self.config, self.execution, "layer_norm")(hidden)
+        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         table = word_embeddings
         if not self.config.tie_word_embeddings:
-            table = self.param("decoder", kernel_init(self.config), word_embeddings.shape)
-        bias = self.param("bias", nn.initializers.zeros, (self.config.vocab_size,))
+            table = self.param("decoder", word_rows_init(self.config), word_embeddings.shape)
+        rows = len(word_embeddings)
+        bias = self.param("bias", nn.initializers.zeros, (rows,))
+        if rows > self.config.vocab_size:
+            is_word = jnp.arange(rows) < self.config.vocab_size
+            bias = jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
         logits = jnp.einsum(
             "BPD,VD->BPV",
             hidden,
             table.astype(hidden.dtype),
             preferred_element_type=jnp.float32,
         )
-        return logits + bias
+        return nn.with_logical_constraint(logits + bias, ("batch", "length", "vocab"))
 
 
 def gather_positions(hidden: jax.Array, positions: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
-"""A larger vocabulary and longer texts for a model that is already trained.
+"""Another vocabulary and longer texts for a model that is already trained.
 
 Everything here takes the parameters of any of the models, as NumPy or JAX arrays, and gives a new
-tree: grown tables are new NumPy arrays, all other leaves are those of the old tree.
+tree: changed tables are NumPy arrays, all other leaves are those of the old tree.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from bert_jax.models.config import BertConfig
 from bert_jax.parameter_names import name_of
 
 # The parameters with one row for each word, and those with one for each position.
-_WORD_ROWS = r"(word_embeddings/embedding|mlm_head/(decoder|bias))$"
+WORD_ROWS = r"(word_embeddings/embedding|mlm_head/(decoder|bias))$"
 _POSITION_ROWS = r"position_embeddings/embedding$"
 
 
@@ -65,7 +65,12 @@ def add_vocabulary(
             new[row] = table[list(ids)].mean(axis=0, dtype=np.float32)
         return new
 
-    return _changed(params, _WORD_ROWS, grown), dataclasses.replace(config, vocab_size=size)
+    return _changed(params, WORD_ROWS, grown), dataclasses.replace(config, vocab_size=size)
+
+
+def without_padding(params: Any, config: BertConfig) -> Any:
+    """The parameters without the rows of `Execution.pad_vocab_to_multiple_of`."""
+    return _changed(params, WORD_ROWS, lambda table: table[: config.vocab_size])
 
 
 def extend_positions(params: Any, config: BertConfig, length: int) -> tuple[Any, BertConfig]:

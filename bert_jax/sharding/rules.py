@@ -2,10 +2,15 @@
 
 A parameter's name says what its axes mean (`PARAMETER_AXES`), and what they mean says which mesh
 axis splits them (`MESH_AXES`). Activations name their axes where they arise, in `models/`.
+
+There is no mesh axis for the tokens of a sequence. It would have to gather all keys and values in
+every layer, and BERT's sequences are short: long before one is too much for a device, the many
+sequences of a batch can be split instead.
 """
 
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -16,6 +21,7 @@ from bert_jax.errors import UserError
 from bert_jax.parameter_names import match, name_of
 
 LogicalAxes = tuple[str | None, ...]
+MeshAxes = Mapping[str, str | tuple[str, ...] | None]
 
 # First match wins; the parameters of the encoder are stacked over the layers.
 PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
@@ -37,7 +43,7 @@ PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"crf_(transitions|start|end)$", ()),
 )
 
-MESH_AXES: dict[str, str | tuple[str, ...] | None] = {
+MESH_AXES: MeshAxes = {
     "batch": ("data", "fsdp"),
     "length": None,
     "hidden": None,  # D of activations
@@ -49,19 +55,23 @@ MESH_AXES: dict[str, str | tuple[str, ...] | None] = {
     "layers": None,
 }
 
+# The same for the optimizer's moments where each replica of the parameters keeps a part of them
+# (ZeRO, stage 1: Rajbhandari et al., 2020, section 5.1).
+ZERO_AXES: MeshAxes = {**MESH_AXES, "embed": ("fsdp", "data")}
 
-def partition_spec(axes: LogicalAxes) -> PartitionSpec:
-    """Mesh axes of an array with the given logical axes.
+
+def partition_spec(axes: LogicalAxes, table: MeshAxes = MESH_AXES) -> PartitionSpec:
+    """Mesh axes of an array with the given logical axes, by `MESH_AXES` or `ZERO_AXES`.
 
     Raises:
-        UserError: an axis is not in `MESH_AXES`, or two axes lie on one mesh axis.
+        UserError: an axis is not in the table, or two axes lie on one mesh axis.
     """
     entries = []
     used: dict[str, str] = {}
     for axis in axes:
-        if axis is not None and axis not in MESH_AXES:
+        if axis is not None and axis not in table:
             raise UserError(f"axis {axis!r} is not in the sharding table; add it to MESH_AXES")
-        entry = None if axis is None else MESH_AXES[axis]
+        entry = None if axis is None else table[axis]
         for mesh_axis in (entry,) if isinstance(entry, str) else entry or ():
             if mesh_axis in used:
                 raise UserError(
@@ -73,12 +83,13 @@ def partition_spec(axes: LogicalAxes) -> PartitionSpec:
     return PartitionSpec(*entries)
 
 
-def state_shardings(mesh: Mesh, state: Any) -> Any:
+def state_shardings(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
     """A sharding for each leaf of a training state; optimizer moments follow their parameters.
 
     Args:
         mesh: the mesh.
         state: a tree of arrays or shapes; scalars are replicated.
+        table: `MESH_AXES` or `ZERO_AXES`.
 
     Raises:
         UserError: a parameter has no rule, or an axis does not divide over the mesh.
@@ -88,7 +99,7 @@ def state_shardings(mesh: Mesh, state: Any) -> Any:
         if leaf.ndim == 0:
             return NamedSharding(mesh, PartitionSpec())
         name = name_of(path)
-        spec = partition_spec(match(PARAMETER_AXES, name))
+        spec = partition_spec(match(PARAMETER_AXES, name), table)
         _check_divisible(mesh, name, leaf.shape, spec)
         return NamedSharding(mesh, spec)
 
@@ -97,12 +108,17 @@ def state_shardings(mesh: Mesh, state: Any) -> Any:
 
 def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: PartitionSpec) -> None:
     for size, entry in zip(shape, spec, strict=False):
-        for axis in (entry,) if isinstance(entry, str) else entry or ():
-            if size % mesh.shape[axis]:
-                raise UserError(
-                    f"{name} has an axis of {size}, which mesh.{axis}={mesh.shape[axis]} does not "
-                    f"divide; choose another mesh.{axis} or another model size"
-                )
+        axes = [
+            axis
+            for axis in ((entry,) if isinstance(entry, str) else entry or ())
+            if mesh.shape[axis] > 1
+        ]
+        if size % math.prod(mesh.shape[axis] for axis in axes):
+            split = " × ".join(f"mesh.{axis}={mesh.shape[axis]}" for axis in axes)
+            raise UserError(
+                f"{name} has an axis of {size}, which {split} does not divide; choose another "
+                f"mesh.{axes[0]} or another size of the model"
+            )
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

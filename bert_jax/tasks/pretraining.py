@@ -252,5 +252,8 @@ def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
         foundation.architecture(tokenizer),
         foundation.execution,
         global_batch_size=config.train.global_batch_size,
-        evaluation=EvaluationOptions(config.train.global_batch_size, data.evaluation_batches),
+        # As many rows as pass through the model at once in training.
+        evaluation=EvaluationOptions(
+            config.train.global_batch_size // config.train.microbatches, data.evaluation_batches
+        ),
     )

@@ -9,6 +9,7 @@ import optax
 
 from bert_jax.errors import UserError
 from bert_jax.parameter_names import match, match_tree, name_of
+from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes
 from bert_jax.training.layer_rates import hold_frozen, move, rate_factors
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
 
@@ -43,6 +44,8 @@ class OptimizerOptions:
             BERT does not correct ("mostly an oversight", google-research/bert#153); with few steps,
             as in fine-tuning, the correction helps (Mosbach et al., 2021).
         max_grad_norm: gradients are scaled down to this global norm; 0 for no clipping.
+        shard_over_data: whether the replicas of the parameters (`mesh.data`) share the moments and
+            the update among them, each with its part, in place of each doing all of it.
     """
 
     name: str = "adamw"
@@ -61,6 +64,7 @@ class OptimizerOptions:
     epsilon: float = 1e-6
     bias_correction: bool = False
     max_grad_norm: float = 1.0
+    shard_over_data: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in ("adamw", "lamb"):
@@ -119,6 +123,11 @@ class Optimizer:
 
     options: OptimizerOptions
     schedule: optax.Schedule
+
+    @property
+    def mesh_axes(self) -> MeshAxes:
+        """The table by which moments, and gradients that go into them, lie on a mesh."""
+        return ZERO_AXES if self.options.shard_over_data else MESH_AXES
 
     def init(self, params: Any) -> Any:
         """The moments before the first step; a parameter that is frozen as a whole has none."""

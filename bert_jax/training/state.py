@@ -35,7 +35,9 @@ def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
         UserError: the optimizer's options do not fit the model, or the model the mesh.
     """
     shapes = jax.eval_shape(lambda: _initial_state(task, optimizer, np.uint32(0)))
-    shardings = state_shardings(mesh, shapes)
+    shardings = state_shardings(mesh, shapes).replace(
+        opt_state=state_shardings(mesh, shapes.opt_state, optimizer.mesh_axes)
+    )
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         shapes,

@@ -61,6 +61,21 @@ def test_a_classifier_on_a_pretrained_encoder(model_path, model_params):
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
 
 
+def test_a_padded_vocabulary_is_filled_up_with_zeros(model_path, model_params):
+    execution = Execution(pad_vocab_to_multiple_of=64)
+    module = load_description(model_path).make_module(execution)
+    params, report = load_params(model_path, module)
+    assert report.complete
+    found, expected = flat(params), flat(model_params)
+    padded = {name for name in expected if found[name].shape != expected[name].shape}
+    assert padded == {"bert/embeddings/word_embeddings/embedding", "mlm_head/bias"}
+    for name, value in expected.items():
+        words = len(value)
+        assert found[name][:words].tobytes() == value.tobytes(), name
+        assert len(found[name]) == (execution.rows_of_words(words) if name in padded else words)
+        assert not found[name][words:].any()
+
+
 def test_new_parameters_are_drawn_from_the_seed(model_path):
     def kernel(seed):
         params, _ = load(model_path, "BertForTokenClassification", seed=seed)

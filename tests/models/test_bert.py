@@ -1,5 +1,6 @@
 """The model against a plain NumPy implementation in float64, and the rules of FIDELITY."""
 
+import itertools
 import math
 
 import jax
@@ -10,7 +11,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import REMAT, BertConfig, Execution
 from bert_jax.models.encoder import Encoder
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
@@ -176,6 +177,7 @@ def test_hidden_states_and_pooled_output(params, inputs):
 WAYS = [
     Execution(scan_layers=False),
     Execution(remat="full"),
+    Execution(remat="dots_with_no_batch_dims"),
     pytest.param(Execution(remat="dots"), marks=pytest.mark.slow),
     pytest.param(Execution(scan_layers=False, remat="full"), marks=pytest.mark.slow),
 ]
@@ -211,6 +213,27 @@ def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, exec
     largest = max(jax.tree.leaves(jax.tree.map(lambda g: jnp.abs(g).max(), scanned[1])))
     for found, expected in zip(*map(jax.tree.leaves, (gradient, scanned[1])), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * largest)
+
+
+def test_the_more_is_recomputed_the_less_memory_is_taken():
+    config = config_of(num_hidden_layers=4, hidden_size=32, max_position_embeddings=64)
+    hidden, mask = jax.ShapeDtypeStruct((8, 64, 32), jnp.float32), jnp.ones((8, 64), bool)
+
+    def temporary(remat: str) -> int:
+        module = Encoder(config, Execution(remat=remat))
+
+        def loss(params, hidden):
+            return module.apply({"params": params}, hidden, mask, deterministic=True)[0].sum()
+
+        params = jax.eval_shape(
+            lambda x: module.init(jax.random.key(0), x, mask, deterministic=True)["params"], hidden
+        )
+        compiled = jax.jit(jax.grad(loss)).lower(params, hidden).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    bytes_taken = [temporary(remat) for remat in REMAT]
+    for more, less in itertools.pairwise(bytes_taken):
+        assert less < 0.8 * more
 
 
 def test_bfloat16_is_close_to_float32(run):

@@ -16,6 +16,7 @@ from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
     MESH_AXES,
     PARAMETER_AXES,
+    ZERO_AXES,
     batch_sharding,
     on_mesh,
     partition_spec,
@@ -78,6 +79,36 @@ def test_partition_specs_by_hand():
     assert partition_spec(()) == PartitionSpec()
 
 
+def test_moments_are_split_further_than_parameters_by_hand():
+    # D is cut for fsdp first, so that a replica's part of the moments is a part of its parameters.
+    assert partition_spec(("vocab", "embed"), ZERO_AXES) == PartitionSpec(
+        "tensor", ("fsdp", "data")
+    )
+    assert partition_spec(("layers", "heads", "head"), ZERO_AXES) == PartitionSpec(
+        None, "tensor", None
+    )
+    for _, axes in PARAMETER_AXES:
+        partition_spec(axes, ZERO_AXES)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_activations_name_axes_of_the_table_that_do_not_collide(monkeypatch, architecture):
+    # Flax, which applies the table to activations, would leave such an axis unsplit without a word.
+    named = set()
+
+    def constrain(x, axes):
+        assert len(axes) == x.ndim
+        named.add(axes)
+        return x
+
+    monkeypatch.setattr(nn, "with_logical_constraint", constrain)
+    shapes_of("tiny", architecture)
+    assert ("batch", "length", "hidden") in named
+    assert ("vocab", None) in named  # the table of word embeddings, whole in D
+    for axes in named:
+        partition_spec(axes)
+
+
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
@@ -118,6 +149,17 @@ def test_an_axis_that_the_mesh_does_not_divide():
     message = "has an axis of 2, which mesh.tensor=4 does not divide; choose another mesh.tensor"
     with pytest.raises(UserError, match=message):
         state_shardings(mesh_of(tensor=4), {"bert": shapes_of("tiny")["bert"]["encoder"]})
+
+
+def test_an_axis_that_two_mesh_axes_do_not_divide_together():
+    state = {"pooler": {"dense": {"kernel": jax.ShapeDtypeStruct((12, 12), jnp.float32)}}}
+    mesh = mesh_of(data=4, fsdp=2)
+    assert state_shardings(mesh, state)["pooler"]["dense"]["kernel"].spec == PartitionSpec(
+        "fsdp", None
+    )
+    message = "has an axis of 12, which mesh.fsdp=2 × mesh.data=4 does not divide; choose another"
+    with pytest.raises(UserError, match=message):
+        state_shardings(mesh, state, ZERO_AXES)
 
 
 def test_a_batch_is_split_over_data_and_fsdp():

@@ -11,21 +11,22 @@ from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 
+EXECUTION = Execution()
 OPTIONS = PretrainingOptions(length=16, max_predictions=3)
 
 
 @pytest.fixture(scope="session")
-def make_tiny_task(tiny_corpus: Path) -> Callable[[BertConfig], PretrainingTask]:
+def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
     """Builds a task with batches of eight rows of 16 tokens."""
 
-    def make(config: BertConfig) -> PretrainingTask:
+    def make(config: BertConfig, execution: Execution = EXECUTION) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
         return PretrainingTask(
             corpus,
             corpus.tokenizer(),
             OPTIONS,
             config,
-            Execution(),
+            execution,
             global_batch_size=8,
             evaluation=EvaluationOptions(rows=8),
         )

@@ -144,6 +144,28 @@ def test_parameters_after_some_steps(problem, name, case):
         np.testing.assert_allclose(found[name], expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
 
 
+def test_a_trust_ratio_needs_two_norms(problem):
+    """Where the matrix or its update is 0, the ratio is 1: else nothing would ever leave 0."""
+    params = {name: value.copy() for name, value in problem[0].items()}
+    word = "bert/embeddings/word_embeddings/embedding"
+    layers = "bert/encoder/layers/intermediate/kernel"
+    params[word][:] = 0
+    params[layers][0] = 0
+    gradients = [{name: np.ones(shape) for name, shape in SHAPES.items()}]
+    gradients[0]["nsp_head/kernel"][:] = 0
+    plain = {"learning_rate": 0.1, "weight_decay": 0.0, "max_grad_norm": 0.0, "epsilon": 1e-6}
+    found = optimised(OptimizerOptions(name="lamb", **plain), (params, gradients))
+    # The first step of Adam without correction: 0.1 / sqrt(0.001) = 3.1623 for every element.
+    np.testing.assert_allclose(found[word], -0.31623, rtol=1e-3)
+    np.testing.assert_allclose(found[layers][0], -0.31623, rtol=1e-3)
+    np.testing.assert_array_equal(
+        found["nsp_head/kernel"], params["nsp_head/kernel"].astype(np.float32)
+    )
+    # The other layer moves by a tenth of its norm.
+    moved = np.linalg.norm(found[layers][1] - params[layers][1])
+    assert moved == pytest.approx(0.1 * np.linalg.norm(params[layers][1]), rel=1e-5)
+
+
 def test_what_decays():
     module = BertForPreTraining(BertConfig.from_size("tiny"))
     shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))["params"]

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from bert_jax.models.config import Execution
+from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.evaluation import evaluate
@@ -15,6 +17,7 @@ from bert_jax.training.state import abstract_state, new_state, with_params
 from bert_jax.training.step import make_evaluation_step, make_train_step
 from bert_jax.training.task import means
 
+EXECUTION = Execution()
 OPTIONS = OptimizerOptions(learning_rate=1e-2, decay="constant")
 MESH = make_mesh(MeshShape(), jax.devices()[:1])
 
@@ -24,10 +27,10 @@ def make_step(make_tiny_task):
     """Compiles a step, each kind once."""
     compiled = {}
 
-    def make(config, microbatches=1, options=OPTIONS, seed=3):
-        key = (config, microbatches, options, seed)
+    def make(config, microbatches=1, options=OPTIONS, seed=3, execution=EXECUTION):
+        key = (config, microbatches, options, seed, execution)
         if key not in compiled:
-            task = make_tiny_task(config)
+            task = make_tiny_task(config, execution)
             optimizer = make_optimizer(options, 100)
             compiled[key] = make_train_step(
                 task,
@@ -121,6 +124,68 @@ def test_dropout_depends_on_the_seed(make_step, new, dropout_config, tiny_batch)
         for seed in (3, 4, 2**32 - 1)
     ]
     assert len(set(losses)) == 3
+
+
+def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
+    make_step, make_tiny_task, tiny_config, tiny_batch
+):
+    execution = Execution(dtype="bfloat16")
+    task, optimizer = make_tiny_task(tiny_config, execution), make_optimizer(OPTIONS, 100)
+    state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
+    step = make_step(tiny_config, execution=execution)
+    state, metrics = step(state, to_global(MESH, tiny_batch))
+    kept = jax.tree.leaves((state.params, state.opt_state, metrics))
+    assert {leaf.dtype for leaf in kept} == {np.dtype(np.float32)}
+    assert len(kept) == 3 * 30 + 8
+
+    # exp, max and sum: softmax and the losses; mean (sum) and root: LayerNorm.
+    found: dict[str, set[str]] = {}
+    for equation in equations(jax.make_jaxpr(task.sums)(state.params, tiny_batch).jaxpr):
+        dtypes = {str(variable.aval.dtype) for variable in equation.invars}
+        found.setdefault(equation.primitive.name, set()).update(dtypes)
+    for primitive in ("exp", "log", "reduce_max", "reduce_sum", "rsqrt"):
+        assert found[primitive] == {"float32"}, primitive
+    # What is multiplied is bfloat16, and so is what lies between.
+    assert found["dot_general"] == {"bfloat16"}
+    assert found["erfc"] == found["tanh"] == {"bfloat16"}
+
+
+def equations(jaxpr):
+    """All equations of a program, those inside of others too."""
+    for equation in jaxpr.eqns:
+        inner = list(jax.core.jaxprs_in_params(equation.params))
+        if not inner:
+            yield equation
+        for one in inner:
+            yield from equations(one)
+
+
+def test_padding_of_the_vocabulary_changes_no_training(
+    make_step, make_tiny_task, tiny_config, tiny_batch
+):
+    """By LAMB, which looks at the norm of a whole table; with decay, of which 0 keeps nothing."""
+    options = dataclasses.replace(OPTIONS, name="lamb", weight_decay=0.1)
+    optimizer = make_optimizer(options, 100)
+
+    def trained(execution):
+        task = make_tiny_task(tiny_config, execution)
+        state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
+        step = make_step(tiny_config, options=options, execution=execution)
+        losses = []
+        for _ in range(3):
+            state, metrics = step(state, to_global(MESH, tiny_batch))
+            losses.append([float(metrics[name]) for name in ("loss", "mlm_accuracy")])
+        return state.params, losses
+
+    plain, plain_losses = trained(EXECUTION)
+    padded, padded_losses = trained(Execution(pad_vocab_to_multiple_of=64))
+    table = padded["bert"]["embeddings"]["word_embeddings"]["embedding"]
+    assert table.shape == (64, 16)
+    assert not np.asarray(table[40:]).any()
+    np.testing.assert_allclose(padded_losses, plain_losses, rtol=1e-6)
+    np.testing.assert_allclose(
+        flat(without_padding(padded, tiny_config)), flat(plain), rtol=0, atol=1e-6
+    )
 
 
 def test_batches_of_other_lengths_pass_the_same_step(make_step, new, tiny_config, tiny_batch):

@@ -1,0 +1,96 @@
+"""Rows beyond the vocabulary: they change nothing, and nobody sees them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bert_jax.models.architectures import BertForMaskedLM
+from bert_jax.models.bert import abstract_params, init_params
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.surgery import without_padding
+
+VOCAB, ROWS = 50, 64
+PADDED = Execution(pad_vocab_to_multiple_of=32)
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "multiple", "rows"),
+    [(30522, 1, 30522), (30522, 128, 30592), (30522, 384, 30720), (384, 384, 384), (1, 384, 384)],
+)
+def test_numbers_of_rows_by_hand(vocab_size, multiple, rows):
+    assert Execution(pad_vocab_to_multiple_of=multiple).rows_of_words(vocab_size) == rows
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["tied", "own decoder"])
+def config(request) -> BertConfig:
+    return BertConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=8,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        tie_word_embeddings=request.param,
+    )
+
+
+@pytest.fixture(scope="module")
+def found(config):
+    """Parameters, logits, losses and gradients, plain and padded, from one key."""
+    ids = jnp.asarray(np.random.default_rng(0).integers(0, VOCAB, (2, 8)), jnp.int32)
+
+    def compute(execution: Execution):
+        module = BertForMaskedLM(config, execution)
+
+        def loss(params):
+            logits = module.apply({"params": params}, ids)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, ids)
+            return losses.mean(), logits
+
+        params = jax.jit(lambda: init_params(module, jax.random.key(0)))()
+        (value, logits), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+        return params, logits, value, gradient
+
+    return compute(Execution()), compute(PADDED)
+
+
+def test_words_begin_as_without_padding(config, found):
+    (plain, *_), (padded, *_) = found
+    table = padded["bert"]["embeddings"]["word_embeddings"]["embedding"]
+    assert table.shape == (ROWS, 16)
+    assert not np.asarray(table[VOCAB:]).any()
+    cut = without_padding(padded, config)
+    assert jax.tree.map(np.shape, cut) == jax.tree.map(
+        lambda leaf: leaf.shape, abstract_params(BertForMaskedLM(config))
+    )
+    for one, other in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_padding_is_out_of_the_softmax(found):
+    (_, plain, plain_loss, _), (_, padded, padded_loss, _) = found
+    assert padded.shape == (2, 8, ROWS)
+    np.testing.assert_allclose(padded[..., :VOCAB], plain, rtol=1e-6, atol=1e-7)
+    assert float(padded_loss) == pytest.approx(float(plain_loss), rel=1e-6)
+    assert not np.asarray(jax.nn.softmax(padded))[..., VOCAB:].any()
+    assert np.isfinite(padded).all()
+    # Even where every word is less likely than any number that a model gives.
+    assert (np.asarray(padded).argmax(-1) < VOCAB).all()
+    assert padded[..., VOCAB:].max() < -1e38
+
+
+def test_padding_has_no_gradient(config, found):
+    (_, _, _, plain), (_, _, _, padded) = found
+    cut = without_padding(padded, config)
+    for one, other in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
+    tables = [padded["bert"]["embeddings"]["word_embeddings"]["embedding"]]
+    tables += [leaf for name, leaf in padded["mlm_head"].items() if name in ("bias", "decoder")]
+    assert len(tables) == 2 + (not config.tie_word_embeddings)
+    for table in tables:
+        assert len(table) == ROWS
+        assert not np.asarray(table[VOCAB:]).any()
