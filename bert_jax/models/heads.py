@@ -9,15 +9,15 @@ from bert_jax.models.layers import activation, dense, kernel_init, layer_norm
 
 
 class Pooler(nn.Module):
-    """The vector of the whole input: tanh of a dense map of [CLS]."""
+    """The vector of a whole text: tanh of a dense map of its [CLS]."""
 
     config: BertConfig
     execution: Execution
 
     @nn.compact
-    def __call__(self, hidden: jax.Array) -> jax.Array:
-        """[B, T, D] → [B, D]."""
-        first = hidden[:, 0]
+    def __call__(self, hidden: jax.Array, cls_positions: jax.Array | None = None) -> jax.Array:
+        """[B, T, D] → [B, D]; with the positions of several [CLS], int32 [B, K], → [B, K, D]."""
+        first = hidden[:, 0] if cls_positions is None else gather_positions(hidden, cls_positions)
         return jnp.tanh(dense(self.config, self.execution, self.config.hidden_size, "dense")(first))
 
 
