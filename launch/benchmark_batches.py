@@ -1,9 +1,10 @@
 """How fast ready ids become masked batches, for each masking and objective.
 
-    python launch/benchmark_batches.py [--rows 256] [--length 128] [--batches 400]
+    python launch/benchmark_batches.py [--rows 256] [--length 128] [--batches 400] [--packing]
 
 Prints one JSON line per combination: million tokens/s (padding counted) through tf.data, which is
-what training sees, and of the bare function on one core; medians of five rounds.
+what training sees, and of the bare function on one core, medians of five rounds; and the share of
+padding among the tokens.
 """
 
 import argparse
@@ -12,15 +13,17 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from bert_jax.data.corpus import CorpusSplit
+from bert_jax.data.packing import PackedBatches
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.tokenization import Tokenizer, load_tokenizer
+from bert_jax.training.progress import share_of_padding
 
 ROUNDS = 5
 
@@ -56,13 +59,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batches", type=int, default=400, help="of one round")
+    parser.add_argument("--packing", action="store_true", help="several examples in a row")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = synthetic_tokenizer(Path(folder))
     split = synthetic_split(tokenizer.vocab_size)
     for masking in ("token", "whole_word", "span"):
         for objective in ("nsp", "sop", "none"):
-            maker = PretrainingBatches(
+            maker: PretrainingBatches | PackedBatches = PretrainingBatches(
                 split,
                 tokenizer,
                 PretrainingOptions(
@@ -72,9 +76,11 @@ def main() -> None:
                     max_predictions=-(-options.length * 15 // 100),
                 ),
             )
+            if options.packing:
+                maker = PackedBatches(maker)
 
-            def make(number: int, maker: PretrainingBatches = maker) -> Batch:
-                return maker.batch(number, options.rows)
+            def make(number: int, batch: Callable[[int, int], Batch] = maker.batch) -> Batch:
+                return batch(number, options.rows)
 
             stop = (ROUNDS + 1) * options.batches
             with contextlib.closing(batches_in_order(make, 0, stop)) as piped:
@@ -89,6 +95,8 @@ def main() -> None:
                         "objective": objective,
                         "rows": options.rows,
                         "length": options.length,
+                        "packing": options.packing,
+                        "padding": round(share_of_padding(make(0)), 4),
                         "tf_data_mtokens_per_s": round(
                             tokens * options.batches / statistics.median(pipeline), 1
                         ),
