@@ -91,7 +91,7 @@ class PackedBatches:
             )
         self._predictions = predictions
         self._labels = max(1, self._length // _TOKENS_PER_LABEL)
-        sizes = self._sizes(np.arange(_SAMPLE))
+        sizes = self._sizes(examples.lengths(np.arange(_SAMPLE)))
         rows = 1 + int(best_fit_decreasing(sizes, len(sizes), self._length).max())
         self._pool = round(GROUP_ROWS * len(sizes) / rows)  # M
         self._fitting_size = GROUP_ROWS * int(sizes.sum()) / rows
@@ -102,35 +102,33 @@ class PackedBatches:
     def batch(self, number: int, rows: int, *, host: int = 0, hosts: int = 1) -> Batch:
         """This host's rows of global batch `number`; see `PretrainingBatches.batch`."""
         first = (number * hosts + host) * rows
-        numbers, places = [], []
-        for group in range(first // GROUP_ROWS, (first + rows - 1) // GROUP_ROWS + 1):
-            packed = self._group(group)
-            place = group * GROUP_ROWS + packed.rows - first
+        parts = []
+        for number in range(first // GROUP_ROWS, (first + rows - 1) // GROUP_ROWS + 1):
+            group = self._group(number)
+            place = number * GROUP_ROWS + group.rows - first
             wanted = (place >= 0) & (place < rows)
-            numbers.append(packed.numbers[wanted])
-            places.append(place[wanted])
-        examples = self._examples.examples(np.concatenate(numbers))
-        return _join(
-            examples, np.concatenate(places), rows, self._labels, self._examples.padding_id
-        )
+            parts.append((group.numbers[wanted], group.lengths[wanted], place[wanted]))
+        numbers, lengths, places = (np.concatenate(part) for part in zip(*parts, strict=True))
+        # Where texts are short, most of T would be padding that nobody sees.
+        examples = self._examples.examples(numbers, length=int(lengths.max(initial=1)))
+        return self._join(examples, lengths, places, rows)
 
     def statistics(self, groups: int = 8) -> PackingStatistics:
         """Measured on the first groups of a run."""
-        numbers = np.concatenate([self._group(group).numbers for group in range(groups)])
+        lengths = np.concatenate([self._group(group).lengths for group in range(groups)])
         rows = groups * GROUP_ROWS
         return PackingStatistics(
-            filled=float(self._examples.lengths(numbers).sum() / (rows * self._length)),
-            left_out=float(1 - len(numbers) / (groups * self._pool)),
-            examples_per_row=len(numbers) / rows,
+            filled=float(lengths.sum() / (rows * self._length)),
+            left_out=1 - len(lengths) / (groups * self._pool),
+            examples_per_row=len(lengths) / rows,
         )
 
-    def _sizes(self, numbers: np.ndarray) -> np.ndarray:
-        """Which part of a row each example takes, in tokens, int64 [B].
+    def _sizes(self, lengths: np.ndarray) -> np.ndarray:
+        """How much of a row examples take, counted in tokens: int64 [E] from int64 [E].
 
         The scarcest of three things counts: tokens, masked tokens and labels of a row. So whatever
         fits by size fits in all of them.
         """
-        lengths = self._examples.lengths(numbers)
         masked = masking.wanted_predictions(lengths, self._examples.masking)
         by_masked = -(-masked * self._length // self._predictions)
         by_label = -(-self._length // self._labels)
@@ -139,23 +137,67 @@ class PackedBatches:
     def _pack(self, group: int) -> "_Group":
         """The examples of a group in their rows."""
         pool = np.arange(group * self._pool, (group + 1) * self._pool)
-        sizes = self._sizes(pool)
+        lengths = self._examples.lengths(pool)
+        sizes = self._sizes(lengths)
         # Chance decides who is left out, not size: else the same texts would be, epoch by epoch.
         fitting = np.cumsum(sizes) <= self._fitting_size
-        pool, sizes = pool[fitting], sizes[fitting]
-        rows = best_fit_decreasing(sizes, GROUP_ROWS, self._length)
-        pool, rows = pool[rows >= 0], rows[rows >= 0]
-        # Packing begins with the longest examples; batches should not.
-        shuffle_key = randomness.derive_key(group)
-        rows = randomness.permute(rows, GROUP_ROWS, shuffle_key)
-        order = np.argsort(rows, kind="stable")
-        return _Group(pool[order], rows[order])
+        rows = np.full(len(pool), -1)
+        rows[fitting] = best_fit_decreasing(sizes[fitting], GROUP_ROWS, self._length)
+        order = np.flatnonzero(rows >= 0)
+        # Packing begins with the longest examples; a run should not.
+        rows = randomness.permute(rows[order], GROUP_ROWS, randomness.derive_key(group))
+        order = order[np.argsort(rows, kind="stable")]
+        return _Group(pool[order], lengths[order], np.sort(rows))
+
+    def _join(self, examples: Batch, lengths: np.ndarray, rows: np.ndarray, count: int) -> Batch:
+        """Examples of their own as packed rows.
+
+        Args:
+            examples: from `PretrainingBatches`, E of them in the order of their rows.
+            lengths: int64 [E], their tokens.
+            rows: int64 [E], ascending, which row each belongs to.
+            count: B.
+        """
+        # Read row by row, the tokens of the examples are the tokens of the packed rows: what is no
+        # filling on the one side is put, in the same order, where no filling is on the other.
+        is_token = examples["attention_mask"] > 0  # [E, longest]
+        is_masked = examples["masked_lm_weights"] > 0  # [E, P]
+        first_of_row = np.searchsorted(rows, rows)
+        number = 1 + np.arange(len(rows)) - first_of_row
+        before = np.cumsum(lengths) - lengths
+        start = before - before[first_of_row]  # of each example in its row
+
+        def places(counts: np.ndarray, width: int) -> np.ndarray:
+            """Room for so many things of each example: bool [B, width]."""
+            return np.arange(width) < np.bincount(rows, counts, count)[:, None]
+
+        tokens = places(lengths, self._length)
+        masked = places(is_masked.sum(axis=1), self._predictions)
+        labels = places(np.ones(len(rows)), self._labels)
+        position = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
+        masked_position = examples["masked_lm_positions"] + start[:, None]
+        pad = self._examples.padding_id
+        return {
+            "input_ids": _fill(tokens, examples["input_ids"][is_token], pad),
+            "token_type_ids": _fill(tokens, examples["token_type_ids"][is_token]),
+            "segment_ids": _fill(tokens, np.repeat(number, lengths)),
+            "position_ids": _fill(tokens, position[is_token]),
+            "masked_lm_positions": _fill(masked, masked_position[is_masked]),
+            "masked_lm_ids": _fill(masked, examples["masked_lm_ids"][is_masked]),
+            "masked_lm_weights": masked.astype(np.float32),
+            "next_sentence_positions": _fill(labels, start),
+            "next_sentence_labels": _fill(labels, examples["next_sentence_labels"]),
+            "next_sentence_weights": _fill(labels, examples["next_sentence_weights"]).astype(
+                np.float32
+            ),
+        }
 
 
 class _Group(NamedTuple):
-    """Examples in the order of their rows: their numbers and rows, int64 [E]."""
+    """Examples in the order of their rows: their numbers, lengths and rows, int64 [E]."""
 
     numbers: np.ndarray
+    lengths: np.ndarray
     rows: np.ndarray
 
 
@@ -188,52 +230,6 @@ def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarr
         rooms |= 1 << left
         placed[thing] = row
     return placed
-
-
-def _join(examples: Batch, rows: np.ndarray, count: int, labels: int, padding_id: int) -> Batch:
-    """Examples of their own as packed rows, see `PackedBatches`.
-
-    Args:
-        examples: from `PretrainingBatches`, E of them in the order of their rows.
-        rows: int64 [E], ascending, which row each belongs to.
-        count: B.
-        labels: K.
-        padding_id: of [PAD].
-    """
-    # Read row by row, the tokens of the examples are the tokens of the packed rows: what is no
-    # filling on the one side is put, in the same order, where no filling is on the other.
-    is_token = examples["attention_mask"] > 0  # ET
-    is_masked = examples["masked_lm_weights"] > 0  # EP
-    lengths = is_token.sum(axis=1)
-    first_of_row = np.searchsorted(rows, rows)
-    before = np.cumsum(lengths) - lengths
-    start = before - before[first_of_row]
-    number = np.arange(len(rows)) - first_of_row
-
-    def places(counts: np.ndarray, width: int) -> np.ndarray:
-        """bool [B, width], for so many things of each example."""
-        return np.arange(width) < np.bincount(rows, counts, count)[:, None]
-
-    tokens = places(lengths, is_token.shape[1])
-    masked = places(is_masked.sum(axis=1), is_masked.shape[1])
-    one_each = places(np.ones(len(rows)), labels)
-    positions = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
-    return {
-        "input_ids": _fill(tokens, examples["input_ids"][is_token], padding_id),
-        "token_type_ids": _fill(tokens, examples["token_type_ids"][is_token]),
-        "segment_ids": _fill(tokens, np.repeat(number + 1, lengths)),
-        "position_ids": _fill(tokens, positions[is_token]),
-        "masked_lm_positions": _fill(
-            masked, (examples["masked_lm_positions"] + start[:, None])[is_masked]
-        ),
-        "masked_lm_ids": _fill(masked, examples["masked_lm_ids"][is_masked]),
-        "masked_lm_weights": masked.astype(np.float32),
-        "next_sentence_positions": _fill(one_each, start),
-        "next_sentence_labels": _fill(one_each, examples["next_sentence_labels"]),
-        "next_sentence_weights": _fill(one_each, examples["next_sentence_weights"]).astype(
-            np.float32
-        ),
-    }
 
 
 def _fill(places: np.ndarray, values: np.ndarray, filler: int = 0) -> np.ndarray:

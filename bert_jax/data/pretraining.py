@@ -133,10 +133,15 @@ class PretrainingBatches:
         batch["next_sentence_weights"] *= inside
         return batch
 
-    def examples(self, numbers: np.ndarray) -> Batch:
-        """The examples of the given numbers, int64 [B], in any order."""
+    def examples(self, numbers: np.ndarray, *, length: int | None = None) -> Batch:
+        """The examples of the given numbers.
+
+        Args:
+            numbers: int64 [B], in any order.
+            length: T of these rows, where less than that of all is known to be enough.
+        """
         segments, keys = self._draw(numbers)
-        rows = self._assemble(segments)
+        rows = self._assemble(segments, length or self.length)
         masked = masking.choose_positions(
             rows.is_text, self._continues_word[rows.ids], rows.lengths, keys, self.masking
         )
@@ -170,9 +175,9 @@ class PretrainingBatches:
 
         return self._plan.segments(indices, phase_keys, keys), keys
 
-    def _assemble(self, segments: pairs.Segments) -> "_Rows":
+    def _assemble(self, segments: pairs.Segments, length: int) -> "_Rows":
         """Reads the segments from the corpus and puts [CLS], [SEP] and [PAD] around them."""
-        positions = np.arange(self.length)
+        positions = np.arange(length)
         first = (segments.first_end - segments.first_start)[:, None]
         second = (segments.second_end - segments.second_start)[:, None]
         separator = first + 1  # position of the [SEP] after the first segment, [B, 1]

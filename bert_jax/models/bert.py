@@ -72,7 +72,7 @@ class Bert(nn.Module):
             position_ids: int32 [B, T]; None for 0 … T-1.
             segment_ids: int32 [B, T], which text of its row a token belongs to, from 1, and 0 for
                 padding; None where a row is one text.
-            cls_positions: int32 [B, K], where the [CLS] of K texts stand; None for position 0 alone.
+            cls_positions: int32 [B, K], where the [CLS] of K texts stand; None for 0 alone.
             deterministic: False for training: dropout draws from the RNG stream "dropout".
             output_hidden_states: whether the hidden states of all layers are wanted.
             output_attentions: whether the attention weights of all layers are wanted.
