@@ -28,10 +28,10 @@ def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
             blocks.append(_example_as_text(row, tokenizer, objective, f"example {number}"))
             continue
         examples = list(_examples_of(row))
-        tokens = np.count_nonzero(row["segment_ids"])
+        padding = np.count_nonzero(row["segment_ids"] == 0)
         blocks.append(
-            f"row {number}: {len(examples)} examples, {tokens} tokens, "
-            f"{len(row['segment_ids']) - tokens} of padding"
+            f"row {number}: {len(row['segment_ids']) - padding} tokens, {padding} of padding, "
+            f"examples: {len(examples)}"
         )
         blocks += [
             _example_as_text(example, tokenizer, objective, f"row {number}, example {place}")
