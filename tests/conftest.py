@@ -253,7 +253,22 @@ TINY_OVERRIDES = {
     "train.checkpoint_every": 5,
 }
 
+# Rows of 64 tokens, enough for two or three examples of the tiny corpus.
+PACKED_OVERRIDES = {
+    "model.max_position_embeddings": 64,
+    "data.packing": True,
+    "data.length": 64,
+    "data.max_predictions": 12,
+    "data.short_probability": 0.5,
+}
+
 CommandMaker = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def packed_overrides() -> dict[str, object]:
+    """What makes `train_command` pack its rows."""
+    return dict(PACKED_OVERRIDES)
 
 
 @pytest.fixture(scope="session")

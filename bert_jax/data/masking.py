@@ -71,6 +71,15 @@ class MaskedPositions(NamedTuple):
     deciders: np.ndarray
 
 
+def wanted_predictions(lengths: np.ndarray, options: MaskingOptions) -> np.ndarray:
+    """How many tokens of each example are masked: int64 [B] for its tokens, int64 [B].
+
+    At least one, at most P; whole words may come to fewer.
+    """
+    wanted = np.rint(lengths * options.probability).astype(np.int64)
+    return np.clip(wanted, 1, options.max_predictions)
+
+
 def choose_positions(
     candidates: np.ndarray,
     continues_word: np.ndarray,
@@ -87,8 +96,7 @@ def choose_positions(
         keys: uint64 [B], the random key of each example.
         options: see there.
     """
-    wanted = np.rint(lengths * options.probability).astype(np.int64)
-    wanted = np.clip(wanted, 1, options.max_predictions)
+    wanted = wanted_predictions(lengths, options)
     positions = np.arange(candidates.shape[1])
     if options.unit == "token":
         order = _shuffled(candidates, keys, options.max_predictions)

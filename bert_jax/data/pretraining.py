@@ -66,7 +66,11 @@ class PretrainingBatches:
     | next_sentence_weights | float32 [B] | 1, or 0 where there is no such label |
 
     Attributes:
+        length: T.
+        padding_id: the id of [PAD].
+        masking: how many tokens are masked, and how.
         examples_per_epoch: N.
+        rows_per_epoch: N, since each row is one example.
     """
 
     def __init__(
@@ -79,20 +83,22 @@ class PretrainingBatches:
     ) -> None:
         """Plans the examples; see `pairs.ExamplePlan` for `weighted` and the errors."""
         self._tokens = split.tokens
-        self._options = options
+        self._objective = options.objective
         self._special = tokenizer.special_ids
         self._continues_word = tokenizer.continuations()
-        special_tokens = 2 if options.objective == "none" else 3
+        self._special_tokens = 2 if options.objective == "none" else 3
         self._plan = pairs.ExamplePlan(
             split,
             pairs.PairOptions(
                 objective=options.objective,
-                max_tokens=options.length - special_tokens,
+                max_tokens=options.length - self._special_tokens,
                 short_probability=options.short_probability,
             ),
             weighted=weighted,
         )
-        self._masking = masking.MaskingOptions(
+        self.length = options.length
+        self.padding_id = self._special.pad
+        self.masking = masking.MaskingOptions(
             unit=options.masking,
             max_predictions=options.max_predictions,
             mask_id=self._special.mask,
@@ -100,7 +106,7 @@ class PretrainingBatches:
             probability=options.mask_fraction,
         )
         self._base_key = randomness.derive_key(options.seed)
-        self.examples_per_epoch = self._plan.examples_per_epoch
+        self.examples_per_epoch = self.rows_per_epoch = self._plan.examples_per_epoch
 
     def batch(self, number: int, rows: int, *, host: int = 0, hosts: int = 1) -> Batch:
         """This host's rows of global batch `number`.
@@ -127,22 +133,20 @@ class PretrainingBatches:
         batch["next_sentence_weights"] *= inside
         return batch
 
-    def examples(self, numbers: np.ndarray) -> Batch:
-        """The examples of the given numbers, int64 [B], in any order."""
-        epochs, indices = np.divmod(numbers, self.examples_per_epoch)
-        epoch_keys = randomness.random_bits(self._base_key, epochs)
-        shuffle_keys = randomness.random_bits(epoch_keys, _SHUFFLE)
-        indices = randomness.permute(indices, self.examples_per_epoch, shuffle_keys)
-        phase_keys = randomness.random_bits(epoch_keys, _PHASES)
-        keys = randomness.random_bits(randomness.random_bits(epoch_keys, _EXAMPLES), indices)
+    def examples(self, numbers: np.ndarray, *, length: int | None = None) -> Batch:
+        """The examples of the given numbers.
 
-        segments = self._plan.segments(indices, phase_keys, keys)
-        rows = self._assemble(segments)
+        Args:
+            numbers: int64 [B], in any order.
+            length: T of these rows, where less than that of all is known to be enough.
+        """
+        segments, keys = self._draw(numbers)
+        rows = self._assemble(segments, length or self.length)
         masked = masking.choose_positions(
-            rows.is_text, self._continues_word[rows.ids], rows.lengths, keys, self._masking
+            rows.is_text, self._continues_word[rows.ids], rows.lengths, keys, self.masking
         )
-        input_ids, originals = masking.replace_tokens(rows.ids, masked, keys, self._masking)
-        has_label = self._options.objective != "none"
+        input_ids, originals = masking.replace_tokens(rows.ids, masked, keys, self.masking)
+        has_label = self._objective != "none"
         return {
             "input_ids": input_ids,
             "token_type_ids": rows.in_second.astype(np.int32),
@@ -154,13 +158,30 @@ class PretrainingBatches:
             "next_sentence_weights": np.full(len(numbers), has_label, np.float32),
         }
 
-    def _assemble(self, segments: pairs.Segments) -> "_Rows":
+    def lengths(self, numbers: np.ndarray) -> np.ndarray:
+        """Tokens of the examples of the given numbers, without making them: int64 [B]."""
+        segments, _ = self._draw(numbers)
+        first = segments.first_end - segments.first_start
+        return first + segments.second_end - segments.second_start + self._special_tokens
+
+    def _draw(self, numbers: np.ndarray) -> tuple[pairs.Segments, np.ndarray]:
+        """Where examples lie in the corpus, and the random key of each, uint64 [B]."""
+        epochs, indices = np.divmod(numbers, self.examples_per_epoch)
+        epoch_keys = randomness.random_bits(self._base_key, epochs)
+        shuffle_keys = randomness.random_bits(epoch_keys, _SHUFFLE)
+        indices = randomness.permute(indices, self.examples_per_epoch, shuffle_keys)
+        phase_keys = randomness.random_bits(epoch_keys, _PHASES)
+        keys = randomness.random_bits(randomness.random_bits(epoch_keys, _EXAMPLES), indices)
+
+        return self._plan.segments(indices, phase_keys, keys), keys
+
+    def _assemble(self, segments: pairs.Segments, length: int) -> "_Rows":
         """Reads the segments from the corpus and puts [CLS], [SEP] and [PAD] around them."""
-        positions = np.arange(self._options.length)
+        positions = np.arange(length)
         first = (segments.first_end - segments.first_start)[:, None]
         second = (segments.second_end - segments.second_start)[:, None]
         separator = first + 1  # position of the [SEP] after the first segment, [B, 1]
-        last = separator if self._options.objective == "none" else separator + second + 1
+        last = separator if self._objective == "none" else separator + second + 1
 
         in_second = positions > separator
         is_text = (positions < last) & (positions != separator)

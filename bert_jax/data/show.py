@@ -1,5 +1,7 @@
 """Training examples as a person reads them."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bert_jax.data.pipeline import Batch
@@ -15,17 +17,48 @@ def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
     """Tokens with each masked one as `shown←original`, then lengths and label, per example.
 
     Args:
-        batch: from `PretrainingBatches`.
+        batch: from `PretrainingBatches` or `PackedBatches`.
         tokenizer: that made the ids.
         objective: "nsp", "sop" or "none".
     """
-    return "\n\n".join(
-        _row_as_text({key: value[row] for key, value in batch.items()}, tokenizer, objective, row)
-        for row in range(len(batch["input_ids"]))
-    )
+    blocks = []
+    for number in range(len(batch["input_ids"])):
+        row = {key: value[number] for key, value in batch.items()}
+        if "segment_ids" not in row:
+            blocks.append(_example_as_text(row, tokenizer, objective, f"example {number}"))
+            continue
+        examples = list(_examples_of(row))
+        padding = np.count_nonzero(row["segment_ids"] == 0)
+        blocks.append(
+            f"row {number}: {len(row['segment_ids']) - padding} tokens, {padding} of padding, "
+            f"examples: {len(examples)}"
+        )
+        blocks += [
+            _example_as_text(example, tokenizer, objective, f"row {number}, example {place}")
+            for place, example in enumerate(examples)
+        ]
+    return "\n\n".join(blocks)
 
 
-def _row_as_text(row: Batch, tokenizer: Tokenizer, objective: str, number: int) -> str:
+def _examples_of(row: Batch) -> Iterator[Batch]:
+    """The examples of a packed row, each as it would stand in a row of its own length."""
+    masked = row["masked_lm_weights"] > 0
+    positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
+    for number in range(1, row["segment_ids"].max() + 1):
+        inside = row["segment_ids"] == number
+        own = inside[positions]
+        yield {
+            "input_ids": row["input_ids"][inside],
+            "token_type_ids": row["token_type_ids"][inside],
+            "attention_mask": inside[inside],
+            "masked_lm_positions": positions[own] - inside.argmax(),
+            "masked_lm_ids": originals[own],
+            "masked_lm_weights": own[own],
+            "next_sentence_labels": row["next_sentence_labels"][number - 1],
+        }
+
+
+def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str) -> str:
     length = int(row["attention_mask"].sum())
     pieces = [tokenizer.id_to_token(int(token)) for token in row["input_ids"][:length]]
     masked = row["masked_lm_weights"] > 0
@@ -34,7 +67,7 @@ def _row_as_text(row: Batch, tokenizer: Tokenizer, objective: str, number: int) 
         pieces[position] += f"←{tokenizer.id_to_token(int(original))}"
     second = int(np.sum(row["token_type_ids"]))
     lines = [
-        f"example {number}: {length} tokens ({length - second} + {second}), "
+        f"{name}: {length} tokens ({length - second} + {second}), "
         f"{len(row['input_ids']) - length} of padding, {len(positions)} masked",
         "  " + " ".join(pieces[: length - second]),
     ]

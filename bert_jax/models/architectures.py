@@ -22,7 +22,8 @@ class PreTrainingOutput(NamedTuple):
 
     Attributes:
         prediction_logits: float32 [B, P, V], words at the asked positions ([B, T, V] if none).
-        seq_relationship_logits: float32 [B, 2]; label 0: the second segment follows the first.
+        seq_relationship_logits: float32 [B, 2], or [B, K, 2] for K texts of a row; label 0: the
+            second segment follows the first.
     """
 
     prediction_logits: jax.Array
@@ -67,11 +68,22 @@ class BertForPreTraining(_Model):
         position_ids: jax.Array | None = None,
         masked_lm_positions: jax.Array | None = None,
         *,
+        segment_ids: jax.Array | None = None,
+        next_sentence_positions: jax.Array | None = None,
         deterministic: bool = True,
     ) -> PreTrainingOutput:
-        """As `Bert`; `masked_lm_positions` int32 [B, P] limits the word scores to P positions."""
+        """As `Bert`; `masked_lm_positions` int32 [B, P] limits the word scores to P positions.
+
+        `next_sentence_positions` int32 [B, K] are those of the [CLS] of K texts of a row.
+        """
         output = self.bert(
-            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            segment_ids=segment_ids,
+            cls_positions=next_sentence_positions,
+            deterministic=deterministic,
         )
         hidden = output.last_hidden_state
         if masked_lm_positions is not None:

@@ -1,5 +1,7 @@
 """Multi-head self-attention (Vaswani et al., 2017, section 3.2)."""
 
+from typing import NamedTuple
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -8,13 +10,28 @@ from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.layers import dense
 
 
-def attention_weights(query: jax.Array, key: jax.Array, key_mask: jax.Array) -> jax.Array:
-    """softmax(q · k / sqrt(H)) over the keys that the mask lets through.
+class SegmentIds(NamedTuple):
+    """Who looks at whom: a query sees the keys that have its number.
+
+    So the [T, S] table of who sees whom is never stored; it arises where scores are computed. Fused
+    attention kernels take it in this form, too.
+
+    Attributes:
+        query: int32 [B, T], or [B, 1] where all queries of a row have the same number.
+        key: int32 [B, S].
+    """
+
+    query: jax.Array
+    key: jax.Array
+
+
+def attention_weights(query: jax.Array, key: jax.Array, segments: SegmentIds) -> jax.Array:
+    """softmax(q · k / sqrt(H)) over the keys that each query sees.
 
     Args:
         query: [B, T, N, H].
         key: [B, S, N, H].
-        key_mask: bool [B, S], False for keys that nobody may look at. Queries are never masked.
+        segments: which keys those are.
 
     Returns:
         float32 [B, N, T, S]; each row sums to 1. A row without any visible key is uniform, not
@@ -23,7 +40,8 @@ def attention_weights(query: jax.Array, key: jax.Array, key_mask: jax.Array) -> 
     scores = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32)
     scores = scores / jnp.sqrt(jnp.float32(query.shape[-1]))
     hidden_score = jnp.finfo(jnp.float32).min
-    scores = jnp.where(key_mask[:, None, None, :], scores, hidden_score)
+    visible = segments.query[:, None, :, None] == segments.key[:, None, None, :]  # B1TS
+    scores = jnp.where(visible, scores, hidden_score)
     return jax.nn.softmax(scores, axis=-1)
 
 
@@ -35,9 +53,9 @@ class SelfAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self, hidden: jax.Array, key_mask: jax.Array, *, deterministic: bool
+        self, hidden: jax.Array, segments: SegmentIds, *, deterministic: bool
     ) -> tuple[jax.Array, jax.Array]:
-        """[B, T, D], bool [B, T] → [B, T, D] and the weights before dropout, float32 [B, N, T, T].
+        """[B, T, D] → [B, T, D] and the weights before dropout, float32 [B, N, T, T].
 
         Where nobody reads the weights, the compiler drops them.
         """
@@ -47,7 +65,7 @@ class SelfAttention(nn.Module):
         key = dense(config, execution, heads, "key")(hidden)  # BTNH
         value = dense(config, execution, heads, "value")(hidden)  # BTNH
 
-        weights = attention_weights(query, key, key_mask)  # BNTS
+        weights = attention_weights(query, key, segments)  # BNTS
         # Each example, head and position draws its own mask, as in the original.
         dropped = nn.Dropout(config.attention_probs_dropout_prob)(
             weights, deterministic=deterministic

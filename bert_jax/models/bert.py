@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.attention import SegmentIds
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoder import Encoder
@@ -18,7 +19,8 @@ class BertOutput(NamedTuple):
 
     Attributes:
         last_hidden_state: [B, T, D], in the dtype of the execution, as all but `attentions`.
-        pooler_output: [B, D], tanh of a dense map of [CLS]; None without pooler.
+        pooler_output: [B, D], tanh of a dense map of [CLS], or [B, K, D] for K texts of a row; None
+            without pooler.
         hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
             asked for.
         attentions: float32 [L, B, N, T, T], attention weights before dropout; None unless asked
@@ -52,25 +54,36 @@ class Bert(nn.Module):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
+        segment_ids: jax.Array | None = None,
+        cls_positions: jax.Array | None = None,
         deterministic: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> BertOutput:
         """Encodes tokens.
 
+        Several texts can share a row, without seeing each other: their tokens have different
+        `segment_ids`, and `position_ids` that begin anew with each.
+
         Args:
             input_ids: int32 [B, T].
-            token_type_ids: int32 [B, T], segment of each token; None for all 0.
-            attention_mask: int32 or bool [B, T], 0 for padding; None for no padding.
+            token_type_ids: int32 [B, T], first or second sentence; None for all 0.
+            attention_mask: int32 or bool [B, T], 0 for tokens that nobody looks at, such as
+                padding; None for none. They themselves look at the others.
             position_ids: int32 [B, T]; None for 0 … T-1.
+            segment_ids: int32 [B, T], which text of its row a token belongs to, from 1, and 0 for
+                padding; None where a row is one text.
+            cls_positions: int32 [B, K], where the [CLS] of K texts stand; None for 0 alone.
             deterministic: False for training: dropout draws from the RNG stream "dropout".
             output_hidden_states: whether the hidden states of all layers are wanted.
             output_attentions: whether the attention weights of all layers are wanted.
         """
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
-        if attention_mask is None:
-            attention_mask = jnp.ones_like(input_ids)
+        queries = jnp.ones_like(input_ids[:, :1]) if segment_ids is None else segment_ids
+        keys = jnp.broadcast_to(queries, input_ids.shape)
+        if attention_mask is not None:
+            keys = jnp.where(attention_mask.astype(bool), keys, 0)
         if position_ids is None:
             position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1]), input_ids.shape)
         embedded = self.embeddings(
@@ -79,7 +92,7 @@ class Bert(nn.Module):
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         hidden, inside = self.encoder(
             embedded,
-            attention_mask.astype(bool),
+            SegmentIds(queries, keys),
             deterministic=deterministic,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
@@ -89,7 +102,7 @@ class Bert(nn.Module):
             hidden_states = jnp.concatenate([embedded[None], hidden_states])
         return BertOutput(
             last_hidden_state=hidden,
-            pooler_output=self.pooler(hidden) if self.add_pooling_layer else None,
+            pooler_output=self.pooler(hidden, cls_positions) if self.add_pooling_layer else None,
             hidden_states=hidden_states,
             attentions=inside.attentions,
         )

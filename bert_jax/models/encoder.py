@@ -5,7 +5,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from bert_jax.models.attention import SelfAttention
+from bert_jax.models.attention import SegmentIds, SelfAttention
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm
 
@@ -41,17 +41,17 @@ class EncoderLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        key_mask: jax.Array,
+        segments: SegmentIds,
         deterministic: bool,
         output_hidden_states: bool,
         output_attentions: bool,
     ) -> tuple[jax.Array, Inside]:
-        """[B, T, D], bool [B, T] → [B, T, D], and what `nn.scan` stacks to [L, ...]."""
+        """[B, T, D] → [B, T, D], and what `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         dropout = nn.Dropout(config.hidden_dropout_prob, deterministic=deterministic)
 
         attended, weights = SelfAttention(config, execution, name="attention")(
-            hidden, key_mask, deterministic=deterministic
+            hidden, segments, deterministic=deterministic
         )
         hidden = layer_norm(config, execution, "attention_norm")(hidden + dropout(attended))
 
@@ -75,13 +75,13 @@ class Encoder(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        key_mask: jax.Array,
+        segments: SegmentIds,
         *,
         deterministic: bool,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> tuple[jax.Array, Inside]:
-        """[B, T, D], bool [B, T] → [B, T, D], and what was asked for of each layer."""
+        """[B, T, D] → [B, T, D], and what was asked for of each layer."""
         layers = self.config.num_hidden_layers
         layer = EncoderLayer
         if self.execution.remat != "none":
@@ -101,5 +101,5 @@ class Encoder(nn.Module):
             unroll=1 if self.execution.scan_layers else layers,
         )
         return stack(self.config, self.execution, name="layers")(
-            hidden, key_mask, deterministic, output_hidden_states, output_attentions
+            hidden, segments, deterministic, output_hidden_states, output_attentions
         )

@@ -9,17 +9,19 @@ from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm, w
 
 
 class Pooler(nn.Module):
-    """The vector of the whole input: tanh of a dense map of [CLS]."""
+    """The vector of a whole text: tanh of a dense map of its [CLS]."""
 
     config: BertConfig
     execution: Execution
 
     @nn.compact
-    def __call__(self, hidden: jax.Array) -> jax.Array:
-        """[B, T, D] → [B, D]."""
-        first = nn.with_logical_constraint(hidden[:, 0], ("batch", "hidden"))
+    def __call__(self, hidden: jax.Array, cls_positions: jax.Array | None = None) -> jax.Array:
+        """[B, T, D] → [B, D]; with the positions of several [CLS], int32 [B, K], → [B, K, D]."""
+        first = hidden[:, 0] if cls_positions is None else gather_positions(hidden, cls_positions)
+        axes = ("batch", "hidden") if cls_positions is None else HIDDEN_AXES
+        first = nn.with_logical_constraint(first, axes)
         pooled = dense(self.config, self.execution, self.config.hidden_size, "dense")(first)
-        return nn.with_logical_constraint(jnp.tanh(pooled), ("batch", "hidden"))
+        return nn.with_logical_constraint(jnp.tanh(pooled), axes)
 
 
 class MaskedLanguageModelHead(nn.Module):

@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.corpus import Corpus
+from bert_jax.data.packing import PackedBatches
 from bert_jax.data.pipeline import batches_in_order
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
@@ -62,8 +63,20 @@ class PretrainingTask(Task):
         *,
         global_batch_size: int,
         evaluation: EvaluationOptions,
+        packing: bool = False,
     ) -> None:
         """Plans the examples of both splits.
+
+        Args:
+            corpus: the documents.
+            tokenizer: that made it.
+            options: what examples look like.
+            model_config: the model.
+            execution: how it is computed.
+            global_batch_size: rows of a training batch, over all hosts.
+            evaluation: how much is read of the held-out documents. They are never packed, so that
+                each example counts once, whatever the batch size.
+            packing: whether a row of a training batch has several examples.
 
         Raises:
             UserError: corpus, options and model do not fit.
@@ -93,7 +106,8 @@ class PretrainingTask(Task):
                 "next sentences from another one; separate documents by blank lines and prepare "
                 "again, or use sop or none"
             )
-        self._train = PretrainingBatches(train, self.tokenizer, options)
+        examples = PretrainingBatches(train, self.tokenizer, options)
+        self._train = PackedBatches(examples) if packing else examples
         held_out = corpus.splits["held_out"]
         if not len(held_out.tokens):
             raise UserError(
@@ -104,8 +118,8 @@ class PretrainingTask(Task):
 
     @property
     def examples_per_epoch(self) -> int:
-        """See `PretrainingBatches`."""
-        return self._train.examples_per_epoch
+        """Rows of an epoch; with packing each holds several examples."""
+        return self._train.rows_per_epoch
 
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
@@ -154,8 +168,12 @@ class PretrainingTask(Task):
             {"params": params},
             batch["input_ids"],
             batch["token_type_ids"],
-            batch["attention_mask"],
+            # A batch has the one or the other, see `PretrainingBatches` and `PackedBatches`.
+            batch.get("attention_mask"),
+            batch.get("position_ids"),
+            segment_ids=batch.get("segment_ids"),
             masked_lm_positions=batch["masked_lm_positions"],
+            next_sentence_positions=batch.get("next_sentence_positions"),
             deterministic=dropout_key is None,
             rngs=None if dropout_key is None else {"dropout": dropout_key},
         )
@@ -176,8 +194,8 @@ class PretrainingTask(Task):
         return {**metrics, "mlm_perplexity": math.exp(min(metrics["mlm_loss"], 20.0))}
 
     def examples_as_text(self, count: int) -> str:
-        """The first training examples of the run, readable."""
-        return as_text(self._train.examples(np.arange(count)), self.tokenizer, self._objective)
+        """The first rows of the run, readable."""
+        return as_text(self._train.batch(0, count), self.tokenizer, self._objective)
 
     def baselines(self) -> dict[str, float]:
         """Held-out accuracy of two answers that need no model.
@@ -213,7 +231,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section.
 
     `tokenizer` are those of `VocabularyOptions`; `data` those of `PrepareOptions`, of the sources,
-    and of `PretrainingOptions`.
+    and of `PretrainingOptions`; `data.packing` is whether rows have several examples.
     """
     return {
         "tokenizer": keys_of(VocabularyOptions),
@@ -223,6 +241,7 @@ def defaults() -> dict[str, dict[str, Any]]:
             **keys_of(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed")),
             "corpus": "",
             **keys_of(PretrainingOptions, omit=("seed",)),
+            "packing": False,
             "evaluation_batches": 0,
         },
     }
@@ -256,4 +275,5 @@ def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
         evaluation=EvaluationOptions(
             config.train.global_batch_size // config.train.microbatches, data.evaluation_batches
         ),
+        packing=data.packing,
     )

@@ -1,5 +1,6 @@
 """Training examples as a person reads them."""
 
+from bert_jax.data.packing import PackedBatches
 from bert_jax.data.show import as_text
 
 
@@ -20,4 +21,23 @@ def test_examples_as_text_by_eye(tiny_batches, tokenizer):
     assert as_text(full, tokenizer, "none") == (
         "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
         "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]"
+    )
+
+
+def test_packed_rows_as_text_by_eye(tiny_batches, tokenizer, monkeypatch):
+    monkeypatch.setattr("bert_jax.data.packing.GROUP_ROWS", 64)
+    options = {"length": 28, "max_predictions": 6, "short_probability": 0.9, "seed": 17}
+    batch = PackedBatches(tiny_batches(**options)).batch(0, 1)
+    assert as_text(batch, tokenizer, "nsp") == (
+        "row 0: 28 tokens, 0 of padding, examples: 2\n"
+        "\n"
+        "row 0, example 0: 12 tokens (7 + 5), 0 of padding, 2 masked\n"
+        "  [CLS] the sun went up . [SEP]\n"
+        "  [MASK]←it [MASK]←was warm . [SEP]\n"
+        "  label 1: the second sentence is random\n"
+        "\n"
+        "row 0, example 1: 16 tokens (9 + 7), 0 of padding, 2 masked\n"
+        "  [CLS] a←a bird sang in [MASK]←the tree . [SEP]\n"
+        "  the dog ##s ran on . [SEP]\n"
+        "  label 1: the second sentence is random"
     )

@@ -10,6 +10,7 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.attention import SegmentIds
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import REMAT, BertConfig, Execution
 from bert_jax.models.encoder import Encoder
@@ -189,11 +190,12 @@ def loss_and_gradient(execution, params):
         config_of(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1), execution
     )
     hidden = jax.random.normal(jax.random.key(3), (BATCH, TOKENS, WIDTH))
-    mask = jnp.arange(TOKENS) < jnp.array([[9], [6], [2]])
+    is_token = jnp.arange(TOKENS) < jnp.array([[9], [6], [2]])
+    segments = SegmentIds(jnp.ones((BATCH, 1), jnp.int32), is_token.astype(jnp.int32))
 
     def loss(params):
         output, _ = module.apply(
-            {"params": params}, hidden, mask, deterministic=False,
+            {"params": params}, hidden, segments, deterministic=False,
             rngs={"dropout": jax.random.key(7)},
         )  # fmt: skip
         return (output * hidden).mean()

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import attention_weights
+from bert_jax.models.attention import SegmentIds, attention_weights
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.heads import gather_positions
 from bert_jax.models.layers import dense, layer_norm
@@ -50,8 +50,7 @@ def test_attention_weights_by_hand():
     # One head of width 4: scores q · k / 2, so softmax(0, ln 3) = (1/4, 3/4).
     query = jnp.zeros((1, 1, 1, 4)).at[..., 0].set(2.0)
     key = jnp.zeros((1, 3, 1, 4)).at[0, 1, 0, 0].set(jnp.log(3.0)).at[0, 2, 0, 0].set(100.0)
-    shown = jnp.array([[True, True, False]])
-    weights = attention_weights(query, key, shown)
+    weights = attention_weights(query, key, SegmentIds(jnp.array([[1]]), jnp.array([[1, 1, 0]])))
     assert weights.shape == (1, 1, 1, 3)
     np.testing.assert_allclose(weights[0, 0, 0], [0.25, 0.75, 0.0], rtol=1e-6)
 
@@ -61,13 +60,29 @@ def test_hidden_keys_have_no_weight_and_a_hidden_row_is_uniform(dtype):
     query, key = (
         jnp.asarray(x, dtype) for x in np.random.default_rng(0).normal(size=(2, 2, 5, 3, 4))
     )
-    shown = jnp.array([[True, False, True, False, False], [False] * 5])
-    weights = jax.jit(attention_weights)(query, key, shown)  # BNTS
+    segments = SegmentIds(jnp.ones((2, 1)), jnp.array([[1, 0, 1, 0, 0], [0] * 5]))
+    weights = jax.jit(attention_weights)(query, key, segments)  # BNTS
     assert weights.dtype == jnp.float32
     weights = np.asarray(weights)
     assert not weights[0][:, :, [1, 3, 4]].any()
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(weights[1], 0.2, rtol=1e-6)
+
+
+def test_a_query_sees_the_keys_of_its_own_segment():
+    query, key = np.random.default_rng(0).normal(size=(2, 1, 5, 3, 4))
+    numbers = jnp.array([[1, 1, 2, 2, 0]])
+    weights = np.asarray(attention_weights(query, key, SegmentIds(numbers, numbers)))[0]  # NTS
+    assert (weights[0] > 0).astype(int).tolist() == [
+        [1, 1, 0, 0, 0],
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0],
+        [0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 1],
+    ]
+    alone = attention_weights(query[:, 2:4], key[:, 2:4], SegmentIds(*jnp.ones((2, 1, 2))))[0]
+    np.testing.assert_allclose(weights[:, 2:4, 2:4], alone, rtol=1e-6)
+    np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
 
 
 def test_gathered_positions_by_hand():

@@ -11,6 +11,8 @@ def test_the_share_of_padding():
     assert share_of_padding({"attention_mask": mask}) == 0.5
     assert share_of_padding({"attention_mask": mask[:, None].astype(bool)}) == 0.5
     assert share_of_padding({"input_ids": mask}) == 0.0
+    packed = np.array([[1, 1, 2, 3], [1, 2, 2, 0]], np.int32)
+    assert share_of_padding({"segment_ids": packed}) == 1 / 8
 
 
 def test_tokens_of_batches_of_different_lengths_with_and_without_padding():

@@ -106,6 +106,17 @@ def test_a_run_killed_three_times_is_the_uninterrupted_run(start, uninterrupted,
     assert_same_run(workdir, uninterrupted)
 
 
+def test_a_packed_run_that_was_killed_is_the_uninterrupted_run(start, packed_overrides, tmp_path):
+    finish(start(tmp_path / "whole", **packed_overrides))
+    workdir = tmp_path / "run"
+    process = start(workdir, **packed_overrides)
+    send_at(process, workdir, STEPS // 2, signal.SIGKILL)
+    process.communicate()
+    _, errors = finish(start(workdir, **packed_overrides))
+    assert f"resuming {workdir} at step" in errors
+    assert_same_run(workdir, tmp_path / "whole")
+
+
 def test_a_run_killed_before_its_first_checkpoint_begins_again(start, uninterrupted, tmp_path):
     workdir = tmp_path / "run"
     process = start(workdir)

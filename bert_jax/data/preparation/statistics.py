@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.corpus import Corpus, CorpusSplit
+from bert_jax.data.packing import PackedBatches
 from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-from bert_jax.errors import UserError
+from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 
 _SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
 
@@ -31,6 +32,9 @@ class PreparationStatistics:
         length: positions of an example that `padding_share` is for.
         padding_share: expected share of [PAD] in batches: a document of T tokens takes
             ceil(T / (length - 3)) examples, each with three special tokens.
+        packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
+            them is short on purpose.
+        packed_left_out_share: share of the pairs that an epoch of packed rows does not show.
     """
 
     documents: int
@@ -45,6 +49,8 @@ class PreparationStatistics:
     median_document_tokens: float
     length: int
     padding_share: float
+    packed_padding_share: float
+    packed_left_out_share: float
 
 
 def statistics(
@@ -67,10 +73,7 @@ def statistics(
     Raises:
         UserError: as `prepare` does; also if `length` leaves no room for text.
     """
-    if length <= _SPECIAL_TOKENS:
-        raise UserError(
-            f"data.length: {length} leaves no room beside {_SPECIAL_TOKENS} special ids"
-        )
+    PretrainingOptions(length=length)  # refuses a wrong length before the work is done
     with tempfile.TemporaryDirectory(prefix="bert-jax-dry-run-") as folder:
         path = Path(folder, "corpus")
         prepare(options, path, workers=workers, limit=limit, progress=progress)
@@ -87,6 +90,10 @@ def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
     document_tokens = np.concatenate([_document_tokens(split) for split in corpus.splits.values()])
     examples = -(-document_tokens // (length - _SPECIAL_TOKENS))
     used = tokens + _SPECIAL_TOKENS * examples.sum()
+    pairs = PretrainingOptions(length=length, max_predictions=length)
+    packed = PackedBatches(
+        PretrainingBatches(corpus.splits["train"], corpus.tokenizer(), pairs)
+    ).statistics()
     return PreparationStatistics(
         documents=sum(split.documents for split in counts),
         held_out_documents=corpus.manifest.splits["held_out"].documents,
@@ -100,6 +107,8 @@ def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
         median_document_tokens=float(np.median(document_tokens)),
         length=length,
         padding_share=float(1 - used / (examples.sum() * length)),
+        packed_padding_share=1 - packed.filled,
+        packed_left_out_share=packed.left_out,
     )
 
 

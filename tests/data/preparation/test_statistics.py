@@ -35,5 +35,5 @@ def test_the_figures_of_three_documents(tmp_path, tiny_vocabulary, monkeypatch):
 
 def test_a_length_without_room(tmp_path):
     options = PrepareOptions(source_specs(f"text:{tmp_path}"))
-    with pytest.raises(UserError, match=r"data.length: 3 leaves no room"):
+    with pytest.raises(UserError, match=r"data.length is 3; it must be at least 8"):
         statistics(options, length=3)

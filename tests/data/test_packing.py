@@ -1,0 +1,295 @@
+"""Several examples in a row: each whole, masked by its own rules, shown once, on any hosts."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bert_jax.data import packing
+from bert_jax.data.packing import PackedBatches, best_fit_decreasing
+from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
+from bert_jax.errors import UserError
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_groups():
+    """Groups of 64 rows, so that a few batches cross several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "GROUP_ROWS", 64)
+        yield
+
+
+@pytest.fixture(scope="module")
+def make_batches(numbered_tokenizer, make_numbered_split):
+    """Batches of 40 documents of 100 to 1,600 tokens, whose ids count up."""
+    generator = np.random.default_rng(5)
+    lengths = [generator.integers(3, 30, size).tolist() for size in generator.integers(6, 100, 40)]
+    split = make_numbered_split(lengths)
+
+    def make(**options) -> PretrainingBatches:
+        return PretrainingBatches(split, numbered_tokenizer, PretrainingOptions(**options))
+
+    return make
+
+
+# --- Which thing goes to which row ----------------------------------------------------------------
+
+
+def test_best_fit_decreasing_by_eye():
+    sizes = np.array([3, 7, 5, 6, 4, 2, 9])
+    # 9 opens row 0, 7 row 1, 6 row 2, which leaves 4: no room for 5. 4 goes to 6, and 3 to 7. Only
+    # row 0 has room left, for 1: none for 2.
+    assert best_fit_decreasing(sizes, 3, 10).tolist() == [1, 1, -1, 2, 2, -1, 0]
+    # A fourth row: 5 opens it, and 2 fits beside it.
+    assert best_fit_decreasing(sizes, 4, 10).tolist() == [1, 1, 3, 2, 2, 3, 0]
+
+
+@given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 30))
+def test_rows_never_overflow_and_what_is_left_out_fits_nowhere(sizes, rows):
+    sizes = np.array(sizes, np.int64)
+    placed = best_fit_decreasing(sizes, rows, 50)
+    assert placed.min(initial=0) >= -1
+    assert placed.max(initial=0) < rows
+    used = np.bincount(placed[placed >= 0], sizes[placed >= 0], rows)
+    assert used.max() <= 50
+    assert (used.min() + sizes[placed < 0] > 50).all()
+
+
+# --- What is in a row -----------------------------------------------------------------------------
+
+
+def test_a_packed_batch_by_eye(tiny_batches):
+    options = {"length": 28, "max_predictions": 6, "short_probability": 0.9, "seed": 17}
+    batch = PackedBatches(tiny_batches(**options)).batch(0, 1)
+    # [CLS] the sun went up . [SEP] [MASK] [MASK] warm . [SEP]: "it was" is masked.
+    # [CLS] a bird sang in [MASK] tree . [SEP] the dog ##s ran on . [SEP]: "a" was chosen and stays,
+    #   "the" is masked. Both second sentences are random.
+    expected = """
+input_ids 2 6 17 25 31 5 3 4 4 33 5 3 2 7 12 22 28 4 15 5 3 6 11 37 21 27 5 3
+token_type_ids 0 0 0 0 0 0 0 1 1 1 1 1 0 0 0 0 0 0 0 0 0 1 1 1 1 1 1 1
+segment_ids 1 1 1 1 1 1 1 1 1 1 1 1 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2
+position_ids 0 1 2 3 4 5 6 7 8 9 10 11 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
+masked_lm_positions 7 8 13 17 0 0
+masked_lm_ids 8 9 7 6 0 0
+masked_lm_weights 1 1 1 1 0 0
+next_sentence_positions 0 12 0
+next_sentence_labels 1 1 0
+next_sentence_weights 1 1 0
+"""
+    for line in expected.strip().splitlines():
+        name, *values = line.split()
+        assert batch[name][0].tolist() == [float(value) for value in values], name
+
+
+def rows_of(batch):
+    return [{name: a[row] for name, a in batch.items()} for row in range(len(batch["input_ids"]))]
+
+
+def examples_of(row) -> list[tuple]:
+    """The examples of a packed row, read back without any of the code; checks the filling."""
+    is_token = row["segment_ids"] > 0
+    count, used = int(row["segment_ids"].max(initial=0)), int(is_token.sum())
+    assert row["segment_ids"][:used].tolist() == sorted(row["segment_ids"][:used].tolist())
+    for name in ("input_ids", "token_type_ids", "segment_ids", "position_ids"):
+        assert not row[name][used:].any(), name  # the id of [PAD] is 0
+    chosen = row["masked_lm_weights"] == 1
+    assert not row["masked_lm_weights"][~chosen].any()
+    assert not row["masked_lm_positions"][~chosen].any()
+    assert not row["masked_lm_ids"][~chosen].any()
+    positions = row["masked_lm_positions"][chosen].tolist()
+    assert positions == sorted(set(positions))
+    for name in ("positions", "labels", "weights"):
+        assert not row[f"next_sentence_{name}"][count:].any()
+
+    found = []
+    for number in range(1, count + 1):
+        places = np.flatnonzero(row["segment_ids"] == number)
+        start, end = int(places[0]), int(places[-1]) + 1
+        assert row["next_sentence_positions"][number - 1] == start
+        assert row["position_ids"][start:end].tolist() == list(range(end - start))
+        assert row["input_ids"][start] == 2
+        own = [place for place, position in enumerate(positions) if start <= position < end]
+        found.append(
+            (
+                tuple(row["input_ids"][start:end].tolist()),
+                tuple(row["token_type_ids"][start:end].tolist()),
+                tuple(positions[place] - start for place in own),
+                tuple(row["masked_lm_ids"][own].tolist()),
+                int(row["next_sentence_labels"][number - 1]),
+                float(row["next_sentence_weights"][number - 1]),
+            )
+        )
+    return found
+
+
+def unpacked(batch) -> list[tuple]:
+    """The same of rows that hold one example each."""
+    found = []
+    for row in rows_of(batch):
+        length, masked = int(row["attention_mask"].sum()), int(row["masked_lm_weights"].sum())
+        found.append(
+            (
+                tuple(row["input_ids"][:length].tolist()),
+                tuple(row["token_type_ids"][:length].tolist()),
+                tuple(row["masked_lm_positions"][:masked].tolist()),
+                tuple(row["masked_lm_ids"][:masked].tolist()),
+                int(row["next_sentence_labels"]),
+                float(row["next_sentence_weights"]),
+            )
+        )
+    return found
+
+
+@given(
+    lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
+    objective=st.sampled_from(["nsp", "sop", "none"]),
+    unit=st.sampled_from(["token", "whole_word", "span"]),
+    length=st.integers(8, 80),
+    spare=st.integers(0, 5),
+    seed=st.integers(0, 1000),
+)
+@example([[2], [2]], "nsp", "token", 80, 0, 1)  # a row has places for 10 labels, but tokens for 13
+def test_rows_hold_whole_examples_of_the_stretch_of_their_group(
+    make_numbered_split, numbered_tokenizer, lengths, objective, unit, length, spare, seed
+):
+    options = PretrainingOptions(
+        length=length, objective=objective, masking=unit, seed=seed,
+        max_predictions=max(1, round(0.15 * length)) + spare,
+    )  # fmt: skip
+    batches = PretrainingBatches(make_numbered_split(lengths), numbered_tokenizer, options)
+    packed = PackedBatches(batches)
+    found = [example for row in rows_of(packed.batch(1, 64)) for example in examples_of(row)]
+    pool = packed._pool
+    expected = unpacked(batches.examples(np.arange(pool, 2 * pool)))
+    left_out = list(expected)
+    for one in found:
+        left_out.remove(one)  # each is one of them, and none is there twice
+    assert len(left_out) < 0.25 * pool
+
+
+@pytest.mark.parametrize("length", [8, 128, 512])
+@pytest.mark.parametrize("objective", ["nsp", "none"])
+def test_shapes_and_dtypes(make_batches, length, objective):
+    predictions = max(1, round(0.16 * length))
+    batches = make_batches(length=length, objective=objective, max_predictions=predictions)
+    batch = PackedBatches(batches).batch(2, 9)
+    tokens, masked, labels = (9, length), (9, predictions), (9, length // 8)
+    assert {name: (array.shape, array.dtype) for name, array in batch.items()} == {
+        "input_ids": (tokens, np.int32),
+        "token_type_ids": (tokens, np.int32),
+        "segment_ids": (tokens, np.int32),
+        "position_ids": (tokens, np.int32),
+        "masked_lm_positions": (masked, np.int32),
+        "masked_lm_ids": (masked, np.int32),
+        "masked_lm_weights": (masked, np.float32),
+        "next_sentence_positions": (labels, np.int32),
+        "next_sentence_labels": (labels, np.int32),
+        "next_sentence_weights": (labels, np.float32),
+    }
+    assert batch["next_sentence_weights"].any() == (objective == "nsp")
+
+
+# --- How full rows are ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("length", "predictions"), [(128, 20), (512, 77), (512, 80)])
+def test_nearly_all_tokens_are_real_and_few_examples_are_left_out(
+    make_batches, monkeypatch, length, predictions
+):
+    monkeypatch.setattr(packing, "GROUP_ROWS", 1024)
+    batches = make_batches(length=length, max_predictions=predictions)
+    packed = PackedBatches(batches)
+    real = np.mean(batches.lengths(np.arange(5000))) / length
+    found = packed.statistics()
+    assert found.filled > 0.965 > 0.945 > real
+    assert found.left_out < 0.01
+    # The figures are those of the batches themselves.
+    masks = np.concatenate([packed.batch(n, 1024)["segment_ids"] for n in range(8)])
+    assert found.filled == pytest.approx((masks > 0).mean())
+    assert found.examples_per_row == pytest.approx(masks.max(axis=1).mean())
+    # An epoch of rows holds as many examples as an epoch has, but for those left out.
+    shown = packed.rows_per_epoch * found.examples_per_row
+    assert shown == pytest.approx(batches.examples_per_epoch, rel=0.03)
+
+
+def test_long_and_short_examples_are_spread_over_a_group(make_batches):
+    """Packing begins with the longest; batches of a part of a group must not tell."""
+    packed = PackedBatches(make_batches(length=512, max_predictions=80))
+    counts = np.concatenate([packed.batch(n, 64)["segment_ids"].max(axis=1) for n in range(20)])
+    halves = counts.reshape(20, 2, 32).mean(axis=(0, 2))
+    assert halves.mean() > 1.1
+    assert abs(halves[0] - halves[1]) < 0.05
+
+
+def test_other_examples_are_left_out_in_each_epoch(make_batches):
+    batches = make_batches(length=128, max_predictions=20)
+    packed = PackedBatches(batches)
+    size = batches.examples_per_epoch
+    groups = 2 * size // packed._pool + 1
+    shown = np.concatenate([packed._group(group).numbers for group in range(groups)])
+    left_out = [set(range(e * size, (e + 1) * size)) - set(shown.tolist()) for e in range(2)]
+    # As places in the corpus: numbers of an epoch are shuffled.
+    lengths = [set(batches.lengths(np.array(sorted(numbers))).tolist()) for numbers in left_out]
+    assert 0 < len(left_out[0]) < 0.05 * size
+    assert lengths[0] != lengths[1]
+
+
+# --- One integer says where a run stands ----------------------------------------------------------
+
+
+def same(found, expected) -> None:
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+def test_four_hosts_make_the_rows_of_one(make_batches, unit):
+    batches = make_batches(masking=unit, length=64)
+    whole = PackedBatches(batches).batch(5, 24)  # rows 120 … 143 lie in two groups
+    for hosts in (2, 4):
+        rows = 24 // hosts
+        # Each host has its own planner, as it has its own process.
+        parts = [
+            PackedBatches(batches).batch(5, rows, host=host, hosts=hosts) for host in range(hosts)
+        ]
+        same({name: np.concatenate([part[name] for part in parts]) for name in whole}, whole)
+
+
+def test_a_batch_does_not_depend_on_what_was_made_before(make_batches):
+    batches = make_batches(length=64)
+    in_order = PackedBatches(batches)
+    expected = [in_order.batch(number, 40) for number in range(8)]
+    for number in (7, 0, 7, 3):
+        same(PackedBatches(batches).batch(number, 40), expected[number])
+    # Nor on how rows are grouped to batches.
+    one_by_one = [in_order.batch(number, 1) for number in range(80, 120)]
+    same(
+        {name: np.concatenate([one[name] for one in one_by_one]) for name in expected[2]},
+        expected[2],
+    )
+
+
+def test_a_batch_far_into_a_run_costs_no_more_than_the_first(make_batches):
+    batches = make_batches(length=64)
+    asked: list[int] = []
+    draw = batches.lengths
+    batches.lengths = lambda numbers: (asked.append(len(numbers)), draw(numbers))[1]
+    packed = PackedBatches(batches)
+    asked.clear()
+    packed.batch(10**9, 32)
+    assert asked == [packed._pool]
+
+
+def test_seed_and_epoch_change_the_rows(make_batches):
+    one, other = (PackedBatches(make_batches(length=64, seed=seed)) for seed in (1, 2))
+    assert one.batch(0, 64)["input_ids"].tolist() != other.batch(0, 64)["input_ids"].tolist()
+    epoch = one.rows_per_epoch // 64
+    assert one.batch(0, 64)["input_ids"].tolist() != one.batch(epoch, 64)["input_ids"].tolist()
+
+
+def test_too_little_room_for_masks_is_refused(make_batches):
+    with pytest.raises(
+        UserError, match="data.max_predictions is 20, but a packed row of 512 tokens has 77 masked"
+    ):
+        PackedBatches(make_batches(length=512, max_predictions=20))

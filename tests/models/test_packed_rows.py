@@ -1,0 +1,171 @@
+"""Several texts in one row: none sees another, and each is what it is alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.bert import Bert, abstract_params
+from bert_jax.models.config import BertConfig, Execution
+
+# Two rows of 20 tokens: texts of 7, 8 and 3 tokens and 2 of padding; of 15 and 5 tokens.
+LENGTHS = ((7, 8, 3), (15, 5))
+TOKENS, LABELS = 20, 4
+
+CONFIG = BertConfig(
+    vocab_size=60,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=TOKENS,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+def filled(rows, width: int) -> jax.Array:
+    return jnp.array([[*row, *[0] * (width - len(row))] for row in rows], jnp.int32)
+
+
+@pytest.fixture(scope="module")
+def inputs() -> dict[str, jax.Array]:
+    """Ids of even numbers in the first texts of the rows, of odd numbers in the others."""
+    chance = np.random.default_rng(0)
+    ids = [[2 * chance.integers(30, size=n) + (k > 0) for k, n in enumerate(r)] for r in LENGTHS]
+    return {
+        "input_ids": filled(map(np.concatenate, ids), TOKENS),
+        "token_type_ids": jnp.asarray(chance.integers(2, size=(2, TOKENS)), jnp.int32),
+        "position_ids": filled([[i for n in row for i in range(n)] for row in LENGTHS], TOKENS),
+        "segment_ids": filled([np.repeat(np.arange(1, len(r) + 1), r) for r in LENGTHS], TOKENS),
+    }
+
+
+NEXT_SENTENCE_POSITIONS = filled([[0, 7, 15], [0, 15]], LABELS)
+
+
+@pytest.fixture(scope="module")
+def params():
+    """Random parameters, large enough for tokens to matter to each other."""
+    chance = np.random.default_rng(2)
+    shapes = abstract_params(BertForPreTraining(CONFIG))
+    return jax.tree.map(lambda leaf: jnp.asarray(chance.normal(0, 0.3, leaf.shape)), shapes)
+
+
+@pytest.fixture(scope="module")
+def outputs(params):
+    """Hidden states of all layers and logits of both heads of packed rows."""
+
+    def make(dtype: str):
+        execution = Execution(dtype=dtype)
+
+        def apply(inputs):
+            encoded = Bert(CONFIG, execution).apply(
+                {"params": params["bert"]}, **inputs, output_hidden_states=True
+            )
+            logits = BertForPreTraining(CONFIG, execution).apply(
+                {"params": params}, **inputs, next_sentence_positions=NEXT_SENTENCE_POSITIONS
+            )
+            return encoded.hidden_states, *logits
+
+        return jax.jit(apply)
+
+    compiled = {dtype: make(dtype) for dtype in ("float32", "bfloat16")}
+    return lambda inputs, dtype="float32": [np.asarray(x) for x in compiled[dtype](inputs)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("segment", [0, 1, 2, 3])
+def test_a_change_of_one_text_changes_no_other_to_the_bit(outputs, inputs, segment, dtype):
+    """Segment 0 is the padding."""
+    changing = np.asarray(inputs["segment_ids"]) == segment
+    changed = inputs | {
+        "input_ids": jnp.where(changing, (inputs["input_ids"] * 7 + 11) % 60, inputs["input_ids"]),
+        "token_type_ids": jnp.where(
+            changing, 1 - inputs["token_type_ids"], inputs["token_type_ids"]
+        ),
+        "position_ids": jnp.where(
+            changing, TOKENS - 1 - inputs["position_ids"], inputs["position_ids"]
+        ),
+    }
+    hidden, words, pairs = outputs(inputs, dtype)
+    new_hidden, new_words, new_pairs = outputs(changed, dtype)
+    assert hidden[:, ~changing].tobytes() == new_hidden[:, ~changing].tobytes()
+    assert words[~changing].tobytes() == new_words[~changing].tobytes()
+    # And the test can fail: what was changed did change, all of it.
+    assert (hidden[:, changing] != new_hidden[:, changing]).any(axis=-1).all()
+    assert (words[changing] != new_words[changing]).any(axis=-1).all()
+    for row, lengths in enumerate(LENGTHS):
+        for number in range(1, len(lengths) + 1):
+            pair, new_pair = pairs[row, number - 1], new_pairs[row, number - 1]
+            assert (pair.tobytes() == new_pair.tobytes()) == (number != segment)
+
+
+def test_without_segments_the_texts_would_see_each_other(params, inputs):
+    apply = jax.jit(lambda inputs: Bert(CONFIG).apply({"params": params["bert"]}, **inputs))
+    one_text = {name: array for name, array in inputs.items() if name != "segment_ids"}
+    changed = one_text | {"input_ids": inputs["input_ids"].at[0, 10].set(59)}
+    found = [apply(one)[0] for one in (one_text, changed)]
+    assert (found[0][0, :7] != found[1][0, :7]).any()
+
+
+def test_each_text_is_what_it_is_alone(params, outputs, inputs):
+    _, words, pairs = outputs(inputs)
+    rows, starts = [0, 0, 0, 1, 1], [0, 7, 15, 0, 15]
+    lengths = [n for row in LENGTHS for n in row]
+
+    def alone(name: str) -> jax.Array:
+        found = np.asarray(inputs[name])
+        spans = zip(rows, starts, lengths, strict=True)
+        return filled([found[row, start : start + n] for row, start, n in spans], TOKENS)
+
+    module = BertForPreTraining(CONFIG)
+    expected = jax.jit(module.apply)(
+        {"params": params},
+        alone("input_ids"),
+        alone("token_type_ids"),
+        filled([[1] * n for n in lengths], TOKENS),
+    )
+    for number, (row, start, length) in enumerate(zip(rows, starts, lengths, strict=True)):
+        np.testing.assert_allclose(
+            words[row, start : start + length],
+            expected.prediction_logits[number, :length],
+            rtol=1e-4,
+            atol=1e-4 * np.abs(words).max(),
+        )
+        place = starts[: number + 1].index(start) if row == 0 else number - 3
+        np.testing.assert_allclose(
+            pairs[row, place], expected.seq_relationship_logits[number], rtol=1e-4, atol=1e-4
+        )
+
+
+def test_no_gradient_passes_from_one_text_to_another(params, inputs):
+    """The first texts have even ids and the others odd ones, so the table tells who is reached."""
+    first = np.asarray(inputs["segment_ids"]) == 1
+    weights = np.random.default_rng(1).normal(size=(2, TOKENS, CONFIG.hidden_size))
+
+    @jax.jit
+    def gradient(params):
+        def loss(params):
+            hidden = Bert(CONFIG).apply({"params": params}, **inputs).last_hidden_state
+            return (hidden * weights * first[..., None]).sum()
+
+        return jax.grad(loss)(params)
+
+    table = gradient(params["bert"])["embeddings"]["word_embeddings"]["embedding"]
+    reached = np.flatnonzero(np.asarray(table).any(axis=1))
+    assert set(reached.tolist()) == set(np.asarray(inputs["input_ids"])[first].tolist())
+    assert not (reached % 2).any()
+
+
+def test_an_attention_mask_hides_tokens_within_their_text(params, outputs, inputs):
+    mask = jnp.ones((2, TOKENS), jnp.int32).at[0, 8].set(0)
+    module = BertForPreTraining(CONFIG)
+    found = jax.jit(module.apply)({"params": params}, **inputs, attention_mask=mask)
+    words = outputs(inputs)[1]
+    first, second = (np.asarray(inputs["segment_ids"])[0] == number for number in (1, 2))
+    np.testing.assert_allclose(
+        found.prediction_logits[0, first], words[0, first], rtol=1e-4, atol=1e-4
+    )
+    assert not np.isclose(found.prediction_logits[0, second], words[0, second]).all(axis=-1).any()
