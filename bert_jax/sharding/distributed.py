@@ -185,5 +185,5 @@ def _check_port(coordinator: str) -> None:
     except OSError as error:
         raise UserError(
             f"--coordinator {coordinator}: port {port} cannot be opened here "
-            f"({error.strerror or error}); choose another one for all processes"
+            f"({os.strerror(error.errno or 0)}); choose another one for all processes"
         ) from error

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 import jax
+from jax.experimental import multihost_utils
 
 from bert_jax.sharding.distributed import coordination, is_coordinator, leave
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
@@ -57,20 +58,27 @@ def ending_together(outcome: Callable[[BaseException], tuple[str, int]]) -> Iter
                 nowhere = quiet.enter_context(open(os.devnull, "w", encoding="utf-8"))
                 quiet.enter_context(contextlib.redirect_stdout(nowhere))
                 quiet.enter_context(contextlib.redirect_stderr(nowhere))
+            # Collectives of CPUs want everybody within 30 s the first time; later one may be late.
+            multihost_utils.sync_global_devices("the beginning")
             yield
             wait_for_all_hosts("the end")
     except BaseException as error:
-        _fail(error, outcome)
+        _fail(error, outcome, over)
     over.set()
     _tell("null")  # that there was none
     listener.join()  # an interpreter that ends may have no thread inside JAX
 
 
-def _fail(error: BaseException, outcome: Callable[[BaseException], tuple[str, int]]) -> None:
+def _fail(
+    error: BaseException,
+    outcome: Callable[[BaseException], tuple[str, int]],
+    over: threading.Event,
+) -> None:
     """Tells the others of an error, and ends."""
     if _tells_of_loss(error):
         time.sleep(_PATIENCE)  # `_listen` may hear more
         leave(_LOSS, LOST)
+    over.set()  # whatever the others say now, this is the error to be told here
     try:
         message, code = outcome(error)
     except BaseException:
@@ -98,7 +106,7 @@ def _listen(over: threading.Event) -> None:
             if "DEADLINE_EXCEEDED" not in str(error):
                 leave(_LOSS, LOST)
             continue
-        time.sleep(0.5)  # our own error may be the same, and then is the one to be told
+        time.sleep(0.5)  # the same error may be about to show here
         if not over.is_set():
             leave(f"process {reason['process']} ended the run: {reason['message']}", reason["code"])
 
