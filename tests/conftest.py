@@ -1,8 +1,10 @@
 """A corpus, a vocabulary and a model that are small enough to check by eye."""
 
 import os
+import socket
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +287,46 @@ def train_command(tiny_corpus: Path) -> CommandMaker:
         ]
 
     return make
+
+
+HostsMaker = Callable[..., list["subprocess.Popen[str]"]]
+
+
+@pytest.fixture
+def start_hosts() -> Iterator[HostsMaker]:
+    """Starts a command as several processes that find each other on the loopback.
+
+    Each has so many CPU devices; those that still run at the end of a test are killed.
+    """
+    started: list[subprocess.Popen[str]] = []
+
+    def start(command: Sequence[str], count: int, *, devices: int = 1) -> list[Any]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        environment = os.environ | {
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            # Process 0 alone may write to the cache: then the others compile what it finds there.
+            "JAX_ENABLE_COMPILATION_CACHE": "false",
+        }
+        processes = [
+            subprocess.Popen(
+                [
+                    *command,
+                    *("--coordinator", f"127.0.0.1:{port}"),
+                    *("--processes", str(count)),
+                    *("--process-id", str(number)),
+                ],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(count)
+        ]
+        started.extend(processes)
+        return processes
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

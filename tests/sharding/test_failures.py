@@ -1,0 +1,215 @@
+"""Real processes on the loopback that work together, and end together."""
+
+import json
+import signal
+import sys
+
+import pytest
+
+# A verb that does what is asked for, in the rooms that the real ones use.
+PROGRAM = """
+import argparse, json, os, sys, time
+from pathlib import Path
+from bert_jax.sharding.command import add_arguments, on_all_hosts
+
+def outcome(error):
+    from bert_jax.errors import UserError
+    if isinstance(error, UserError):
+        return str(error), 2
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 75
+    raise error
+
+def verb(options):
+    import jax
+    import numpy as np
+    from bert_jax.errors import UserError
+    from bert_jax.sharding import hosts
+    from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.training.signals import StopSignals
+
+    me = jax.process_index()
+    print("only the main host is heard", file=sys.stderr)
+    found = {"processes": jax.process_count(), "devices": jax.device_count()}
+    all_rows = np.arange(16, dtype=np.float32).reshape(8, 2)
+    for tensor in (jax.device_count(), 2, 1):
+        mesh = make_mesh(MeshShape(tensor=tensor))
+        share = hosts.batch_share(mesh)
+        rows = np.split(all_rows, share.count)[share.index]
+        batch = hosts.to_global(mesh, {"rows": rows})["rows"]
+        assert batch.shape == (8, 2), batch.shape
+        assert len(rows) == hosts.rows_per_host(8, mesh)
+        found[f"rows of tensor={tensor}"] = hosts.fetch(batch).tolist()
+        found[f"shares of tensor={tensor}"] = share.count
+    with hosts.main_host_first():
+        file = Path(options.directory) / "written"
+        if me == 0:
+            time.sleep(0.5)
+            file.write_text("by the main host")
+        assert file.read_text() == "by the main host"
+
+    add = jax.jit(lambda x: x.sum(), out_shardings=None)
+    with StopSignals() as stop:
+        for step in range(int(options.steps)):
+            assert float(add(batch)) == 120
+            if me == 0:
+                print(f"step {step}", file=sys.stderr, flush=True)
+            if options.fault == "input" and step == 3 and me == 1:
+                raise UserError("row 7 of my file is damaged")
+            if options.fault == "flaw" and step == 3 and me == 1:
+                raise LookupError("nobody thought of this")
+            if options.fault == "everywhere" and step == 3:
+                raise UserError("all see the same")
+            if stop.after(step):
+                found["stopped after"] = step
+                Path(options.directory, f"stopped-{me}").write_text(str(step))
+                print(json.dumps(found))
+                return 75
+            time.sleep(0.01)
+    print(json.dumps(found))
+    return 0
+
+parser = argparse.ArgumentParser()
+parser.add_argument("directory")
+parser.add_argument("--steps", default="20")
+parser.add_argument("--fault")
+add_arguments(parser)
+sys.exit(on_all_hosts(verb, outcome)(parser.parse_args()))
+"""
+LOST = "another process of this run is gone without a word: killed, out of memory, or its machine"
+
+
+@pytest.fixture
+def command(tmp_path):
+    return [sys.executable, "-c", PROGRAM, str(tmp_path)]
+
+
+def ended(processes):
+    """Exit code, output and errors of each process."""
+    texts = [process.communicate(timeout=100) for process in processes]
+    return [(one.returncode, *text) for one, text in zip(processes, texts, strict=True)]
+
+
+def wait_for(process, line):
+    """Reads the errors of a process up to a line."""
+    for text in process.stderr:
+        if text.startswith(line):
+            return
+    raise AssertionError(f"it ended before {line}")
+
+
+def without_greetings(output):
+    """What we print; the collectives of CPUs print a line of their own."""
+    return [line for line in output.splitlines() if not line.startswith("[Gloo]")]
+
+
+def check_found(found, processes, devices):
+    assert (found["processes"], found["devices"]) == (processes, devices)
+    for tensor in (1, 2, devices):
+        # In the order of the examples, whoever made them.
+        expected = [[2.0 * row, 2.0 * row + 1] for row in range(8)]
+        assert found[f"rows of tensor={tensor}"] == expected
+    assert found["shares of tensor=1"] == processes
+    assert found[f"shares of tensor={devices}"] == 1
+
+
+def test_two_processes_work_together_and_one_prints(start_hosts, command):
+    (code, output, errors), other = ended(start_hosts(command, 2))
+    assert code == 0, errors
+    (line,) = without_greetings(output)
+    check_found(json.loads(line), 2, 2)
+    assert errors.splitlines()[0] == "only the main host is heard"
+    assert (other[0], without_greetings(other[1]), other[2]) == (0, [], "")
+
+
+@pytest.mark.slow
+def test_four_processes_of_two_devices(start_hosts, command):
+    (code, output, errors), *others = ended(start_hosts(command, 4, devices=2))
+    assert code == 0, errors
+    found = json.loads(without_greetings(output)[0])
+    check_found(found, 4, 8)
+    assert found["shares of tensor=2"] == 4
+    for other in others:
+        assert (other[0], without_greetings(other[1]), other[2]) == (0, [], "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("whom", [[0], [1], [0, 1, 2, 3]])
+def test_a_signal_to_some_stops_all_after_one_step(start_hosts, command, tmp_path, number, whom):
+    processes = start_hosts([*command, "--steps", "100000"], 4)
+    wait_for(processes[0], "step 5")
+    for one in whom:
+        processes[one].send_signal(number)
+    codes = [code for code, _, _ in ended(processes)]
+    assert codes == [75, 75, 75, 75]
+    steps = [int((tmp_path / f"stopped-{one}").read_text()) for one in range(4)]
+    assert len(set(steps)) == 1
+    assert steps[0] >= 5
+
+
+@pytest.mark.slow
+def test_bad_input_of_one_ends_all(start_hosts, command):
+    main_host, other = ended(start_hosts([*command, "--fault", "input"], 2))
+    assert (main_host[0], other[0]) == (2, 2)
+    assert main_host[2].splitlines()[-1] == (
+        "bert-jax: process 1 ended the run: row 7 of my file is damaged"
+    )
+    assert other[2] == "bert-jax (process 1 of 2): row 7 of my file is damaged\n"
+
+
+@pytest.mark.slow
+def test_bad_input_of_all_is_told_by_each(start_hosts, command):
+    main_host, other = ended(start_hosts([*command, "--fault", "everywhere"], 2))
+    assert (main_host[0], other[0]) == (2, 2)
+    assert main_host[2].splitlines()[-1] == "bert-jax: all see the same"
+    assert other[2] == "bert-jax (process 1 of 2): all see the same\n"
+
+
+@pytest.mark.slow
+def test_a_flaw_of_one_ends_all_with_its_traceback(start_hosts, command):
+    main_host, other = ended(start_hosts([*command, "--fault", "flaw"], 2))
+    assert (main_host[0], other[0]) == (1, 1)
+    assert main_host[2].splitlines()[-1] == (
+        "bert-jax: process 1 ended the run: LookupError: nobody thought of this"
+    )
+    assert other[2].startswith("Traceback (most recent call last):")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", [0, 3])
+def test_one_that_is_killed_ends_the_others(start_hosts, command, whom):
+    processes = start_hosts([*command, "--steps", "100000"], 4)
+    wait_for(processes[0], "step 5")
+    processes[whom].kill()
+    for number, (code, output, errors) in enumerate(ended(processes)):
+        if number == whom:
+            continue
+        assert code == 75, errors
+        assert without_greetings(output) == []
+        line = errors.splitlines()[-1]
+        name = "" if number == 0 else f" (process {number} of 4)"
+        assert line.startswith(f"bert-jax{name}: {LOST}")
+        assert "Check failure stack trace" not in errors
+
+
+@pytest.mark.slow
+def test_one_that_hangs_ends_the_others_in_time(start_hosts, command):
+    processes = start_hosts([*command, "--steps", "100000"], 2)
+    wait_for(processes[0], "step 5")
+    processes[1].send_signal(signal.SIGSTOP)
+    _, errors = processes[0].communicate(timeout=100)
+    assert processes[0].returncode not in (0, 2)
+    assert "The following tasks are unhealthy (stopped sending heartbeats)" in errors
+
+
+@pytest.mark.slow
+def test_devices_of_a_process_that_have_no_part_of_the_batch(start_hosts, command):
+    """Three devices each, in pairs: the pair in the middle is of both processes."""
+    program = PROGRAM.replace("(jax.device_count(), 2, 1)", "(2,)")
+    found = ended(start_hosts([command[0], "-c", program, command[3]], 2, devices=3))
+    assert [code for code, _, _ in found] == [2, 2]
+    assert found[0][2].splitlines()[-1] == (
+        "bert-jax: mesh.data=3, mesh.fsdp=1, mesh.tensor=2 does not fit 2 processes of 3 devices "
+        "each; choose a mesh.tensor that divides the devices of a process, or is a multiple of them"
+    )

@@ -1,0 +1,198 @@
+"""Real processes on the loopback train one run: the losses, parameters and files of one process."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+pytestmark = pytest.mark.slow
+
+STEPS = 12
+KEYS = {
+    "train.steps": STEPS,
+    "train.eval_every": 6,
+    "train.checkpoint_every": 4,
+    "optimizer.warmup_steps": 3,
+    "train.microbatches": 1,
+}
+
+
+def records_of(workdir: Path) -> list[dict]:
+    path = workdir / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def logged_step(workdir: Path) -> int:
+    """The newest step that a run has logged."""
+    return max((one["step"] for one in records_of(workdir) if one["split"] == "train"), default=0)
+
+
+def assert_same_losses(found: Path, expected: Path) -> None:
+    """Every loss, accuracy and norm of every step, and the metrics of both evaluations."""
+    compared = 0
+    ours, theirs = records_of(found), records_of(expected)
+    assert [(one["step"], one["split"]) for one in ours] == [
+        (one["step"], one["split"]) for one in theirs
+    ]
+    for one, other in zip(ours, theirs, strict=True):
+        for name in set(other) - {"split", "tokens_per_second", "real_tokens_per_second"}:
+            # The gradient's norm is a sum of many more terms than a loss.
+            tolerance = 1e-4 if name == "gradient_norm" else 1e-5
+            assert one[name] == pytest.approx(other[name], rel=tolerance), (one["step"], name)
+            if name.endswith("accuracy"):
+                assert one[name] == pytest.approx(other[name], rel=1e-7)
+            compared += 1
+    assert compared > 8 * STEPS
+
+
+def assert_same_model(found: Path, expected: Path) -> None:
+    ours, theirs = (load_file(run / "model" / "model.safetensors") for run in (found, expected))
+    assert set(ours) == set(theirs)
+    for name, value in theirs.items():
+        # The key's bias moves no output: its gradient is 0, and rounding is all that Adam sees.
+        tolerance = 1e-2 if name.endswith("key.bias") else 1e-4
+        np.testing.assert_allclose(ours[name], value, rtol=1e-4, atol=tolerance, err_msg=name)
+
+
+def assert_whole(workdir: Path) -> None:
+    """Nothing is half-written or left over, and each file is there once."""
+    names = {path.name for path in workdir.iterdir()}
+    assert names == {
+        *("config.json", "model_config.json", "data.json", "tokenizer", "checkpoints", "model"),
+        *("metrics.jsonl", "tensorboard", "curves.png", "result.json"),
+    }
+    assert len(list((workdir / "tensorboard").iterdir())) == 1
+    left = [path for path in workdir.rglob("*") if "partial" in path.name or "tmp" in path.name]
+    assert left == []
+
+
+def finish(processes: list) -> tuple[str, str]:
+    """Output and errors of the main host; the others end with 0 too, and print nothing."""
+    texts = [process.communicate(timeout=500) for process in processes]
+    for process, (_, errors) in zip(processes, texts, strict=True):
+        assert process.returncode == 0, errors
+    for output, errors in texts[1:]:
+        assert [line for line in output.splitlines() if not line.startswith("[Gloo]")] == []
+        assert errors == ""
+    return texts[0]
+
+
+def wait_for_step(processes: list, workdir: Path, step: int) -> None:
+    while logged_step(workdir) < step:
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def one_process(train_command, tmp_path_factory) -> Path:
+    """The run of one process with one device."""
+    workdir = tmp_path_factory.mktemp("one") / "run"
+    command = train_command(workdir, KEYS)
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    return workdir
+
+
+def test_two_processes_train_as_one(train_command, start_hosts, one_process, tmp_path):
+    workdir = tmp_path / "run"
+    output, errors = finish(start_hosts(train_command(workdir, KEYS), 2))
+    assert_same_losses(workdir, one_process)
+    assert_same_model(workdir, one_process)
+    assert_whole(workdir)
+    (line,) = [line for line in output.splitlines() if not line.startswith("[Gloo]")]
+    result = json.loads(line)
+    expected = json.loads((one_process / "result.json").read_text())
+    assert result == json.loads((workdir / "result.json").read_text())
+    assert result == pytest.approx(expected, rel=1e-5)
+    assert errors.count(f"step {STEPS} held out") == 1
+
+    # A finished run is evaluated by as many processes as one likes, and exported.
+    evaluate = [*train_command(workdir, {})[:3], "evaluate", "--workdir", str(workdir)]
+    output, _ = finish(start_hosts(evaluate, 2, devices=2))
+    assert json.loads(output.splitlines()[-1]) == pytest.approx(expected, rel=1e-5)
+    export = [*evaluate[:3], "export", *evaluate[4:], "--output", str(tmp_path / "model")]
+    output, _ = finish(start_hosts(export, 2))
+    assert output.splitlines()[-1] == f"{tmp_path / 'model'}: step {STEPS} of {workdir}"
+    exported, model = tmp_path / "model" / "model.safetensors", workdir / "model/model.safetensors"
+    assert exported.read_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("processes", "devices", "mesh"),
+    [
+        (2, 2, {"mesh.data": 2, "mesh.fsdp": 2}),
+        (2, 1, {"mesh.data": 1, "mesh.tensor": 2}),  # both make the same rows
+        (4, 2, {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}),
+    ],
+)
+def test_parameters_that_lie_on_several_processes(
+    train_command, start_hosts, one_process, tmp_path, processes, devices, mesh
+):
+    workdir = tmp_path / "run"
+    finish(start_hosts(train_command(workdir, KEYS | mesh), processes, devices=devices))
+    assert_same_losses(workdir, one_process)
+    assert_same_model(workdir, one_process)
+    assert_whole(workdir)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
+    train_command, start_hosts, one_process, tmp_path, number
+):
+    workdir = tmp_path / "run"
+    command = train_command(workdir, KEYS | {"mesh.fsdp": 2})
+    processes = start_hosts(command, 2)
+    wait_for_step(processes, workdir, 7)
+    processes[1].send_signal(number)
+    texts = [process.communicate(timeout=100) for process in processes]
+    assert processes[0].returncode == 75, texts[0][1]
+    last_line = texts[0][1].splitlines()[-1]
+    saved = max(int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal())
+    if number == signal.SIGTERM:
+        assert processes[1].returncode == 75
+        assert texts[1][1] == ""
+        assert last_line == (
+            f"bert-jax: stopped by a signal after saving step {saved}; run the same command to go "
+            "on"
+        )
+        assert saved >= 7
+    else:
+        assert last_line.startswith("bert-jax: another process of this run is gone without a word")
+        assert saved in (4, 8)
+
+    # On the same layout the bits are those of the run that nothing happened to.
+    elsewhere = tmp_path / "elsewhere"
+    subprocess.run(["cp", "-r", workdir, elsewhere], check=True)
+    whole = tmp_path / "whole"
+    finish(start_hosts(train_command(whole, KEYS | {"mesh.fsdp": 2}), 2))
+    _, errors = finish(start_hosts(command, 2))
+    assert f"resuming {workdir} at step {saved}" in errors
+    for name in ("result.json", "model/model.safetensors", "model/config.json"):
+        assert (workdir / name).read_bytes() == (whole / name).read_bytes()
+    assert_whole(workdir)
+
+    # And on other numbers of processes and devices the run is the same up to rounding.
+    finish(start_hosts(train_command(elsewhere, KEYS), 1, devices=4))
+    assert_same_losses(elsewhere, one_process)
+    assert_same_model(elsewhere, one_process)
+
+
+def test_a_work_directory_that_is_not_shared(train_command, start_hosts, tmp_path):
+    """Each process has a disk of its own."""
+    command = train_command(Path("run"), KEYS)
+    script = f'mkdir -p {tmp_path}/$$ && cd {tmp_path}/$$ && exec "$@"'
+    where = Path(__file__).parents[2]
+    processes = start_hosts(["env", f"PYTHONPATH={where}", "sh", "-c", script, "sh", *command], 2)
+    texts = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [2, 2]
+    assert texts[1][1] == (
+        "bert-jax (process 1 of 2): run/config.json of the main host is not seen from here; give a "
+        "--workdir on a disk that all hosts share\n"
+    )
+    assert texts[0][1].splitlines()[-1].startswith("bert-jax: process 1 ended the run: run/config")
