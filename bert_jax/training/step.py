@@ -1,6 +1,7 @@
 """One step of training and one of evaluation, as pure functions under jit."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -17,8 +18,41 @@ from bert_jax.training.task import Sums, Task, means
 
 Result = TypeVar("Result")
 GlobalBatch = dict[str, jax.Array]
-TrainStep = Callable[[TrainState, GlobalBatch], tuple[TrainState, dict[str, jax.Array]]]
 EvaluationStep = Callable[[Any, GlobalBatch], tuple[Sums, dict[str, jax.Array]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainStep:
+    """The step of a training: (state, global batch) → (next state, metrics); the state is donated.
+
+    Attributes:
+        program: the jitted function of state, batch, seed of the dropout and learning rate.
+        rate_at: the learning rate of a step.
+        mesh: where it runs.
+        seed: of the dropout.
+    """
+
+    program: jax.stages.Wrapped
+    rate_at: Callable[[jax.Array], jax.Array]
+    mesh: Mesh
+    seed: int
+
+    def __call__(
+        self, state: TrainState, batch: GlobalBatch
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        """Runs a step."""
+        rate = self.rate_at(state.step)
+        with on_mesh(self.mesh):
+            result = self.program(state, batch, np.uint32(self.seed), rate)
+            return _one_at_a_time(self.mesh, result)
+
+    def trace(
+        self, state: TrainState, batch: Mapping[str, jax.ShapeDtypeStruct]
+    ) -> jax.stages.Traced:
+        """The program of a step for shapes, to be looked at or compiled; nothing is computed."""
+        seed, rate = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.uint32, jnp.float32))
+        with on_mesh(self.mesh):
+            return self.program.trace(state, dict(batch), seed, rate)
 
 
 def make_train_step(
@@ -30,7 +64,7 @@ def make_train_step(
     microbatches: int,
     seed: int,
 ) -> TrainStep:
-    """The jitted step: (state, global batch) → (next state, metrics); the state is donated.
+    """The jitted step of a training.
 
     The gradient is that of the loss over the global batch: each part of the loss is divided by its
     weight in the whole batch before micro-batches are added.
@@ -82,22 +116,14 @@ def make_train_step(
         return TrainState(state.step + 1, params, opt_state), metrics
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))
-    compiled = jax.jit(
+    program = jax.jit(
         step,
         in_shardings=(shardings, batch_sharding(mesh), None, None),
         out_shardings=(shardings, None),
         donate_argnums=0,
     )
-
-    def step_on_mesh(
-        state: TrainState, batch: GlobalBatch
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
-        rate = rate_at(state.step)
-        with on_mesh(mesh):
-            return _one_at_a_time(mesh, compiled(state, batch, np.uint32(seed), rate))
-
-    return step_on_mesh
+    rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))
+    return TrainStep(program, rate_at, mesh, seed)
 
 
 def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:
