@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predictions import command as predict_command
+from bert_jax.planning import command as plan_command
 
 DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
 
@@ -104,6 +105,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a run for each combination; without keys, the grid of the paper",
     )
     train.set_defaults(run=_train)
+
+    plan = verbs.add_parser(
+        "plan", parents=[config], help="memory, FLOPs, time of a training on devices not here"
+    )
+    plan_command.add_arguments(plan)
+    plan.set_defaults(run=_plan)
 
     evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
     evaluate.add_argument("--config", metavar="FILE[:ARGS]", help="default: that of RUN")
@@ -210,6 +217,24 @@ def _train(options: argparse.Namespace) -> int:
         _say(f"{stop}; run the same command to go on")
         return STOPPED
     print(json.dumps(metrics))
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from bert_jax.planning.hardware import parse_slice
+    from bert_jax.planning.topology import prepare_process
+
+    wanted = parse_slice(options.topology)
+    prepare_process(wanted)  # before JAX starts
+    from bert_jax import configuration, experiment
+    from bert_jax.planning.report import as_text
+
+    config = configuration.load(options.config, options.overrides)
+    plans = experiment.plan(config, wanted, plan_command.plan_options(options))
+    if options.json:
+        print(json.dumps(plans[0] if len(plans) == 1 else {**plans[0], "meshes": plans}))
+    else:
+        print(as_text(plans))
     return 0
 
 

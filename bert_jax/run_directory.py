@@ -50,6 +50,7 @@ FREE_KEYS = frozenset(
         "mesh.data",
         "mesh.fsdp",
         "mesh.tensor",
+        "mesh.auto",
     }
 )
 

@@ -118,9 +118,7 @@ def estimate(
     )
 
 
-def measured(
-    analysis: Any, abstract: TrainState, activations: int
-) -> Memory:
+def measured(analysis: Any, abstract: TrainState, activations: int) -> Memory:
     """The memory of a compiled step.
 
     Args:
@@ -138,9 +136,7 @@ def measured(
         + temporary
         + analysis.generated_code_size_in_bytes
     )
-    return Memory(
-        parameters, optimizer, activations, peak - parameters - optimizer - activations
-    )
+    return Memory(parameters, optimizer, activations, peak - parameters - optimizer - activations)
 
 
 def rows_per_device(batch: Mapping[str, Any], mesh: Mesh, microbatches: int) -> int:
