@@ -14,6 +14,7 @@ from typing import NoReturn
 from bert_jax.errors import UserError
 from bert_jax.inference.predictions import command as predict_command
 from bert_jax.planning import command as plan_command
+from bert_jax.sharding.libtpu import calm_libtpu
 
 DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
 
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rest, overrides = _split_overrides(given)
     options = _parser().parse_args(_joined(rest, "--layers"))
     options.overrides = overrides
+    calm_libtpu()
     try:
         return options.run(options)
     except UserError as error:

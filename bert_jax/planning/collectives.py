@@ -72,8 +72,8 @@ class Traffic:
 def collectives_of(text: str) -> list[Collective]:
     """The collectives of a compiled program, from `compiled.as_text()`.
 
-    One that the compiler runs beside others stands in the text several times, as its start, its
-    middle and its end, under one channel; it counts once.
+    One that the compiler runs beside others stands in the text several times under one channel: as
+    its start, as its end, and in between, perhaps in a loop that it outlasts. It counts once.
     """
     program = hlo.parse(text)
     places: dict[str, dict[str, tuple[hlo.Instruction, str, int]]] = defaultdict(dict)
@@ -87,7 +87,7 @@ def collectives_of(text: str) -> list[Collective]:
         places[key][computation] = (instruction, kind, before + times)
     found = []
     for by_computation in places.values():
-        instruction, kind, count = max(by_computation.values(), key=lambda place: place[2])
+        instruction, kind, count = min(by_computation.values(), key=lambda place: place[2])
         found.append(_collective(program, instruction, kind, count))
     return [one for one in found if one.group > 1]
 

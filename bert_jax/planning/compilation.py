@@ -9,8 +9,11 @@ from typing import Any
 import jax
 
 from bert_jax.planning.collectives import Collective, collectives_of
+from bert_jax.planning.memory import device_bytes
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import TrainStep
+
+_AMOUNT = r"([\d.]+)([KMGT]?)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +62,7 @@ def compile_step(
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         seconds = time.perf_counter() - began
-        needed = read_out_of_memory(str(error))
+        needed = read_out_of_memory(str(error), device_bytes(abstract))
         if needed is None:
             raise
         return DoesNotFit(*needed, seconds)
@@ -67,13 +70,22 @@ def compile_step(
     return CompiledStep(compiled.memory_analysis(), collectives_of(compiled.as_text()), seconds)
 
 
-def read_out_of_memory(message: str) -> tuple[int | None, int | None] | None:
-    """Bytes needed and available, from what the compiler says; None if it says something else."""
+def read_out_of_memory(message: str, arguments: int) -> tuple[int | None, int | None] | None:
+    """Bytes needed and available, from what the TPU compiler says; None if it says something else.
+
+    Args:
+        message: of the error.
+        arguments: bytes of state and batch, which the compiler counts in one of its two wordings.
+    """
     if "RESOURCE_EXHAUSTED" not in message and "Ran out of memory" not in message:
         return None
-    found = re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", message)
-    if found is None:
-        return None, None
-    units = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-    needed, available = (float(found[i]) * units[found[i + 1]] for i in (1, 3))
-    return int(needed), int(available)
+    if found := re.search(rf"Used {_AMOUNT} of {_AMOUNT} hbm", message):
+        return _bytes(*found.group(1, 2)), _bytes(*found.group(3, 4))
+    temporaries = rf"required for HLO temporaries \({_AMOUNT}\) exceeds available HBM \({_AMOUNT}\)"
+    if found := re.search(temporaries, message):
+        return _bytes(*found.group(1, 2)) + arguments, _bytes(*found.group(3, 4))
+    return None, None
+
+
+def _bytes(number: str, unit: str) -> int:
+    return int(float(number) * 1024 ** " KMGT".index(unit or " "))

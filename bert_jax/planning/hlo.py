@@ -5,21 +5,24 @@ import re
 from collections.abc import Iterator
 
 _HEADER = re.compile(r"(?:ENTRY )?%?([\w.\-]+) (?:\(.*)?\{$")
-_INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = (.*)$")
+_INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _NAME = re.compile(r"%([\w.\-]+)")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _BITS = re.compile(r"[a-z]+(\d+)")
+# What hands on its operand.
+_SAME = ("copy", "bitcast", "convert")
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One line of a computation: `%name = shape opcode(operands), attributes`."""
+    """One line of a computation: `%name = shape opcode(operands), attributes`; ROOT: its result."""
 
     name: str
     shape: str
     opcode: str
     operands: tuple[str, ...]
     attributes: str
+    is_root: bool
 
     def called(self, attribute: str) -> str | None:
         """The computation that an attribute such as `body` names, None without it."""
@@ -54,7 +57,7 @@ def parse(text: str) -> Program:
             if line.startswith("ENTRY"):
                 entry = current
         elif current and (found := _INSTRUCTION.match(line)):
-            computations[current].append(_instruction(found[1], found[2]))
+            computations[current].append(_instruction(found[2], found[3], is_root=bool(found[1])))
     return Program(
         {name: tuple(lines) for name, lines in computations.items()},
         entry,
@@ -90,24 +93,25 @@ def runs(program: Program) -> Iterator[tuple[str, Instruction, int]]:
 def trip_count(program: Program, where: str, loop: Instruction) -> int:
     """How often a `while` runs its body: as the compiler notes, else as its condition says.
 
-    The condition of a loop over layers compares a counter that goes up by one with a constant.
-    A loop of another kind counts once.
+    The condition of a loop over layers compares a counter, an element of the loop's tuple, with a
+    constant. A loop of another kind counts once.
     """
     noted = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', loop.attributes)
     if noted:
         return int(noted[1])
-    condition = {
-        line.name: line for line in program.computations.get(loop.called("condition") or "", ())
-    }
+    condition = _by_name(program, loop.called("condition"))
     for line in condition.values():
         if line.opcode != "compare" or "direction=LT" not in line.attributes:
             continue
         counter, limit = (condition.get(name) for name in line.operands)
         if counter is None or limit is None or limit.opcode != "constant":
             continue
-        index = re.search(r"\bindex=(\d+)", counter.attributes)
-        start = _constant(program, where, loop.operands[0], int(index[1])) if index else 0
-        return max(int(limit.operands[0]) - start, 1)
+        found = re.search(r"\bindex=(\d+)", counter.attributes)
+        if found is None:
+            continue
+        start = _constant(_by_name(program, where), loop.operands[0], int(found[1])) or 0
+        step = _increment(_by_name(program, loop.called("body")), int(found[1]))
+        return max(-(-(int(limit.operands[0]) - start) // step), 1)
     return 1
 
 
@@ -145,14 +149,14 @@ def _without_layout(shape: str) -> str:
     return re.sub(r"\{[^}]*\}|/\*.*?\*/", "", shape)
 
 
-def _instruction(name: str, text: str) -> Instruction:
+def _instruction(name: str, text: str, *, is_root: bool) -> Instruction:
     end = _closing(text, 0) if text.startswith("(") else text.index(" ") - 1
     shape, rest = text[: end + 1], text[end + 1 :].strip()
     opcode, _, _ = rest.partition("(")
     closing = _closing(rest, len(opcode))
     inside = rest[len(opcode) + 1 : closing]
     operands = (inside,) if opcode == "constant" else tuple(_NAME.findall(inside))
-    return Instruction(name, shape, opcode, operands, rest[closing + 1 :])
+    return Instruction(name, shape, opcode, operands, rest[closing + 1 :], is_root)
 
 
 def _closing(text: str, start: int) -> int:
@@ -176,14 +180,35 @@ def _callees(instruction: Instruction) -> list[str]:
     return [called] if called else []
 
 
-def _constant(program: Program, where: str, name: str, index: int) -> int:
-    """Element `index` of a tuple that a computation makes, followed back to a constant; else 0."""
-    lines = {line.name: line for line in program.computations[where]}
+def _by_name(program: Program, computation: str | None) -> dict[str, Instruction]:
+    return {line.name: line for line in program.computations.get(computation or "", ())}
+
+
+def _increment(body: dict[str, Instruction], index: int) -> int:
+    """By how much one round of a loop raises element `index` of its tuple; 1 if it cannot be seen.
+
+    A loop that the compiler has unrolled adds several times.
+    """
+    root = next((line for line in body.values() if line.is_root and line.opcode == "tuple"), None)
+    line = body.get(root.operands[index]) if root else None
+    total = 0
+    while line is not None and line.opcode in ("add", *_SAME):
+        constants = [_constant(body, name) for name in line.operands]
+        total += sum(value or 0 for value in constants)
+        others = [
+            name for name, value in zip(line.operands, constants, strict=True) if value is None
+        ]
+        line = body.get(others[0]) if others else None
+    return max(total, 1)
+
+
+def _constant(lines: dict[str, Instruction], name: str, index: int = 0) -> int | None:
+    """A whole number, followed back to its constant, also as an element of a tuple; else None."""
     line = lines.get(name)
     if line is not None and line.opcode == "tuple":
         line = lines.get(line.operands[index])
-    while line is not None and line.opcode in ("copy", "bitcast", "convert") and line.operands:
+    while line is not None and line.opcode in _SAME:
         line = lines.get(line.operands[0])
     if line is None or line.opcode != "constant" or not line.operands[0].isdigit():
-        return 0
+        return None
     return int(line.operands[0])

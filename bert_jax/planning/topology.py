@@ -7,6 +7,7 @@ from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.planning.hardware import Slice
+from bert_jax.sharding.libtpu import WITHOUT_TPU
 
 _INSTALL = 'pip install "bert_jax[tpu]"'
 
@@ -29,16 +30,12 @@ class Topology:
 def prepare_process(wanted: Slice) -> None:
     """Sets what JAX and libtpu read from the environment; to be called before JAX is imported.
 
-    The plan itself runs on the CPU. Without the TPU variables libtpu asks for the machine's own
-    TPU, over the network and on stderr.
+    The plan itself runs on the CPU, also where there is a TPU or a GPU.
     """
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if wanted.hardware.platform == "tpu":
-        os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
-        os.environ["TPU_SKIP_MDS_QUERY"] = "1"
-        os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-8")  # only asked for, not used
-        os.environ.setdefault("TPU_LOG_DIR", "disabled")
+        os.environ.update(WITHOUT_TPU)
     if wanted.hardware.platform == "cpu":
         flags = os.environ.get("XLA_FLAGS", "")
         if "xla_force_host_platform_device_count" not in flags:
