@@ -76,9 +76,11 @@ def _tpu_devices(wanted: Slice) -> list[Any]:
     try:
         found = topologies.get_topology_desc(str(wanted), platform="tpu", **options)
     except jax.errors.JaxRuntimeError as error:
-        reason = str(error).split("\n")[0].removeprefix("INVALID_ARGUMENT: ")
+        reason = str(error).split("\n")[0]
+        if not reason.startswith("INVALID_ARGUMENT"):
+            raise UserError(f"--topology {wanted}: libtpu does not start: {reason}") from error
         raise UserError(
-            f"--topology {wanted}: there is no such slice: {reason}; choose one of Cloud TPU's"
+            f"--topology {wanted}: there is no such slice ({reason}); choose one of Cloud TPU's"
         ) from error
     return list(found.devices)
 

@@ -4,8 +4,10 @@ import importlib.util
 import os
 from pathlib import Path
 
-# What libtpu would ask the network for, and complain on stderr where it finds no answer.
+# What libtpu would ask the network for, and complain on stderr where it finds no answer; and that
+# several processes may load it: there is no TPU that they could get hold of at once.
 WITHOUT_TPU = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-8",
