@@ -13,7 +13,9 @@ from typing import NoReturn
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predictions import command as predict_command
+from bert_jax.planning import command as plan_command
 from bert_jax.sharding import command as hosts_command
+from bert_jax.sharding.libtpu import calm_libtpu
 
 DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
 
@@ -37,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rest, overrides = _split_overrides(given)
     options = _parser().parse_args(_joined(rest, "--layers"))
     options.overrides = overrides
+    calm_libtpu()
     try:
         return options.run(options)
     except (UserError, OSError, KeyboardInterrupt) as error:
@@ -112,6 +115,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     hosts_command.add_arguments(train)
     train.set_defaults(run=hosts_command.on_all_hosts(_train, _outcome))
+
+    plan = verbs.add_parser(
+        "plan", parents=[config], help="memory, FLOPs, time of a training on devices not here"
+    )
+    plan_command.add_arguments(plan)
+    plan.set_defaults(run=_plan)
 
     evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
     evaluate.add_argument("--config", metavar="FILE[:ARGS]", help="default: that of RUN")
@@ -218,6 +227,24 @@ def _train(options: argparse.Namespace) -> int:
         _say(f"{stop}; run the same command to go on")
         return STOPPED
     print(json.dumps(metrics))
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from bert_jax.planning.hardware import parse_slice
+    from bert_jax.planning.topology import prepare_process
+
+    wanted = parse_slice(options.topology)
+    prepare_process(wanted)  # before JAX starts
+    from bert_jax import configuration, experiment
+    from bert_jax.planning.report import as_text
+
+    config = configuration.load(options.config, options.overrides)
+    plans = experiment.plan(config, wanted, plan_command.plan_options(options))
+    if options.json:
+        print(json.dumps(plans[0] if len(plans) == 1 else {**plans[0], "meshes": plans}))
+    else:
+        print(as_text(plans))
     return 0
 
 

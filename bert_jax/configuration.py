@@ -116,6 +116,8 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         UserError: the key is unknown (the nearest known one is named), or the value of another
             kind or out of range.
     """
+    if (key, value) == ("mesh", "auto"):
+        key, value = "mesh.auto", True
     known = dict(_flat(config))
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)

@@ -52,6 +52,7 @@ FREE_KEYS = frozenset(
         "mesh.fsdp",
         "mesh.tensor",
         "optimizer.shard_over_data",
+        "mesh.auto",
     }
 )
 

@@ -153,3 +153,13 @@ def test_free_keys_are_keys_and_change_no_number(config):
         "seed", "train.steps", "train.global_batch_size", "train.microbatches", "precision",
         "data.corpus", "optimizer.learning_rate",
     }  # fmt: skip
+
+
+def test_mesh_auto_is_short_for_a_key():
+    for config in (
+        configuration.override(configuration.defaults("pretraining"), [("mesh", "auto")]),
+        configuration.complete({"mesh": "auto"}, where="here"),
+    ):
+        assert config.mesh.auto is True
+    with pytest.raises(UserError, match="unknown key 'mesh'"):
+        configuration.complete({"mesh": "data"}, where="here")

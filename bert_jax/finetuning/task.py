@@ -21,7 +21,7 @@ from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.task import Batch, Foundation, Task
+from bert_jax.training.task import Batch, Foundation, Task, with_rows
 
 Example = TypeVar("Example")
 Answer = TypeVar("Answer")
@@ -163,6 +163,10 @@ class LabelledTask(Task, Generic[Example, Answer]):
     ) -> Generator[Batch, None, None]:
         """See `Task`. Padding tokenised rows takes microseconds: nothing is made ahead."""
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
+
+    def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """See `Task`: rows as long as the config allows."""
+        return with_rows(self.batches.empty_row(), self.options.batch_size)
 
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
         """See `Task`; metrics of several parts have the name of the part before them.

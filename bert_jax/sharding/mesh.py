@@ -14,17 +14,27 @@ AXES = ("data", "fsdp", "tensor")
 
 @dataclasses.dataclass(frozen=True)
 class MeshShape:
-    """Sizes of the mesh axes; one of them may be -1: all devices that are left.
+    """The section `mesh` of a config: sizes of the axes; one may be -1: all devices that are left.
 
     Attributes:
         data: replicas of the model, each with its part of the batch.
         fsdp: parts of the parameters, each with its part of the batch too.
         tensor: parts of each layer's heads and feed-forward width.
+        auto: the sizes are chosen by what fits, see `planning.meshes.choose_mesh`; where nothing is
+            trained, every device has the whole model. In a config, `mesh=auto` is short for it.
     """
 
     data: int = -1
     fsdp: int = 1
     tensor: int = 1
+    auto: bool = False
+
+    def __post_init__(self) -> None:
+        if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
+            raise UserError(
+                f"mesh=auto chooses the sizes, but mesh.data={self.data}, mesh.fsdp={self.fsdp}, "
+                f"mesh.tensor={self.tensor} are given; leave out one or the other"
+            )
 
 
 def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh:

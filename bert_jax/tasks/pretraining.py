@@ -22,13 +22,14 @@ from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.show import as_text
 from bert_jax.data.sources import SourceSpec
+from bert_jax.data.stand_in import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import batch_share, rows_per_host
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
-from bert_jax.training.task import Batch, Foundation, Sums, Task
+from bert_jax.training.task import Batch, Foundation, Sums, Task, with_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +130,10 @@ class PretrainingTask(Task):
         return batches_in_order(
             lambda number: self._train.batch(number, rows, host=host, hosts=hosts), start, stop
         )
+
+    def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """See `Task`."""
+        return with_rows(self._train.batch(0, 1), self._global_batch_size)
 
     def evaluation_batches(self, *, host: int, hosts: int) -> Generator[Batch, None, None]:
         """This host's rows of held-out batches, the same examples and masks every time.
@@ -264,6 +269,25 @@ def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
             f"the model has another tokenizer than the corpus {data.corpus}; prepare the corpus "
             "with tokenizer.path=DIRECTORY OF THE MODEL"
         )
+    return _task(config, foundation, corpus, tokenizer)
+
+
+def create_without_data(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
+    """The task of a config that has no corpus yet, on a stand-in: its shapes are the true ones.
+
+    The vocabulary is that of `tokenizer.path` or `init_from`, else of `model.vocab_size`, else of
+    the size that `prepare` would make.
+    """
+    tokenizer = foundation.tokenizer or stand_in_tokenizer(
+        config.model.vocab_size or config.tokenizer.vocab_size
+    )
+    return _task(config, foundation, stand_in_corpus(tokenizer), tokenizer)
+
+
+def _task(
+    config: ConfigDict, foundation: Foundation, corpus: Corpus, tokenizer: Tokenizer
+) -> PretrainingTask:
+    data = config.data
     options = from_keys(PretrainingOptions, data, seed=config.seed)
     return PretrainingTask(
         corpus,

@@ -57,7 +57,8 @@ class Task(abc.ABC):
         writes_predictions: whether `evaluate` has something to write.
 
     A task lives in a module of `bert_jax.tasks` with `defaults()`, the sections and keys of a
-    config that are its own or have another default here, and `create(config, foundation)`.
+    config that are its own or have another default here, and `create(config, foundation)`. Where
+    a step can be planned before there are data, it has `create_without_data(config, foundation)`.
     """
 
     module: nn.Module
@@ -83,6 +84,10 @@ class Task(abc.ABC):
             host: which part of each batch, see `sharding.hosts.batch_share`.
             hosts: of how many equal parts.
         """
+
+    @abc.abstractmethod
+    def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shapes and dtypes of the largest global batch."""
 
     @abc.abstractmethod
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
@@ -119,6 +124,14 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Metrics with what follows from them added, such as the perplexity."""
+
+
+def with_rows(batch: Batch, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes and dtypes of a batch that has another number of rows."""
+    return {
+        key: jax.ShapeDtypeStruct((rows, *value.shape[1:]), value.dtype)
+        for key, value in batch.items()
+    }
 
 
 def means(sums: dict[str, dict[str, Any]], weights: dict[str, Any]) -> dict[str, Any]:

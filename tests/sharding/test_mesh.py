@@ -50,3 +50,11 @@ def test_the_default_is_all_devices():
 def test_sizes_that_do_not_fit(shape, count, message):
     with pytest.raises(UserError, match=message):
         make_mesh(shape, devices(count))
+
+
+def test_auto_takes_no_sizes():
+    assert dict(make_mesh(MeshShape(auto=True), devices(8)).shape)["data"] == 8
+    with pytest.raises(
+        UserError, match="mesh=auto chooses the sizes, but mesh.data=-1, mesh.fsdp=2"
+    ):
+        MeshShape(fsdp=2, auto=True)

@@ -59,6 +59,10 @@ class LabelledBatches:
         mine = np.array_split(examples, hosts)[host]
         return self._make(mine, bucket_length(longest, self._most))
 
+    def empty_row(self) -> Batch:
+        """One row that only fills up a batch, of the greatest length."""
+        return self._make(np.full(1, -1), self._most)
+
     def plan(self, epoch: int) -> np.ndarray:
         """The examples of each batch of an epoch, int64 [batches, B], -1 where there is none."""
         if self._planned is None or self._planned[0] != epoch:

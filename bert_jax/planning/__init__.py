@@ -1,0 +1,1 @@
+"""What a training costs, before it is started: memory, FLOPs, collectives, time, from shapes."""

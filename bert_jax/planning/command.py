@@ -1,0 +1,48 @@
+"""The arguments of `bert-jax plan`. Imports nothing heavy."""
+
+import argparse
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanOptions:
+    """What is to be planned, beside the config.
+
+    Attributes:
+        meshes: as `fsdp=8,data=4`, `auto` or `all`; none: that of the config.
+        search: whether the largest micro-batch is looked for.
+        steps: of the training; None: as the config says.
+        price: of a device for an hour, in whatever money.
+    """
+
+    meshes: tuple[str, ...] = ()
+    search: bool = True
+    steps: int | None = None
+    price: float | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds all arguments of the verb but `--config`."""
+    add = parser.add_argument
+    add("--topology", required=True, metavar="NAME", help="v5e:16x16, v4:4x4x4, h100:8, cpu:8")
+    add(
+        "--mesh",
+        action="append",
+        default=[],
+        metavar="AXIS=SIZE,…",
+        help="fsdp=64,data=4; or auto; or all. Several times: a table",
+    )
+    add("--steps", type=int, metavar="N", help="of the training (default: the config's)")
+    add("--price", type=float, metavar="P", help="of a device for an hour")
+    add(
+        "--no-search",
+        dest="search",
+        action="store_false",
+        help="do not look for the largest micro-batch, which compiles up to 4 more times",
+    )
+    add("--json", action="store_true", help="in place of the text")
+
+
+def plan_options(options: argparse.Namespace) -> PlanOptions:
+    """The arguments as they were given."""
+    return PlanOptions(tuple(options.mesh), options.search, options.steps, options.price)

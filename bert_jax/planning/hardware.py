@@ -1,0 +1,155 @@
+"""Published figures of the devices that a plan may be made for, in one table.
+
+Sources. TPUs: the pages "TPU v4", "TPU v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs.
+GPUs: NVIDIA's data sheets of A100 SXM 80 GB, H100 SXM and H200 SXM; the rates are those of dense
+matrices. The interconnect is what one device sends while it receives as much: half of the
+"bidirectional" figure of the newer TPU pages and of NVLink's, the Gbit/s of the older TPU pages
+divided by eight.
+"""
+
+import dataclasses
+import difflib
+import math
+import re
+
+from bert_jax.errors import UserError
+
+_GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    """One kind of device; figures are None where they differ from machine to machine.
+
+    Attributes:
+        name: as in a topology.
+        platform: "tpu", "gpu" or "cpu".
+        device_kinds: how JAX's `device_kind` of it begins.
+        bfloat16_flops: dense matrix products with bfloat16 inputs, FLOP/s.
+        float32_flops: the same as JAX computes float32 by default: a pass of bfloat16 on TPUs,
+            TensorFloat-32 on GPUs.
+        memory_bytes: of one device.
+        memory_bandwidth: byte/s.
+        interconnect_bandwidth: byte/s that a device sends.
+        topology_dimensions: numbers in a topology, as 2 in 16x16.
+    """
+
+    name: str
+    platform: str
+    device_kinds: tuple[str, ...] = ()
+    bfloat16_flops: float | None = None
+    float32_flops: float | None = None
+    memory_bytes: int | None = None
+    memory_bandwidth: float | None = None
+    interconnect_bandwidth: float | None = None
+    topology_dimensions: int = 1
+
+    def flops(self, dtype: str) -> float | None:
+        """The peak for activations of a dtype, FLOP/s."""
+        return self.bfloat16_flops if dtype == "bfloat16" else self.float32_flops
+
+
+def _tpu(
+    name: str, kind: str, tflops: float, gib: int, gbps: float, ici_gbps: float, dimensions: int
+) -> Hardware:
+    return Hardware(
+        name,
+        "tpu",
+        (kind,),
+        bfloat16_flops=tflops * 1e12,
+        float32_flops=tflops * 1e12,
+        memory_bytes=gib * _GIB,
+        memory_bandwidth=gbps * 1e9,
+        interconnect_bandwidth=ici_gbps * 1e9,
+        topology_dimensions=dimensions,
+    )
+
+
+def _gpu(name: str, tflops: float, tf32: float, gb: int, gbps: float, nvlink: float) -> Hardware:
+    return Hardware(
+        name,
+        "gpu",
+        (f"NVIDIA {name.upper()}",),
+        bfloat16_flops=tflops * 1e12,
+        float32_flops=tf32 * 1e12,
+        memory_bytes=gb * 10**9,
+        memory_bandwidth=gbps * 1e9,
+        interconnect_bandwidth=nvlink * 1e9,
+    )
+
+
+# The longer kind of device stands before the one that it begins with.
+HARDWARE: dict[str, Hardware] = {
+    hardware.name: hardware
+    for hardware in (
+        #     name   JAX's kind   TFLOP/s GiB  GB/s  ICI GB/s  topology
+        _tpu("v4", "TPU v4", 275, 32, 1228, 300, 3),
+        _tpu("v5e", "TPU v5 lite", 197, 16, 819, 200, 2),
+        _tpu("v5p", "TPU v5", 459, 95, 2765, 600, 3),
+        _tpu("v6e", "TPU v6 lite", 918, 32, 1638, 400, 2),
+        #     name  bf16  TF32   GB  GB/s  NVLink GB/s
+        _gpu("a100", 312, 156, 80, 2039, 300),
+        _gpu("h100", 989, 494.5, 80, 3350, 450),
+        _gpu("h200", 989, 494.5, 141, 4800, 450),
+        Hardware("cpu", "cpu", ("cpu",)),
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """Devices of one kind that hang together, as `v5e:16x16` names them.
+
+    Attributes:
+        hardware: of each device.
+        shape: of the torus; GPUs and CPUs have one number.
+    """
+
+    hardware: Hardware
+    shape: tuple[int, ...]
+
+    @property
+    def devices(self) -> int:
+        """How many there are; a chip with two cores is one device."""
+        return math.prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.hardware.name}:{'x'.join(map(str, self.shape))}"
+
+
+def parse_slice(text: str) -> Slice:
+    """Reads `v5e:16x16`, `v4:4x4x4`, `h100:8` or `cpu:8`.
+
+    Raises:
+        UserError: the device is unknown (the nearest known one is named), or its shape is.
+    """
+    name, _, shape = text.partition(":")
+    if name.lower() not in HARDWARE:
+        near = difflib.get_close_matches(name.lower(), HARDWARE, n=1, cutoff=0.0)
+        raise UserError(
+            f"--topology {text}: unknown device {name!r}; the nearest known is {near[0]!r} (of "
+            f"{', '.join(HARDWARE)})"
+        )
+    hardware = HARDWARE[name.lower()]
+    sizes = hardware.topology_dimensions
+    example = "x".join(["4"] * sizes) if sizes > 1 else "8"
+    if not re.fullmatch(r"\d+(x\d+)*", shape) or len(shape.split("x")) != sizes:
+        raise UserError(
+            f"--topology {text}: devices of {hardware.name} are arranged in {sizes} "
+            f"dimension{'s' * (sizes > 1)}; write it as {hardware.name}:{example}"
+        )
+    parsed = Slice(hardware, tuple(map(int, shape.split("x"))))
+    if parsed.devices < 1:
+        raise UserError(f"--topology {text} has no devices; each number is at least 1")
+    return parsed
+
+
+def hardware_of(device_kind: str) -> Hardware | None:
+    """The line of the table for JAX's `device.device_kind`, None for a device that it lacks."""
+    found = [
+        (len(kind), hardware.name)
+        for hardware in HARDWARE.values()
+        for kind in hardware.device_kinds
+        if device_kind.startswith(kind)
+    ]
+    return HARDWARE[max(found)[1]] if found else None

@@ -1,0 +1,214 @@
+"""Reads the text of a compiled program: its computations, and how often each instruction runs."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+_HEADER = re.compile(r"(?:ENTRY )?%?([\w.\-]+) (?:\(.*)?\{$")
+_INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*)$")
+_NAME = re.compile(r"%([\w.\-]+)")
+_ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
+_BITS = re.compile(r"[a-z]+(\d+)")
+# What hands on its operand.
+_SAME = ("copy", "bitcast", "convert")
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One line of a computation: `%name = shape opcode(operands), attributes`; ROOT: its result."""
+
+    name: str
+    shape: str
+    opcode: str
+    operands: tuple[str, ...]
+    attributes: str
+    is_root: bool
+
+    def called(self, attribute: str) -> str | None:
+        """The computation that an attribute such as `body` names, None without it."""
+        found = re.search(rf"\b{attribute}=%?([\w.\-]+)", self.attributes)
+        return found[1] if found else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A compiled program.
+
+    Attributes:
+        computations: their instructions, in order.
+        entry: the one that is run.
+        partitions: devices that run it together.
+    """
+
+    computations: dict[str, tuple[Instruction, ...]]
+    entry: str
+    partitions: int
+
+
+def parse(text: str) -> Program:
+    """Reads `compiled.as_text()`."""
+    partitions = re.search(r"num_partitions=(\d+)", text)
+    computations: dict[str, list[Instruction]] = {}
+    entry, current = "", ""
+    for line in text.splitlines():
+        if header := _HEADER.match(line):
+            current = header[1]
+            computations[current] = []
+            if line.startswith("ENTRY"):
+                entry = current
+        elif current and (found := _INSTRUCTION.match(line)):
+            computations[current].append(_instruction(found[2], found[3], is_root=bool(found[1])))
+    return Program(
+        {name: tuple(lines) for name, lines in computations.items()},
+        entry,
+        int(partitions[1]) if partitions else 1,
+    )
+
+
+def runs(program: Program) -> Iterator[tuple[str, Instruction, int]]:
+    """Each instruction with its computation and how often one run of the program reaches it.
+
+    A computation that several places call comes several times. What only an array operation
+    applies, such as the sum of a reduction, is left out; of the branches of a conditional each
+    counts as taken.
+    """
+
+    def visit(name: str, times: int) -> Iterator[tuple[str, Instruction, int]]:
+        for instruction in program.computations[name]:
+            yield name, instruction, times
+            if instruction.opcode == "while":
+                body = instruction.called("body")
+                if body in program.computations:
+                    yield from visit(body, times * trip_count(program, name, instruction))
+            elif instruction.opcode.endswith(("-done", "-update")):
+                continue  # its -start was followed
+            else:
+                for called in _callees(instruction):
+                    if called in program.computations:
+                        yield from visit(called, times)
+
+    return visit(program.entry, 1)
+
+
+def trip_count(program: Program, where: str, loop: Instruction) -> int:
+    """How often a `while` runs its body: as the compiler notes, else as its condition says.
+
+    The condition of a loop over layers compares a counter, an element of the loop's tuple, with a
+    constant. A loop of another kind counts once.
+    """
+    noted = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', loop.attributes)
+    if noted:
+        return int(noted[1])
+    condition = _by_name(program, loop.called("condition"))
+    for line in condition.values():
+        if line.opcode != "compare" or "direction=LT" not in line.attributes:
+            continue
+        counter, limit = (condition.get(name) for name in line.operands)
+        if counter is None or limit is None or limit.opcode != "constant":
+            continue
+        found = re.search(r"\bindex=(\d+)", counter.attributes)
+        if found is None:
+            continue
+        start = _constant(_by_name(program, where), loop.operands[0], int(found[1])) or 0
+        step = _increment(_by_name(program, loop.called("body")), int(found[1]))
+        return max(-(-(int(limit.operands[0]) - start) // step), 1)
+    return 1
+
+
+def array_bytes(shape: str) -> int:
+    """Bytes of an array or of all arrays of a tuple, by its printed shape."""
+    return sum(_one_array(dtype, sizes) for dtype, sizes in _ARRAY.findall(_without_layout(shape)))
+
+
+def tuple_elements(shape: str) -> list[str]:
+    """The shapes in a tuple's shape; of an array, itself."""
+    shape = _without_layout(shape)
+    if not shape.startswith("("):
+        return [shape]
+    parts, depth = [""], 0
+    for character in shape[1:-1]:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _one_array(dtype: str, sizes: str) -> int:
+    bits = _BITS.match(dtype)
+    # pred is a byte; token and opaque have no size.
+    width = int(bits[1]) if bits else 8 * (dtype == "pred")
+    count = 1
+    for size in filter(None, sizes.split(",")):
+        count *= int(size)
+    return count * width // 8
+
+
+def _without_layout(shape: str) -> str:
+    return re.sub(r"\{[^}]*\}|/\*.*?\*/", "", shape)
+
+
+def _instruction(name: str, text: str, *, is_root: bool) -> Instruction:
+    end = _closing(text, 0) if text.startswith("(") else text.index(" ") - 1
+    shape, rest = text[: end + 1], text[end + 1 :].strip()
+    opcode, _, _ = rest.partition("(")
+    closing = _closing(rest, len(opcode))
+    inside = rest[len(opcode) + 1 : closing]
+    operands = (inside,) if opcode == "constant" else tuple(_NAME.findall(inside))
+    return Instruction(name, shape, opcode, operands, rest[closing + 1 :], is_root)
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the parenthesis that opens at `start` closes."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth == 0:
+            return place
+    return len(text) - 1
+
+
+def _callees(instruction: Instruction) -> list[str]:
+    if instruction.opcode == "conditional":
+        branches = re.search(r"branch_computations=\{([^}]*)\}", instruction.attributes)
+        named = [instruction.called("true_computation"), instruction.called("false_computation")]
+        return _NAME.findall(branches[1]) if branches else [name for name in named if name]
+    called = instruction.called("calls")
+    if called is None and instruction.opcode == "call":
+        called = instruction.called("to_apply")
+    return [called] if called else []
+
+
+def _by_name(program: Program, computation: str | None) -> dict[str, Instruction]:
+    return {line.name: line for line in program.computations.get(computation or "", ())}
+
+
+def _increment(body: dict[str, Instruction], index: int) -> int:
+    """By how much one round of a loop raises element `index` of its tuple; 1 if it cannot be seen.
+
+    A loop that the compiler has unrolled adds several times.
+    """
+    root = next((line for line in body.values() if line.is_root and line.opcode == "tuple"), None)
+    line = body.get(root.operands[index]) if root else None
+    total = 0
+    while line is not None and line.opcode in ("add", *_SAME):
+        constants = [_constant(body, name) for name in line.operands]
+        total += sum(value or 0 for value in constants)
+        others = [
+            name for name, value in zip(line.operands, constants, strict=True) if value is None
+        ]
+        line = body.get(others[0]) if others else None
+    return max(total, 1)
+
+
+def _constant(lines: dict[str, Instruction], name: str, index: int = 0) -> int | None:
+    """A whole number, followed back to its constant, also as an element of a tuple; else None."""
+    line = lines.get(name)
+    if line is not None and line.opcode == "tuple":
+        line = lines.get(line.operands[index])
+    while line is not None and line.opcode in _SAME:
+        line = lines.get(line.operands[0])
+    if line is None or line.opcode != "constant" or not line.operands[0].isdigit():
+        return None
+    return int(line.operands[0])

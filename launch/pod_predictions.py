@@ -1,0 +1,105 @@
+"""The README's two tables of predictions: what a pod would do, compiled here and not run.
+
+    python launch/pod_predictions.py --output plans          needs pip install "bert_jax[tpu]"
+
+Each line is `bert-jax plan --json`, whose answer is kept in the output directory: a second call
+goes on where the first one was interrupted. Two dozen compilations take an hour or two on two CPU
+cores.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[1]
+CONFIGS = {128: "configs/pretrain.py", 512: "configs/pretrain_512.py"}
+SLICES = {"v5e:2x4": 8, "v5e:16x16": 256, "v4:4x4x4": 64, "v5p:2x2x2": 8, "v6e:4x4": 16}
+# Rows of a device, the same on every slice: about as many as a v5e holds without remat.
+ROWS = {("base", 128): 32, ("base", 512): 8, ("large", 128): 32, ("large", 512): 4}
+GROWING = {"v5e:2x4": 8, "v5e:8x8": 64, "v5e:16x16": 256}
+
+
+def plan(directory: Path, topology: str, size: str, length: int, mesh: str, batch: int) -> Any:
+    """The plan of one line, from its file if it is there."""
+    name = f"{size}-{length}-{topology}-{mesh}-{batch}".replace(":", "_").replace(",", "_")
+    path = directory / f"{name}.json"
+    if not path.is_file():
+        command = [
+            *(sys.executable, "-m", "bert_jax", "plan", "--json", "--no-search"),
+            *("--config", f"{CONFIGS[length]}:size={size}", "--topology", topology),
+            *("--mesh", mesh, "--config.precision=bfloat16"),
+            f"--config.train.global_batch_size={batch}",
+        ]
+        done = subprocess.run(
+            command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True
+        )
+        path.write_text(done.stdout, encoding="utf-8")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def predictions(directory: Path) -> list[str]:
+    """A line for each size, length and slice."""
+    lines = [
+        "| model | slice | global batch | memory of a device, GiB | TFLOP a step | step, at least "
+        "| tokens/s, at most |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for length in CONFIGS:
+        for size in ("base", "large"):
+            for topology, devices in SLICES.items():
+                found = plan(
+                    directory,
+                    topology,
+                    size,
+                    length,
+                    f"data={devices}",
+                    ROWS[size, length] * devices,
+                )
+                batch, floor = found["global_batch_size"], found["step_floor_s"]
+                lines.append(
+                    f"| {size}, {length} | {topology} | {batch:,} | {_memory(found)} "
+                    f"| {found['flops_per_step'] / 1e12:,.1f} | {floor * 1e3:.1f} ms "
+                    f"| {batch * length / floor / 1e6:.1f} M |"
+                )
+    return lines
+
+
+def scaling(directory: Path) -> list[str]:
+    """What each device sends in a step on ever larger slices, against the analytic minimum."""
+    lines = [
+        "| mesh of v5e | chips | collectives a step | each chip sends, MB | at least, MB | ratio |",
+        "|---|---|---|---|---|---|",
+    ]
+    for axis in ("data", "fsdp"):
+        for topology, devices in GROWING.items():
+            mesh = f"data={devices}" if axis == "data" else f"data=1,fsdp={devices}"
+            found = plan(directory, topology, "base", 128, mesh, ROWS["base", 128] * devices)
+            sent, least = found["sent_bytes_per_device"], found["least_sent_bytes_per_device"]
+            count = sum(one["count"] for one in found["collectives"].values())
+            lines.append(
+                f"| {axis} | {devices} | {count} | {sent / 1e6:,.0f} | {least / 1e6:,.0f} "
+                f"| {sent / least:.2f} |"
+            )
+    return lines
+
+
+def _memory(found: dict[str, Any]) -> str:
+    peak, available = found["peak_bytes_per_device"], found["available_bytes_per_device"]
+    said = "does not fit" if not found["fits"] else f"{peak / 2**30:.1f}"
+    return f"{said} of {available / 2**30:.1f}"
+
+
+def main() -> None:
+    """Prints both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR")
+    directory = parser.parse_args().output
+    directory.mkdir(parents=True, exist_ok=True)
+    print("\n".join([*predictions(directory), "", *scaling(directory)]))
+
+
+if __name__ == "__main__":
+    main()

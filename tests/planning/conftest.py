@@ -1,0 +1,71 @@
+"""A tiny pre-training without data, and plans of it."""
+
+from collections.abc import Callable
+
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax import configuration, foundation
+from bert_jax.planning.hardware import parse_slice
+from bert_jax.planning.topology import find_topology
+from bert_jax.planning.training_on_mesh import TrainingOnMesh
+from bert_jax.sharding.mesh import MeshShape
+from bert_jax.tasks import pretraining
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.options import TrainOptions
+
+# Two layers; no two of its sizes are the same.
+TINY = {
+    "model.vocab_size": 96,
+    "model.hidden_size": 32,
+    "model.num_hidden_layers": 2,
+    "model.num_attention_heads": 4,
+    "model.intermediate_size": 64,
+    "model.max_position_embeddings": 24,
+    "data.length": 16,
+    "data.max_predictions": 3,
+    "train.global_batch_size": 8,
+    "train.steps": 100,
+    "optimizer.warmup_steps": 0,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_overrides() -> Callable[..., list[str]]:
+    """`TINY` and other keys as overrides on the command line."""
+
+    def make(**keys: object) -> list[str]:
+        given = TINY | {name.replace("__", "."): value for name, value in keys.items()}
+        return [f"--config.{key}={value}" for key, value in given.items()]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Callable[..., ConfigDict]:
+    """Builds the config, with `section__key=value` in place of `TINY`'s."""
+
+    def make(**keys: object) -> ConfigDict:
+        config = configuration.defaults("pretraining")
+        for key, value in (TINY | {k.replace("__", "."): v for k, v in keys.items()}).items():
+            configuration.set_key(config, key, value, where="test")
+        return config
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def lay_out(tiny_config) -> Callable[..., TrainingOnMesh]:
+    """Lays the tiny training out on a mesh of a topology."""
+
+    def make(topology: str, shape: MeshShape, **keys: object) -> TrainingOnMesh:
+        config = tiny_config(**keys)
+        return TrainingOnMesh(
+            pretraining.create_without_data(config, foundation.of_config(config)),
+            make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
+            TrainOptions(**config.train),
+            find_topology(parse_slice(topology)),
+            shape,
+        )
+
+    return make

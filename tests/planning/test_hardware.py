@@ -1,0 +1,98 @@
+"""The table of published figures, and the names of slices."""
+
+import dataclasses
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.planning.hardware import HARDWARE, hardware_of, parse_slice
+
+
+def test_the_peaks_are_those_that_were_published():
+    # TFLOP/s in bfloat16, GiB or GB, GB/s of memory, GB/s that one device sends.
+    assert {
+        name: (
+            hardware.bfloat16_flops / 1e12,
+            hardware.memory_bytes,
+            hardware.memory_bandwidth / 1e9,
+            hardware.interconnect_bandwidth / 1e9,
+        )
+        for name, hardware in HARDWARE.items()
+        if name != "cpu"
+    } == {
+        "v4": (275, 32 * 2**30, 1228, 300),
+        "v5e": (197, 16 * 2**30, 819, 200),
+        "v5p": (459, 95 * 2**30, 2765, 600),
+        "v6e": (918, 32 * 2**30, 1638, 400),
+        "a100": (312, 80 * 10**9, 2039, 300),
+        "h100": (989, 80 * 10**9, 3350, 450),
+        "h200": (989, 141 * 10**9, 4800, 450),
+    }
+    assert HARDWARE["h100"].flops("float32") == 494.5e12  # TensorFloat-32
+    assert HARDWARE["v5e"].flops("float32") == 197e12  # in passes of bfloat16
+
+
+def test_a_cpu_has_no_published_peak():
+    cpu = dataclasses.asdict(HARDWARE["cpu"])
+    assert {name for name, value in cpu.items() if value is None} == {
+        "bfloat16_flops",
+        "float32_flops",
+        "memory_bytes",
+        "memory_bandwidth",
+        "interconnect_bandwidth",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "devices", "shape"),
+    [
+        ("v5e:16x16", 256, (16, 16)),
+        ("v5e:2x4", 8, (2, 4)),
+        ("v4:4x4x4", 64, (4, 4, 4)),
+        ("V6E:1x1", 1, (1, 1)),
+        ("h100:8", 8, (8,)),
+        ("cpu:8", 8, (8,)),
+    ],
+)
+def test_slices(text, devices, shape):
+    found = parse_slice(text)
+    assert (found.devices, found.shape, str(found)) == (devices, shape, text.lower())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("v5:2x4", "unknown device 'v5'; the nearest known is 'v5"),
+        ("h300:8", "unknown device 'h300'; the nearest known is 'h[12]00'"),
+        ("v5e:2x2x2", "v5e are arranged in 2 dimensions; write it as v5e:4x4$"),
+        ("v4:16", "v4 are arranged in 3 dimensions; write it as v4:4x4x4"),
+        ("h100", "h100 are arranged in 1 dimension; write it as h100:8"),
+        ("cpu:-1", "cpu are arranged in 1 dimension; write it as cpu:8"),
+        ("cpu:0", "has no devices"),
+    ],
+)
+def test_wrong_slices(text, message):
+    with pytest.raises(UserError, match=message):
+        parse_slice(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("TPU v4", "v4"),
+        ("TPU v5 lite", "v5e"),
+        ("TPU v5", "v5p"),
+        ("TPU v6 lite", "v6e"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H200", "h200"),
+        ("cpu", "cpu"),
+    ],
+)
+def test_the_names_that_jax_gives(kind, name):
+    found = hardware_of(kind)
+    assert found is not None
+    assert found.name == name
+
+
+def test_a_device_that_the_table_lacks():
+    assert hardware_of("TPU7x") is None

@@ -1,0 +1,113 @@
+"""Meshes worth a thought, and the choice among them."""
+
+import jax
+import pytest
+
+from bert_jax import foundation
+from bert_jax.errors import UserError
+from bert_jax.planning.hardware import parse_slice
+from bert_jax.planning.meshes import (
+    choose_mesh,
+    device_memory,
+    label,
+    parse_mesh,
+    sensible_meshes,
+    usable_memory,
+)
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks import pretraining
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.options import TrainOptions
+
+# Three layers of width 256: 12 MB of parameters, 48 MB with moments and gradients; the batch of
+# 8 × 16 tokens is small beside them.
+WIDE = {
+    "model__hidden_size": 256,
+    "model__num_hidden_layers": 3,
+    "model__intermediate_size": 1024,
+}
+
+
+@pytest.fixture
+def choose(tiny_config):
+    def chosen(devices: int, memory: float, **keys: object) -> MeshShape:
+        config = tiny_config(**WIDE | keys)
+        return choose_mesh(
+            pretraining.create_without_data(config, foundation.of_config(config)),
+            make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
+            TrainOptions(**config.train),
+            jax.devices()[:1] * devices,
+            int(memory * 1e6),
+        )
+
+    return chosen
+
+
+def test_a_model_that_fits_is_whole_on_every_device(choose):
+    assert choose(8, 100) == MeshShape(data=8)
+    assert choose(1, 100) == MeshShape(data=1)
+
+
+def test_the_state_is_cut_no_further_than_it_must(choose):
+    assert choose(8, 35) == MeshShape(data=4, fsdp=2)
+    assert choose(8, 20) == MeshShape(data=2, fsdp=4)
+    assert choose(8, 12) == MeshShape(data=1, fsdp=8)
+
+
+def test_layers_are_cut_where_the_batch_leaves_nothing_else(choose):
+    # Two rows cannot go to eight devices.
+    assert choose(8, 20, train__global_batch_size=2) == MeshShape(data=2, tensor=4)
+    assert choose(8, 10, train__global_batch_size=2) == MeshShape(data=1, fsdp=2, tensor=4)
+
+
+def test_a_large_batch_needs_microbatches(choose):
+    rows = {"train__global_batch_size": 512, "data__length": 24}
+    # No mesh makes the activations smaller: each device has its rows.
+    with pytest.raises(UserError, match="raise train.microbatches"):
+        choose(8, 100, **rows)
+    # Then there is a sum of gradients besides: 60 MB of state, and a little.
+    assert choose(8, 100, **rows, train__microbatches=32) == MeshShape(data=8)
+
+
+def test_what_fits_nowhere_is_an_error_with_a_remedy(choose):
+    message = (
+        r"mesh=auto: a step needs about 0.0 GiB of each device, even with fsdp=8, and 0.0 are "
+        r"there; raise train.microbatches \(now 1\), or set model.remat=full"
+    )
+    with pytest.raises(UserError, match=message):
+        choose(8, 1)
+    with pytest.raises(UserError, match="train.global_batch_size 7 is not a multiple of 3 devices"):
+        choose(3, 100, train__global_batch_size=7)
+
+
+@pytest.mark.parametrize(
+    ("devices", "labels"),
+    [
+        (1, ["data=1"]),
+        (8, ["data=8", "data=4,fsdp=2", "fsdp=8", "data=4,tensor=2", "data=2,tensor=4"]),
+        (
+            256,
+            ["data=256", "data=16,fsdp=16", "fsdp=256", "data=128,tensor=2", "data=64,tensor=4"],
+        ),
+        (6, ["data=6", "data=3,fsdp=2", "fsdp=6", "data=3,tensor=2"]),
+    ],
+)
+def test_one_of_each_kind(devices, labels):
+    found = sensible_meshes(devices)
+    assert [label(shape) for shape in found] == labels
+    for shape in found:
+        make_mesh(shape, jax.devices()[:1] * devices)
+
+
+def test_meshes_as_they_are_written():
+    assert parse_mesh("fsdp=64,data=4") == MeshShape(data=4, fsdp=64)
+    assert parse_mesh("tensor=2") == MeshShape(data=-1, tensor=2)
+    for wrong in ("fdsp=8", "data", "data=x", "data=8,data=4", "data=8 fsdp=2"):
+        with pytest.raises(UserError, match="is not AXIS=SIZE of one of data, fsdp, tensor; write"):
+            parse_mesh(wrong)
+
+
+def test_memory_of_devices():
+    assert usable_memory(parse_slice("v5e:2x4")) == pytest.approx(15.7 * 2**30, rel=0.01)
+    here = device_memory(jax.devices())
+    assert usable_memory(parse_slice(f"cpu:{len(jax.devices())}")) == here > 2**26

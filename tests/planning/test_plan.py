@@ -1,0 +1,148 @@
+"""Plans of a tiny training, and the command that makes them."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bert_jax import cli
+from bert_jax.planning.plan import as_json, make_plan
+from bert_jax.planning.report import as_text
+from bert_jax.sharding.mesh import MeshShape
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "pretrain.py")
+
+
+@pytest.fixture
+def run(capsys, tiny_overrides):
+    """Runs the command in this process, for devices that need no preparation."""
+
+    def go(*arguments: str, **keys: object) -> tuple[int, str, str]:
+        code = cli.main(["plan", "--config", CONFIG, *arguments, *tiny_overrides(**keys)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return go
+
+
+@pytest.fixture(autouse=True)
+def same_environment(monkeypatch):
+    """What the command sets for JAX and libtpu is undone."""
+    for name in ("JAX_PLATFORMS", "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+
+def test_a_plan_from_shapes(lay_out):
+    plan = make_plan(lay_out("h100:8", MeshShape(data=-1, fsdp=2)), dtype="float32", search=True)
+    assert (plan.mesh, plan.devices, plan.microbatch) == ("data=4,fsdp=2", 8, 1)
+    assert not plan.compiled
+    assert plan.fits
+    assert plan.collectives == {}
+    assert plan.sent_bytes == plan.least_sent_bytes > 0
+    assert plan.flops_per_step == pytest.approx(plan.flops_per_token * 8 * 16)
+    # As many rows as fill the memory.
+    memory = plan.memory
+    assert memory is not None
+    rest = plan.available_bytes - memory.peak
+    assert plan.largest_microbatch == pytest.approx(rest / memory.activations, rel=0.01)
+
+
+def test_days_and_costs(lay_out):
+    plan = make_plan(lay_out("h100:8", MeshShape()), dtype="bfloat16", search=False)
+    plan = dataclasses.replace(
+        plan, step_time=dataclasses.replace(plan.step_time, compute=0.36, memory=0.1)
+    )
+    found = as_json(plan, steps=1_000_000, price=2.5)
+    assert found["step_floor_s"] == 0.36
+    assert found["device_hours_floor"] == pytest.approx(800)  # 100 hours of eight
+    assert found["days_floor"] == pytest.approx(100 / 24)
+    assert found["cost_floor"] == pytest.approx(2000)
+    assert found["largest_microbatch_per_device"] is None
+    assert "cost, at least            2,000.00" in as_text([found])
+    assert as_json(plan, steps=1_000_000, price=None)["cost_floor"] is None
+
+
+def test_the_command_gives_text_or_json(run):
+    code, out, err = run("--topology", "h100:8", "--no-search")
+    assert (code, err) == (0, "")
+    assert out.startswith("h100:8, 8 devices: 0.0 M parameters, float32, batches of 8 × 16\n")
+    assert "mesh data=8, micro-batches of 1 rows on a device" in out
+    assert "Estimated from shapes, not compiled." in out
+    code, out, err = run("--topology", "h100:8", "--json", "--steps", "7", "--mesh", "tensor=4")
+    found = json.loads(out)
+    assert {"flops_per_step", "fits", "peak_bytes_per_device", "compile_s"} <= set(found)
+    assert (found["mesh"], found["steps"], found["fits"]) == ("data=2,tensor=4", 7, True)
+    assert sum(found["memory_per_device"].values()) == found["peak_bytes_per_device"]
+
+
+def test_several_meshes_are_a_table(run):
+    _, out, _ = run("--topology", "a100:4", "--mesh", "data=4", "--mesh", "fsdp=2")
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[0] for row in rows if len(row) == 9 and row[1] == "yes"] == [
+        "data=4",
+        "data=2,fsdp=2",
+    ]
+    _, out, _ = run("--topology", "a100:4", "--mesh", "all", "--json")
+    found = json.loads(out)
+    assert {plan["mesh"] for plan in found["meshes"]} == {
+        "data=4", "data=2,fsdp=2", "fsdp=4", "data=2,tensor=2", "tensor=4",
+    }  # fmt: skip
+    floors = [plan["step_floor_s"] for plan in found["meshes"]]
+    assert floors == sorted(floors)
+    assert found["mesh"] == found["meshes"][0]["mesh"]
+
+
+def test_a_batch_that_is_too_large_is_reported(run):
+    code, out, _ = run("--topology", "a100:1", train__global_batch_size=2_000_000)
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.startswith("fits"))
+    assert line.startswith("fits                      no: ")
+    largest = next(line for line in out.splitlines() if line.startswith("largest"))
+    assert 100_000 < int(largest.split()[2]) < 2_000_000
+
+
+def test_mesh_auto_is_planned(run):
+    for arguments, keys in ((("--mesh", "auto"), {}), ((), {"mesh": "auto"})):
+        _, out, _ = run("--topology", "h100:4", "--json", *arguments, **keys)
+        assert json.loads(out)["mesh"] == "data=4"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--topology", "v7:2x2"), "unknown device 'v7'; the nearest known is 'v"),
+        (("--topology", "h100:3"), "not a multiple of 3 devices"),
+        (("--topology", "h100:8", "--mesh", "data=3"), "does not fit 8 devices"),
+        (("--topology", "h100:8", "--mesh", "fdsp=3"), "is not AXIS=SIZE"),
+        (("--topology", "h100:7", "--mesh", "all"), "no mesh of h100:7 divides a batch of 8 rows"),
+    ],
+)
+def test_errors_are_one_line(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_eight_cpu_devices_are_compiled_for_in_a_process_of_their_own(tiny_overrides):
+    command = ["plan", "--config", CONFIG, "--topology", "cpu:8", "--mesh", "fsdp=8", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "bert_jax", *command, *tiny_overrides()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found["compiled"]
+    assert found["fits"]
+    assert found["compile_s"] > 0
+    assert found["step_floor_s"] is None  # no published peak
+    assert found["collectives"]["all-gather"]["count"] > 0
+    # The compiler gathers parameters at least once and scatters gradients.
+    assert found["sent_bytes_per_device"] > 0.8 * found["least_sent_bytes_per_device"]
+    assert "compiling" in done.stderr

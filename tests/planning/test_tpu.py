@@ -1,0 +1,139 @@
+"""Plans for TPUs: the real compiler, without a TPU. Skipped where libtpu is not installed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libtpu")
+pytestmark = pytest.mark.slow
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "pretrain.py")
+
+# Twelve layers of BERT-mini's width: what a real size does, compiled in a fraction of its time.
+SMALL = {
+    "model.size": "mini",
+    "model.num_hidden_layers": 12,
+    "precision": "bfloat16",
+    "train.global_batch_size": 512,
+}
+
+
+@pytest.fixture(scope="module")
+def plan():
+    """Runs the command in a process of its own; a plan is made once."""
+    made = {}
+
+    def make(*arguments: str, **keys: object) -> dict:
+        overrides = SMALL | {key.replace("__", "."): value for key, value in keys.items()}
+        command = [sys.executable, "-m", "bert_jax", "plan", "--config", CONFIG, "--json"]
+        command += [*arguments, *(f"--config.{key}={value}" for key, value in overrides.items())]
+        if tuple(command) not in made:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            made[tuple(command)] = json.loads(done.stdout) | {"stderr": done.stderr}
+        return made[tuple(command)]
+
+    return make
+
+
+def on_eight(plan, *arguments: str, **keys: object) -> dict:
+    return plan("--topology", "v5e:2x4", "--no-search", *arguments, **keys)
+
+
+def test_it_fits_and_says_what_it_takes(plan):
+    found = on_eight(plan)
+    assert found["fits"]
+    assert found["compiled"]
+    assert found["devices"] == 8
+    assert found["peak_bytes_per_device"] == sum(found["memory_per_device"].values())
+    assert found["memory_per_device"]["optimizer"] == pytest.approx(
+        2 * found["memory_per_device"]["parameters"], rel=1e-4
+    )
+    assert found["compile_s"] > 1
+    # Only what the command says itself.
+    assert [line.split(":")[0] for line in found["stderr"].splitlines()] == ["v5e", "v5e"]
+
+
+def test_replicas_reduce_their_gradients_and_nothing_else(plan):
+    found = on_eight(plan)
+    assert set(found["collectives"]) == {"all-reduce"}
+    # In bfloat16, as they are computed; the word embeddings come twice, from both their uses.
+    gradients = 2 * found["parameters"]
+    assert gradients <= found["collectives"]["all-reduce"]["bytes"] < 2 * gradients
+
+
+def test_fsdp_splits_the_state_and_gathers_it(plan):
+    whole, split = on_eight(plan), on_eight(plan, "--mesh", "fsdp=8")
+    ours, theirs = split["memory_per_device"], whole["memory_per_device"]
+    assert ours["parameters"] < theirs["parameters"] / 7
+    assert ours["optimizer"] < theirs["optimizer"] / 7
+    assert split["peak_bytes_per_device"] < whole["peak_bytes_per_device"]
+    assert split["sent_bytes_per_device"] > 0.9 * split["least_sent_bytes_per_device"]
+    assert set(split["collectives"]) > {"all-reduce"}
+
+
+def test_remat_and_microbatches_take_less(plan):
+    plain = on_eight(plan)
+    full = on_eight(plan, model__remat="full")
+    parts = on_eight(plan, train__microbatches=4)
+    assert full["peak_bytes_per_device"] < 0.6 * plain["peak_bytes_per_device"]
+    assert 1.2 < full["program_flops_per_step"] / plain["program_flops_per_step"] < 1.34
+    assert full["flops_per_step"] == plain["flops_per_step"]
+    assert parts["peak_bytes_per_device"] < 0.6 * plain["peak_bytes_per_device"]
+    assert parts["microbatch_per_device"] == plain["microbatch_per_device"] // 4
+
+
+def test_a_batch_that_is_too_large(plan):
+    found = plan("--topology", "v5e:1x1", train__global_batch_size=8192)
+    assert not found["fits"]
+    assert found["peak_bytes_per_device"] > found["available_bytes_per_device"]
+    assert found["available_bytes_per_device"] == pytest.approx(15.75 * 2**30, rel=0.01)
+    largest = found["largest_microbatch_per_device"]
+    assert 64 <= largest < 8192
+    assert plan("--topology", "v5e:1x1", "--no-search", train__global_batch_size=largest)["fits"]
+
+
+def test_the_estimate_is_near(plan):
+    """`mesh=auto` stands on it."""
+    for keys in ({}, {"model__remat": "full"}, {"data__length": 512, "data__max_predictions": 77}):
+        compiled = on_eight(plan, **keys)
+        estimated = plan("--topology", "h100:8", "--no-search", **keys)
+        ratio = estimated["peak_bytes_per_device"] / compiled["peak_bytes_per_device"]
+        assert 0.7 < ratio < 1.4, keys
+
+
+@pytest.mark.parametrize(
+    ("topology", "devices"),
+    [("v4:2x2x1", 4), ("v5p:2x2x2", 8), ("v6e:4x4", 16), ("v5e:16x16", 256)],
+)
+def test_other_slices(plan, topology, devices):
+    found = plan("--topology", topology, "--no-search")
+    assert found["fits"]
+    assert found["devices"] == devices
+    assert found["flops_per_step"] == on_eight(plan)["flops_per_step"]
+
+
+def test_a_slice_that_does_not_exist(capsys):
+    from bert_jax import cli
+
+    assert cli.main(["plan", "--config", CONFIG, "--topology", "v5e:3x3"]) == 2
+    assert "--topology v5e:3x3: there is no such slice" in capsys.readouterr().err
+
+
+def test_other_commands_stay_quiet_beside_libtpu():
+    environment = {name: os.environ[name] for name in os.environ if not name.startswith("TPU_")}
+    environment.pop("JAX_PLATFORMS", None)
+    program = "from bert_jax import cli; cli.calm_libtpu(); import jax; print(jax.devices()[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "libtpu" not in done.stderr
+    assert "TPU" not in done.stderr
