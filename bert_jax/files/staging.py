@@ -9,10 +9,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.files.atomic import write_atomically
 from bert_jax.files.paths import filesystem, is_remote, reachable, user_cache
+
+# What a store says of a file: "size" in bytes, and one or other of the keys of `_version`.
+FileInfo = Mapping[str, Any]
 
 # What a copy was made of: {"model.safetensors": "SIZE VERSION"}.
 _RECORD = ".fetched.json"
@@ -37,7 +41,10 @@ def fetch(path: Path, patterns: Sequence[str] = ("*",)) -> Path:
         store, root = filesystem(path)
         if store.isfile(root):
             return fetch(path.parent, [path.name]) / path.name
-        found = {name[len(root) :].strip("/"): info for name, info in _files_of(store, root)}
+        found: dict[str, FileInfo] = {
+            name[len(root) :].strip("/"): info
+            for name, info in store.find(root, detail=True).items()
+        }
     wanted = {
         name: info
         for name, info in found.items()
@@ -116,17 +123,13 @@ def written(directory: Path) -> Iterator[Path]:
         upload(Path(folder), directory)
 
 
-def _files_of(store: object, root: str) -> list[tuple[str, Mapping[str, object]]]:
-    return list(store.find(root, detail=True).items())  # type: ignore[attr-defined]
-
-
-def _version(info: Mapping[str, object]) -> str:
+def _version(info: FileInfo) -> str:
     """What changes with a file: its size, and what the store counts its changes by."""
     change = next((info[key] for key in ("etag", "ETag", "mtime", "created") if key in info), "")
     return f"{info['size']} {change}"
 
 
-def _has_size(path: Path, info: Mapping[str, object]) -> bool:
+def _has_size(path: Path, info: FileInfo) -> bool:
     return path.is_file() and path.stat().st_size == info["size"]
 
 
@@ -139,8 +142,8 @@ def _read_record(copy: Path) -> dict[str, str]:
     return record if isinstance(record, dict) else {}
 
 
-def _check_space(copy: Path, missing: Mapping[str, Mapping[str, object]]) -> None:
-    needed = sum(int(str(info["size"])) for info in missing.values())
+def _check_space(copy: Path, missing: Mapping[str, FileInfo]) -> None:
+    needed = sum(int(info["size"]) for info in missing.values())
     free = shutil.disk_usage(copy).free
     if free < needed:
         raise UserError(

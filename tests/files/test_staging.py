@@ -87,7 +87,9 @@ def test_an_interrupted_copy_goes_on(remote, fetched, monkeypatch):
             fetch(remote)
     before = list(fetched)
     copy = fetch(remote)
-    assert sorted(before + fetched[len(before) :]) == sorted(files_below(copy).keys() - {".fetched.json"})
+    assert sorted(before + fetched[len(before) :]) == sorted(
+        files_below(copy).keys() - {".fetched.json"}
+    )
     assert (copy / "model.bin").read_bytes() == b"model.bin"
 
 

@@ -19,7 +19,10 @@ from bert_jax.errors import UserError
 from bert_jax.files import is_remote, reachable, upload, user_cache
 
 _LOCK_NAME = "lock"
-_NAMES = {TOKENIZER_DIRECTORY, *itertools.starmap(split_file, itertools.product(SPLITS, FILE_KINDS))}
+_NAMES = {
+    TOKENIZER_DIRECTORY,
+    *itertools.starmap(split_file, itertools.product(SPLITS, FILE_KINDS)),
+}
 _SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -101,7 +101,9 @@ def find_files(pattern: str, source: str) -> list[Path]:
     if is_remote(place):
         if remote := matching_files(place):
             return remote
-        raise UserError(f"data.source: {source!r}: {pattern} is no file, directory or pattern there")
+        raise UserError(
+            f"data.source: {source!r}: {pattern} is no file, directory or pattern there"
+        )
     # A name that exists is meant as it stands, even with [brackets] in it.
     matches = [place] if os.path.exists(place) else glob.glob(place, recursive=True)
     if not matches:
