@@ -14,6 +14,7 @@ from typing import NoReturn
 from bert_jax.errors import UserError
 from bert_jax.files import as_path
 from bert_jax.inference.predictions import command as predict_command
+from bert_jax.sharding import command as hosts_command
 
 DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
 
@@ -39,16 +40,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.overrides = overrides
     try:
         return options.run(options)
-    except UserError as error:
-        _say(str(error))
-        return BAD_INPUT
-    except OSError as error:
+    except (UserError, OSError, KeyboardInterrupt) as error:
+        message, code = _outcome(error)
+        _say(message)
+        return code
+
+
+def _outcome(error: BaseException) -> tuple[str, int]:
+    """What users are told of an error, and the exit code; any other error is raised again."""
+    if isinstance(error, UserError):
+        return str(error), BAD_INPUT
+    if isinstance(error, OSError):
         place = f": {error.filename}" if error.filename else ""
-        _say(f"{error.strerror or error}{place}; mend it and run again")
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        _say("interrupted; run the same command again")
-        return STOPPED
+        return f"{error.strerror or error}{place}; mend it and run again", BAD_INPUT
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; run the same command again", STOPPED
+    raise error
 
 
 def _say(message: str) -> None:
@@ -112,7 +119,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=V,V",
         help="a run for each combination; without keys, the grid of the paper",
     )
-    train.set_defaults(run=_train)
+    hosts_command.add_arguments(train)
+    train.set_defaults(run=hosts_command.on_all_hosts(_train, _outcome))
 
     evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
     evaluate.add_argument("--config", metavar="FILE[:ARGS]", help="default: that of RUN")
@@ -122,7 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--output", type=_place, metavar="DIR", help="for predictions and reports (labelled tasks)"
     )
-    evaluate.set_defaults(run=_evaluate)
+    hosts_command.add_arguments(evaluate)
+    evaluate.set_defaults(run=hosts_command.on_all_hosts(_evaluate, _outcome))
 
     export = verbs.add_parser("export", help="run → model directory")
     export.add_argument("--workdir", type=_place, required=True, metavar="RUN")
@@ -130,7 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--step", default="", help="latest, best or a number (default: the run's train.export)"
     )
-    export.set_defaults(run=_export)
+    hosts_command.add_arguments(export)
+    export.set_defaults(run=hosts_command.on_all_hosts(_export, _outcome))
 
     predict = verbs.add_parser("predict", help="a model's answers to a file, row by row")
     predict_command.add_arguments(predict)
@@ -203,8 +213,6 @@ def _train(options: argparse.Namespace) -> int:
 
     use_compilation_cache()
     config = configuration.load(options.config, options.overrides)
-    # Outside the loop, which saves first, there is nothing to save.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.sweep is not None or config.train.seeds:
             from bert_jax import several_runs

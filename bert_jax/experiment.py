@@ -24,7 +24,7 @@ from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.sharding.hosts import is_main_host, rows_per_host
+from bert_jax.sharding.hosts import is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import load_tokenizer
 from bert_jax.training.loop import TrainOptions
@@ -92,7 +92,8 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     options = options.resolved(task.examples_per_epoch)
     # Refuses what does not fit together, before a work directory is made.
     abstract_state(task, make_optimizer(optimizer_options, options.steps), mesh)
-    run_directory.claim(workdir, config)
+    with main_host_first():
+        run_directory.claim(workdir, config)
     result_file = workdir / "result.json"
     if result_file.is_file():  # it is written last
         print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
@@ -118,10 +119,12 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         )
         metrics = task.evaluate(params, mesh, workdir / PREDICTIONS)
     result = metrics | baselines
-    if is_main_host():
+    with main_host_first():
         # An evaluation may have learned something that the model is to know.
-        write_config(workdir / run_directory.MODEL_CONFIG, task.description)
-        export(workdir, workdir / "model", which=options.export)
+        if is_main_host():
+            write_config(workdir / run_directory.MODEL_CONFIG, task.description)
+    export(workdir, workdir / "model", which=options.export)
+    if is_main_host():
         draw_curves(workdir, baselines)
         write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
     return result
@@ -160,6 +163,8 @@ def evaluate(
 
 def export(workdir: Path, output: Path, *, which: str = "") -> int:
     """Writes a checkpoint of a run as a model directory; the data are not needed.
+
+    Of several hosts all call it.
 
     Args:
         workdir: of the run.

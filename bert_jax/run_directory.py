@@ -30,7 +30,8 @@ from bert_jax.errors import UserError
 from bert_jax.files import reachable, write_atomically, written
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import Execution
-from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.task import Task
 
@@ -75,8 +76,10 @@ def run_config(workdir: Path) -> ConfigDict:
 def claim(workdir: Path, config: ConfigDict) -> None:
     """Makes a work directory, or checks that it belongs to the same config.
 
+    The main host goes first; the others find what it made.
+
     Raises:
-        UserError: it belongs to another, or cannot be made.
+        UserError: it belongs to another, cannot be made, or is not shared by all hosts.
     """
     with reachable(workdir):
         holds_several = (workdir / SEVERAL_RUNS).exists()
@@ -98,6 +101,13 @@ def claim(workdir: Path, config: ConfigDict) -> None:
                 f"{workdir} belongs to another config: {key} was {old_value!r} and is {new_value!r}"
                 f" now ({len(changed)} keys differ); use another --workdir, or that value"
             )
+    if not is_main_host():
+        if not path.is_file():
+            raise UserError(
+                f"{path} of the main host is not seen from here; give a --workdir on a disk that "
+                "all hosts share"
+            )
+        return
     try:
         with reachable(workdir):
             workdir.mkdir(parents=True, exist_ok=True)
@@ -159,13 +169,13 @@ def restore_params(
     mesh: Mesh | None = None,
     module: nn.Module | None = None,
 ) -> tuple[Any, int]:
-    """The parameters of a checkpoint, on a mesh or one device, and its step.
+    """The parameters of a checkpoint, on a mesh, and its step; all hosts call it.
 
     Args:
         workdir: of the run.
         description: of the model that it trains.
         which: "latest", "best" or a step.
-        mesh: the devices.
+        mesh: the devices; None for one, or for those of all hosts.
         module: the model that is trained; None for as much of it as is exported. What is exported
             as a bare encoder is trained with something around it, and lies under `bert`.
 
@@ -173,7 +183,9 @@ def restore_params(
         UserError: there is no such checkpoint, or it is damaged.
     """
     config = run_config(workdir)
-    mesh = mesh or one_device_mesh()
+    if mesh is None:
+        # Of several hosts each must take part.
+        mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(Execution()))
     if module is None and description.architecture == "BertModel":
         abstract = {"bert": abstract}

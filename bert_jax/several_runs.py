@@ -29,7 +29,7 @@ from bert_jax import configuration, experiment, run_directory
 from bert_jax.errors import UserError
 from bert_jax.files import fetch, is_remote, reachable, upload, write_atomically, written
 from bert_jax.runs_report import Outcome, Report
-from bert_jax.sharding.hosts import is_main_host, rows_per_host
+from bert_jax.sharding.hosts import is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.loop import DivergedError
 from bert_jax.training.optimizer import OptimizerOptions
@@ -151,7 +151,8 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
         Report, best_metric=task.best_metric, baselines=task.baselines(), kind=kind
     )
     del task
-    _claim(workdir, kind)
+    with main_host_first():
+        _claim(workdir, kind)
     outcomes = []
     for number, (name, config) in enumerate(configs.items(), start=1):
         if is_main_host():

@@ -24,6 +24,7 @@ from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.checkpoints.whole_directory import whole_directory
 from bert_jax.models.config import Execution
+from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -52,6 +53,8 @@ _WEIGHTS = (
 def save(directory: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
     """Writes a model directory that `transformers` loads; one that has weights is whole.
 
+    Of several hosts all call it, and the main host writes.
+
     Args:
         directory: made if it is missing; an older model in it is replaced.
         description: of the model; tensors are written in its dtype.
@@ -61,10 +64,21 @@ def save(directory: Path, description: ModelDescription, params: Any, tokenizer:
     Raises:
         UserError: the directory holds something else, or cannot be written.
     """
+    tensors = _tensors(description, params)
+    if is_main_host():
+        _write(directory, description, tensors, tokenizer)
+    wait_for_all_hosts(f"a model in {directory}")
+
+
+def _write(
+    directory: Path,
+    description: ModelDescription,
+    tensors: dict[str, np.ndarray],
+    tokenizer: Tokenizer,
+) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    tensors = _tensors(description, params)
     with whole_directory(directory, marker=CONFIG, last=SAFETENSORS, obsolete=_WEIGHTS) as partial:
         tokenizer.save(partial, max_length=description.config.max_position_embeddings)
         write_config(partial / CONFIG, description)

@@ -14,6 +14,7 @@ from bert_jax.checkpoints.names.rule import NameTable, Rule, fill, tensor_shape,
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.errors import UserError
 from bert_jax.models.bert import Bert, abstract_params, init_params
+from bert_jax.sharding.hosts import fetch
 from bert_jax.sharding.rules import state_shardings
 
 ENCODER = "bert/"
@@ -140,18 +141,13 @@ def read_parameters(
 def to_tensors(params: Any, table: NameTable, module: nn.Module) -> dict[str, np.ndarray]:
     """The parameters of a model under the names of a table, as NumPy arrays.
 
-    Raises:
-        UserError: a part of them lies on another host.
+    All hosts that hold a part of them must call it; each gets all.
     """
-    if not all(getattr(leaf, "is_fully_addressable", True) for leaf in jax.tree.leaves(params)):
-        raise UserError(
-            "the parameters lie on several hosts; load the model on one of them to write it"
-        )
     prefix = ENCODER if isinstance(module, Bert) else ""
     rules = {rule.ours: rule for rule in table.rules}
     tensors: dict[str, np.ndarray] = {}
     for ours, value in flatten_dict(params, sep="/").items():
-        rule, array = rules[prefix + ours], np.asarray(jax.device_get(value))
+        rule, array = rules[prefix + ours], np.asarray(fetch(value))
         parts = array if rule.stacked else [array]
         for name, part in zip(_tensor_names(rule, array.shape), parts, strict=True):
             tensors[name] = to_tensor(rule, part)

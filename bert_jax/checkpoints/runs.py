@@ -4,7 +4,8 @@ import logging
 import math
 import shutil
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import jax
 import orbax.checkpoint as ocp
@@ -186,6 +187,19 @@ class RunCheckpoints:
         except Exception as error:
             raise self._unreadable(step, error) from error
         return found["state"]["params"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # All hosts write together: after an error of one of them, nobody may come any more.
+        if error is None or jax.process_count() == 1:
+            self.close()
 
     def close(self) -> None:
         """Waits for the writing to end and closes the directory."""

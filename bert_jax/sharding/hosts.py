@@ -1,19 +1,60 @@
 """What a process of a run knows about the others, and how its rows join the global batch."""
 
-from collections.abc import Mapping
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from bert_jax.errors import UserError
+from bert_jax.sharding.distributed import coordination
+from bert_jax.sharding.mesh import BatchShare, share_of
 from bert_jax.sharding.rules import batch_sharding
+
+_WEEK = 7 * 24 * 3_600_000  # ms
+_barriers = itertools.count()
 
 
 def is_main_host() -> bool:
     """Whether this process prints and writes logs."""
     return jax.process_index() == 0
+
+
+@contextlib.contextmanager
+def main_host_first() -> Iterator[None]:
+    """The main host goes through the block before the others do, which find what it wrote."""
+    if not is_main_host():
+        wait_for_all_hosts("the main host")
+    yield
+    if is_main_host():
+        wait_for_all_hosts("the main host")
+
+
+def wait_for_all_hosts(what: str) -> None:
+    """Returns when all processes have called it, in the same order among such calls."""
+    if jax.process_count() > 1:
+        coordination().wait_at_barrier(f"bert_jax/{next(_barriers)}: {what}", _WEEK)
+
+
+def batch_share(mesh: Mesh) -> BatchShare:
+    """The rows of each global batch that lie on the devices of this process.
+
+    Raises:
+        UserError: they are no part of it that could be named so.
+    """
+    share = share_of(mesh.devices, jax.process_index())
+    if share is None:
+        sizes = ", ".join(f"mesh.{axis}={size}" for axis, size in mesh.shape.items())
+        raise UserError(
+            f"{sizes} does not fit {jax.process_count()} processes of {jax.local_device_count()} "
+            "devices each; choose a mesh.tensor that divides the devices of a process, or is a "
+            "multiple of them"
+        )
+    return share
 
 
 def rows_per_host(global_batch_size: int, mesh: Mesh, microbatches: int = 1) -> int:
@@ -28,7 +69,7 @@ def rows_per_host(global_batch_size: int, mesh: Mesh, microbatches: int = 1) -> 
             f"train.global_batch_size {global_batch_size} is not a multiple of {parts} devices "
             f"(mesh.data × mesh.fsdp) × {microbatches} micro-batches; change one of them"
         )
-    return global_batch_size // jax.process_count()
+    return global_batch_size // batch_share(mesh).count
 
 
 def to_global(mesh: Mesh, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
@@ -49,9 +90,16 @@ def same_on_all_hosts(mesh: Mesh, arrays: Mapping[str, np.ndarray]) -> dict[str,
 
 
 def fetch(arrays: Any) -> Any:
-    """A tree of arrays as NumPy arrays, whole on every process."""
+    """A tree of arrays as NumPy arrays, whole on every process.
+
+    What lies on several processes, all of them must fetch.
+    """
     if jax.process_count() == 1:
         return jax.device_get(arrays)
-    from jax.experimental import multihost_utils
 
-    return multihost_utils.process_allgather(arrays, tiled=True)
+    def whole(leaf: Any) -> Any:
+        if getattr(leaf, "is_fully_addressable", True):
+            return jax.device_get(leaf)
+        return multihost_utils.process_allgather(leaf, tiled=True)
+
+    return jax.tree.map(whole, arrays)

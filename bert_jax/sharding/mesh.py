@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import Mesh
 
 from bert_jax.errors import UserError
@@ -44,7 +45,40 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
         raise UserError(
             f"{wanted} does not fit {len(devices)} devices: the product must be {len(devices)}"
         )
-    return Mesh(np.asarray(devices).reshape(sizes), AXES)
+    return Mesh(_arranged(devices, sizes), AXES)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchShare:
+    """Which rows of each global batch a process makes.
+
+    Attributes:
+        index: which of `count` equal parts of the batch, in order.
+        count: fewer than there are processes where several hold the same rows.
+    """
+
+    index: int
+    count: int
+
+
+def share_of(grid: np.ndarray, process: int) -> BatchShare | None:
+    """The rows of a batch that lie on the devices of a process; None if they are no equal part.
+
+    Args:
+        grid: devices, [data, fsdp, tensor].
+        process: its index.
+    """
+    groups = grid.reshape(-1, grid.shape[-1])  # the devices of a group hold the same rows
+    mine = [
+        place
+        for place, devices in enumerate(groups)
+        if any(device.process_index == process for device in devices)
+    ]
+    if not mine or len(groups) % len(mine) or mine[0] % len(mine):
+        return None
+    if mine != list(range(mine[0], mine[0] + len(mine))):
+        return None
+    return BatchShare(mine[0] // len(mine), len(groups) // len(mine))
 
 
 def one_device_mesh() -> Mesh:
@@ -59,3 +93,27 @@ def programs_may_overlap(mesh: Mesh) -> bool:
     leave each other without a thread, and wait for ever.
     """
     return mesh.size == 1 or mesh.devices.flat[0].platform != "cpu"
+
+
+def _arranged(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:
+    """Devices as a grid, [data, fsdp, tensor], in which each process has a part of the batch.
+
+    The last axes talk most, so their devices are to be near each other: those of one process, and
+    on TPUs neighbours in the wires of a slice, as JAX arranges them.
+    """
+    plain = np.asarray(sorted(devices, key=lambda device: device.process_index)).reshape(sizes)
+    if devices[0].platform != "tpu":
+        return plain
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    try:
+        if slices == 1:
+            grid = mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
+        else:  # between slices there is only the network: replicas of the model
+            within = (sizes[0] // slices, *sizes[1:])
+            grid = mesh_utils.create_hybrid_device_mesh(
+                within, (slices, 1, 1), devices, allow_split_physical_axes=True
+            )
+    except (AssertionError, NotImplementedError, ValueError):
+        return plain  # sizes that the wires know nothing of
+    processes = {device.process_index for device in devices}
+    return plain if any(share_of(grid, process) is None for process in processes) else grid

@@ -22,7 +22,7 @@ from bert_jax.data.show import as_text
 from bert_jax.data.sources import SourceSpec
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.sharding.hosts import rows_per_host
+from bert_jax.sharding.hosts import batch_share, rows_per_host
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
@@ -137,7 +137,8 @@ class PretrainingTask(Task):
         rows_per_host(self._evaluation.rows, mesh)
         if mesh not in self._evaluation_steps:  # else each evaluation would compile it anew
             self._evaluation_steps[mesh] = make_evaluation_step(self, mesh=mesh)
-        batches = self.evaluation_batches(host=jax.process_index(), hosts=jax.process_count())
+        share = batch_share(mesh)
+        batches = self.evaluation_batches(host=share.index, hosts=share.count)
         return evaluate(self, self._evaluation_steps[mesh], params, batches, mesh)
 
     def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:

@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import NotFiniteError, UserError
-from bert_jax.sharding.hosts import is_main_host, to_global
+from bert_jax.sharding.hosts import batch_share, is_main_host, to_global
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions, is_due
@@ -100,19 +100,19 @@ def train(
     run = _Run(task, options, mesh, checkpoints, log, progress, patience)
     if resume_step is not None:
         progress.note(f"resuming {workdir} at step {resume_step}")
+    share = batch_share(mesh)
     batches = task.train_batches(
         first_batch,
         first_batch if patience.is_over else options.steps,
-        host=jax.process_index(),
-        hosts=jax.process_count(),
+        host=share.index,
+        hosts=share.count,
     )
-    with contextlib.closing(batches), StopSignals() as stop:
+    with checkpoints, contextlib.closing(batches), StopSignals() as stop:
         try:
             return run.steps(state, first_batch, train_step, batches, stop)
         finally:
             progress.close()
             log.close()
-            checkpoints.close()
 
 
 @dataclasses.dataclass
@@ -160,13 +160,14 @@ class _Run:
                 self.log.write(step, "held_out", held_out)
                 is_best = self.patience.see(held_out)
                 last = last or self.patience.is_over
+            stopping = stop.after(step)
             # The best model must not fall between two checkpoints if it is the one to be exported.
             is_kept = is_best and options.export == "best"
-            if last or is_kept or is_due(step, options.checkpoint_every) or stop.requested:
+            if last or is_kept or is_due(step, options.checkpoint_every) or stopping:
                 self.save(step, state, held_out or {})
             if last:
                 break
-            if stop.requested:
+            if stopping:
                 self.checkpoints.wait()
                 raise Interrupted(step)
         if self.patience.is_over:

@@ -75,7 +75,14 @@ class Task(abc.ABC):
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        """This host's rows of the global batches `start` … `stop - 1`."""
+        """This host's rows of the global batches `start` … `stop - 1`.
+
+        Args:
+            start: the first batch.
+            stop: one past the last.
+            host: which part of each batch, see `sharding.hosts.batch_share`.
+            hosts: of how many equal parts.
+        """
 
     @abc.abstractmethod
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
