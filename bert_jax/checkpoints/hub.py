@@ -23,11 +23,12 @@ _HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     """The directory with the files of a model, downloaded if it is not there yet.
 
-    A directory that exists is itself; one in a bucket is copied to this machine. Everything else of the form `name` or `organisation/name` is
-    an id on the hub: of its files those that `bert_jax` reads are fetched into the hub's cache,
-    `pytorch_model.bin` only where there is no `model.safetensors`. The variables of
-    `huggingface_hub` hold: HF_HOME and HF_HUB_CACHE (where the cache is), HF_HUB_OFFLINE (only the
-    cache), HF_TOKEN (private models), HF_ENDPOINT (a mirror).
+    A directory that exists is itself; one in a bucket is copied to this machine. Everything else of
+    the form `name` or `organisation/name` is an id on the hub: of its files those that `bert_jax`
+    reads are fetched into the hub's cache, `pytorch_model.bin` only where there is no
+    `model.safetensors`. The variables of `huggingface_hub` hold: HF_HOME and HF_HUB_CACHE (where
+    the cache is), HF_HUB_OFFLINE (only the cache), HF_TOKEN (private models), HF_ENDPOINT (a
+    mirror).
 
     Args:
         path_or_hub_id: "runs/quick/model", "gs://bucket/model", "google-bert/bert-base-uncased".

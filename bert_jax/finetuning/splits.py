@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.randomness import derive_key, permute
 from bert_jax.errors import UserError
+from bert_jax.files import as_path, is_remote, reachable
 
 Example = TypeVar("Example")
 

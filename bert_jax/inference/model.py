@@ -51,9 +51,8 @@ class LoadedModel(EncoderAbilities, HeadAbilities):
 
     def save(self, directory: str | Path) -> None:
         """Writes a model directory that `transformers` loads, here or in a bucket."""
-        model_directory.save(
-            as_path(directory).expanduser(), self.description, self.params, self.tokenizer
-        )
+        place = as_path(directory).expanduser()
+        model_directory.save(place, self.description, self.params, self.tokenizer)
 
     def add_words(self, words: Sequence[str]) -> "LoadedModel":
         """A model that knows more words as pieces of their own, see `inference.surgery`."""

@@ -21,13 +21,9 @@ def test_a_local_path_is_what_it_is(tmp_path):
     assert as_path("runs/a") == Path("runs/a")
     assert type(as_path("runs/a")) is type(Path())
     assert not is_remote(Path("runs/a"))
-    assert matching_state(tmp_path) == (3, True)
-
-
-def matching_state(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
     state = state_of(tmp_path / "file")
-    return state.size, state.modified == (tmp_path / "file").stat().st_mtime_ns
+    assert (state.size, state.modified) == (3, (tmp_path / "file").stat().st_mtime_ns)
 
 
 @pytest.mark.parametrize("text", ["hdfs://b/a", "http://example.org/a", "gs://", "://a"])
@@ -80,8 +76,8 @@ def test_a_store_without_its_client_names_the_extra(monkeypatch):
 
 
 def test_errors_of_a_store_are_one_line(bucket):
-    with pytest.raises(UserError, match=r"gs://.*: cannot be reached: first;"):
-        with reachable(as_path(f"{bucket}/a")):
-            raise RuntimeError("first\nsecond")
+    there = reachable(as_path(f"{bucket}/a"))
+    with pytest.raises(UserError, match=r"gs://.*: cannot be reached: first;"), there:
+        raise RuntimeError("first\nsecond")
     with pytest.raises(RuntimeError), reachable(Path("here")):
         raise RuntimeError

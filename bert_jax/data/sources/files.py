@@ -101,9 +101,7 @@ def find_files(pattern: str, source: str) -> list[Path]:
     if is_remote(place):
         if remote := matching_files(place):
             return remote
-        raise UserError(
-            f"data.source: {source!r}: {pattern} is no file, directory or pattern there"
-        )
+        raise UserError(f"data.source: {source!r}: there is no file at {pattern}")
     # A name that exists is meant as it stands, even with [brackets] in it.
     matches = [place] if os.path.exists(place) else glob.glob(place, recursive=True)
     if not matches:
@@ -132,7 +130,7 @@ def decompress(raw: BinaryIO) -> BinaryIO:
         return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER_BYTES))
     if magic == _ZSTANDARD_MAGIC:
         return io.BufferedReader(_ZstandardReader(raw), _BUFFER_BYTES)
-    return io.BufferedReader(raw, _BUFFER_BYTES)
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw), _BUFFER_BYTES))
 
 
 class _ZstandardReader(io.RawIOBase):
