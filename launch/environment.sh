@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by launch/local.sh and tests/run.sh: makes .venv and installs the package into it.
 # The second time nothing is installed: a stamp holds what was installed from which setup.py.
 

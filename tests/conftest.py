@@ -1,5 +1,6 @@
 """A corpus, a vocabulary and a model that are small enough to check by eye."""
 
+import logging
 import os
 import socket
 import subprocess
@@ -136,6 +137,37 @@ def numbered_tokenizer() -> Tokenizer:
     numbers = range(len(special), 3000)
     words = [f"##w{n}" if n % 4 == 0 or n % 12 == 1 else f"w{n}" for n in numbers]
     return WordPieceTokenizer.from_vocabulary(special + words, BertSwitches(True, None, True))
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory) -> Iterator[str]:
+    """A bucket, as gs://bucket: Google's interface on loopback, for this process and its children.
+
+    Reached through gcsfs and TensorStore as the real one.
+    """
+    # Else gcsfs asks, with credentials of its own, what kind of bucket this is.
+    os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+    pytest.importorskip("gcsfs")
+    emulator = pytest.importorskip("gcp_storage_emulator.server")
+    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
+    logging.getLogger("gcp_storage_emulator").setLevel(logging.CRITICAL)
+    server.start()
+    http = server._api._httpd
+    http.handle_error = lambda *_: None  # a client that has read enough hangs up
+    address = f"http://127.0.0.1:{http.server_port}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", address)
+        patch.setenv("TENSORSTORE_GCS_HTTP_URL", address)
+        patch.setenv("GOOGLE_CLOUD_PROJECT", "project")
+        yield "gs://bucket"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(store, tmp_path, monkeypatch) -> str:
+    """An empty place in a bucket, and an empty cache of the user."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return f"{store}/{tmp_path.name}"
 
 
 SplitMaker = Callable[..., CorpusSplit]

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from bert_jax.errors import UserError
+from bert_jax.files import as_path, fetch, is_remote
 
 DESCRIPTION_PATTERNS = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
@@ -22,20 +23,26 @@ _HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     """The directory with the files of a model, downloaded if it is not there yet.
 
-    A directory that exists is itself. Everything else of the form `name` or `organisation/name` is
-    an id on the hub: of its files those that `bert_jax` reads are fetched into the hub's cache,
-    `pytorch_model.bin` only where there is no `model.safetensors`. The variables of
-    `huggingface_hub` hold: HF_HOME and HF_HUB_CACHE (where the cache is), HF_HUB_OFFLINE (only the
-    cache), HF_TOKEN (private models), HF_ENDPOINT (a mirror).
+    A directory that exists is itself; one in a bucket is copied to this machine. Everything else of
+    the form `name` or `organisation/name` is an id on the hub: of its files those that `bert_jax`
+    reads are fetched into the hub's cache, `pytorch_model.bin` only where there is no
+    `model.safetensors`. The variables of `huggingface_hub` hold: HF_HOME and HF_HUB_CACHE (where
+    the cache is), HF_HUB_OFFLINE (only the cache), HF_TOKEN (private models), HF_ENDPOINT (a
+    mirror).
 
     Args:
-        path_or_hub_id: "runs/quick/model", "google-bert/bert-base-uncased".
+        path_or_hub_id: "runs/quick/model", "gs://bucket/model", "google-bert/bert-base-uncased".
         revision: a branch, tag or commit on the hub; None for its main branch.
 
     Raises:
         UserError: there is no such directory and no such model, or the hub cannot be reached.
     """
     given = str(path_or_hub_id)
+    if is_remote(given):
+        if revision is not None:
+            raise UserError(f"{given} has no revision {revision!r}; leave the revision out")
+        weights = (*SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
+        return fetch(as_path(given), [*DESCRIPTION_PATTERNS, *weights])
     directory = os.path.expanduser(given)
     if given and os.path.isdir(directory):
         if revision is not None:

@@ -16,6 +16,7 @@ from orbax.checkpoint.checkpoint_managers import (
 )
 
 from bert_jax.errors import UserError
+from bert_jax.files import is_remote, reachable
 
 # What stands beside a checkpoint: the higher, the better.
 _SCORE = "score"
@@ -24,7 +25,8 @@ _SCORE = "score"
 def has_checkpoint(workdir: Path) -> bool:
     """Whether a run has anything to go on from."""
     directory = workdir / "checkpoints"
-    return directory.is_dir() and any(path.name.isdecimal() for path in directory.iterdir())
+    with reachable(directory):
+        return directory.is_dir() and any(path.name.isdecimal() for path in directory.iterdir())
 
 
 class RunCheckpoints:
@@ -54,7 +56,8 @@ class RunCheckpoints:
         self._metric, self._higher_is_better = best_metric
         # What orbax logs as an error also reaches us as an exception, which the user is shown.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
-        self._directory = workdir.absolute() / "checkpoints"
+        workdir = workdir if is_remote(workdir) else workdir.absolute()
+        self._directory = workdir / "checkpoints"
         if read_only and not self._directory.is_dir():
             raise UserError(f"{self._directory} does not exist: the run has no checkpoint yet")
         self._manager = ocp.CheckpointManager(
@@ -205,6 +208,8 @@ class RunCheckpoints:
 
     def _check_space(self, state: Any) -> None:
         """A disk that is full before the writing starts is found before it starts."""
+        if is_remote(self._directory):
+            return
         needed = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
         free = shutil.disk_usage(self._directory).free
         if free < needed:

@@ -1,11 +1,13 @@
-"""A directory of a model's files that is whole, or is what it was before."""
+"""A directory of a model's files that is whole, or is what it was before; here or in a bucket."""
 
 import contextlib
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.errors import UserError
+from bert_jax.files import is_remote, reachable, upload
 
 
 @contextlib.contextmanager
@@ -13,6 +15,8 @@ def whole_directory(
     directory: Path, *, marker: str, last: str, obsolete: Sequence[str]
 ) -> Iterator[Path]:
     """A hidden place beside a directory to write its files to; they are moved in at the end.
+
+    For a directory in a bucket the place is on this machine's disk, and the files are uploaded.
 
     A directory that has the last file is whole. What else lies in it, as a model card, stays. After
     an error before the end, the directory is what it was, and the hidden place is gone.
@@ -26,11 +30,20 @@ def whole_directory(
     Raises:
         UserError: the directory holds something else, or cannot be written.
     """
-    directory = directory.resolve()
-    if directory.exists() and not directory.is_dir():
-        raise UserError(f"{directory} is a file; give a directory")
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / marker).is_file():
-        raise UserError(f"{directory} holds something that is no model; give another directory")
+    if not is_remote(directory):
+        directory = directory.resolve()
+    with reachable(directory):
+        if directory.exists() and not directory.is_dir():
+            raise UserError(f"{directory} is a file; give a directory")
+        if directory.is_dir() and any(directory.iterdir()) and not (directory / marker).is_file():
+            raise UserError(f"{directory} holds something that is no model; give another directory")
+    if is_remote(directory):
+        with tempfile.TemporaryDirectory(prefix="bert-jax-") as folder:
+            yield Path(folder)
+            with reachable(directory):
+                _remove(directory, (last, *obsolete))
+            upload(Path(folder), directory, _ordered(Path(folder), last))
+        return
     partial = directory.with_name(f".{directory.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
@@ -48,14 +61,23 @@ def whole_directory(
 
 def _move(partial: Path, directory: Path, last: str, obsolete: Sequence[str]) -> None:
     """Puts the new files in the place of the old, those that make it whole at the end."""
-    new = sorted(partial.iterdir(), key=lambda path: path.name == last)
-    for path in new:
-        if (directory / path.name).is_dir():
-            raise UserError(f"{directory / path.name} is a directory; move it away")
+    names = _ordered(partial, last)
+    for name in names:
+        if (directory / name).is_dir():
+            raise UserError(f"{directory / name} is a directory; move it away")
     directory.mkdir(exist_ok=True)
-    for pattern in (last, *obsolete):
+    _remove(directory, (last, *obsolete))
+    for name in names:
+        (partial / name).replace(directory / name)
+
+
+def _ordered(partial: Path, last: str) -> list[str]:
+    """Names of the new files, that at the end which makes the directory whole."""
+    return sorted((path.name for path in partial.iterdir()), key=lambda name: name == last)
+
+
+def _remove(directory: Path, patterns: Sequence[str]) -> None:
+    for pattern in patterns:
         for path in directory.glob(pattern):
             if path.is_file():
                 path.unlink()
-    for path in new:
-        path.replace(directory / path.name)

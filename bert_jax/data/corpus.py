@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.corpus_manifest import SPLITS, Manifest, file_entry
+from bert_jax.data.corpus_manifest import MANIFEST_NAME, SPLITS, Manifest, file_entry
 from bert_jax.errors import UserError
+from bert_jax.files import as_path, fetch
 from bert_jax.tokenization.interface import Tokenizer
 
 FILE_KINDS = ("tokens", "sentences", "documents")
@@ -60,6 +61,9 @@ class Corpus:
     def open(cls, path: str | Path, *, verify: bool = True) -> "Corpus":
         """Maps the files of a corpus into memory.
 
+        A corpus in a bucket is copied to this machine first, as only files of a disk can be
+        mapped; see `files.fetch`.
+
         Args:
             path: the directory that `bert-jax prepare` wrote.
             verify: whether checksums are compared, which reads every byte once (about a second
@@ -68,8 +72,9 @@ class Corpus:
         Raises:
             UserError: there is no corpus, it is unfinished, damaged or of another version.
         """
-        path = Path(path)
-        manifest = Manifest.read(path)
+        path = as_path(path)
+        manifest = Manifest.read(path)  # of an unfinished one, nothing is copied
+        path = fetch(path, [*manifest.files, MANIFEST_NAME])
         for name, expected in manifest.files.items():
             _check_file(path / name, expected.bytes, expected.sha256 if verify else None)
         return cls(path, manifest, {split: _open_split(path, manifest, split) for split in SPLITS})
@@ -102,7 +107,7 @@ def split_file(split: str, kind: str) -> str:
 
 
 def _check_file(path: Path, size: int, sha256: str | None) -> None:
-    remedy = "prepare the corpus again or copy the file anew"
+    remedy = "prepare the corpus again or copy the file anew (of one in a bucket, remove this copy)"
     if not path.is_file():
         raise UserError(f"{path}: this file of the corpus is missing; {remedy}")
     if path.stat().st_size != size:

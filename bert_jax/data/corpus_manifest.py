@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
+from bert_jax.files import reachable, write_atomically
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
@@ -100,8 +100,10 @@ class Manifest:
             UserError: there is none, it is damaged, or it is of another format version.
         """
         path = directory / MANIFEST_NAME
-        if not path.is_file():
-            what = "has no manifest.json" if directory.is_dir() else "does not exist"
+        with reachable(path):
+            is_there, is_directory = path.is_file(), directory.is_dir()
+        if not is_there:
+            what = "has no manifest.json" if is_directory else "does not exist"
             raise UserError(
                 f"{directory}: not a finished corpus: it {what}; run bert-jax prepare (again)"
             )

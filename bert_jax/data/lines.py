@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bert_jax.errors import UserError
+from bert_jax.files import as_path, fetch
 
 STDIN = "-"
 
@@ -69,6 +70,8 @@ class Lines:
 def open_lines(source: str | Path) -> Iterator[Lines]:
     """Opens a file, also one compressed with gzip or Zstandard, a pipe, or "-" for stdin.
 
+    A file in a bucket is copied to this machine first.
+
     Raises:
         UserError: it cannot be opened.
     """
@@ -79,7 +82,7 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
         return
     with contextlib.ExitStack() as stack:
         with _named_errors(str(source)):
-            raw = stack.enter_context(open(source, "rb", buffering=0))
+            raw = stack.enter_context(open(fetch(as_path(source)), "rb", buffering=0))
             # A pipe has no size, and nobody can look into it beforehand.
             is_file = stat.S_ISREG(os.fstat(raw.fileno()).st_mode)
             stream = decompress(raw) if is_file else io.BufferedReader(raw)

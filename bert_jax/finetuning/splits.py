@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.randomness import derive_key, permute
 from bert_jax.errors import UserError
+from bert_jax.files import as_path, is_remote, reachable
 
 Example = TypeVar("Example")
 
@@ -119,23 +120,30 @@ def read_splits(
 def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> list[str]:
     given = data[split]
     names = [given] if isinstance(given, str) else list(given)
-    directory = Path(data.directory) if data.directory else None
+    directory = as_path(data.directory) if data.directory else None
     found = []
     for name in filter(None, names):
-        is_path = not name.startswith("tfds:")
-        path = directory / name if directory and is_path else name
-        if is_path and not Path(path).is_file():
+        if name.startswith("tfds:"):
+            found.append(name)
+            continue
+        path = directory / name if directory and not is_remote(name) else as_path(name)
+        if not _is_file(path):
             raise UserError(f"data.{split}: {path} does not exist; give another file")
         found.append(str(path))
     if not found and directory:
         paths = [directory / name for name in default_names]
-        found = [str(path) for path in paths if path.is_file()]
+        found = [str(path) for path in paths if _is_file(path)]
         if not found and split == "train" and default_names:
             raise UserError(
                 f"data.directory {directory} has no {default_names[0]}; name the file with "
                 f"data.{split}"
             )
     return found
+
+
+def _is_file(path: Path) -> bool:
+    with reachable(path):
+        return path.is_file()
 
 
 def _parts(

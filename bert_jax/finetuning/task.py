@@ -15,6 +15,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.errors import UserError
+from bert_jax.files import written
 from bert_jax.finetuning.splits import Part, Splits
 from bert_jax.inference.classification import label_names
 from bert_jax.inference.model import LoadedModel
@@ -235,8 +236,8 @@ class LabelledTask(Task, Generic[Example, Answer]):
 
     def _write(self, directory: Path | None, part: Part[Example], answers: list[Answer]) -> None:
         if directory is not None and is_main_host():
-            directory.mkdir(parents=True, exist_ok=True)
-            self.write(directory, part, answers)
+            with written(directory) as place:
+                self.write(place, part, answers)
 
 
 def model_tokenizer(foundation: Foundation) -> Tokenizer:

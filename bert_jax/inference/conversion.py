@@ -4,6 +4,7 @@ from pathlib import Path
 
 from bert_jax.checkpoints import google_files
 from bert_jax.errors import UserError
+from bert_jax.files import is_remote
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 
@@ -44,6 +45,8 @@ def convert(
     if positions is not None:
         model = model.extend_positions(positions)
     if to == "google":
+        if is_remote(output):
+            raise UserError(f"{output}: Google's files are written to this machine; copy them then")
         google_files.save(output, model.description, model.params, model.tokenizer)
     else:
         model.save(output)

@@ -11,6 +11,7 @@ from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
+from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.config import BertConfig, Execution
@@ -69,7 +70,7 @@ def load(
             do not fit together.
     """
     architecture = _architecture(task)
-    google = google_files.find(Path(path).expanduser())
+    google = None if is_remote(path) else google_files.find(Path(path).expanduser())
     if google and revision is not None:
         raise UserError(f"{path} is here, and has no revision {revision!r}; leave the revision out")
     directory = google.directory if google else resolve(path, revision)

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.files import as_path
 from bert_jax.inference import surgery
 from bert_jax.inference.encoder_abilities import EncoderAbilities
 from bert_jax.inference.head_abilities import HeadAbilities
@@ -49,9 +50,9 @@ class LoadedModel(EncoderAbilities, HeadAbilities):
         )
 
     def save(self, directory: str | Path) -> None:
-        """Writes a model directory that `transformers` loads."""
-        directory = Path(directory).expanduser()
-        model_directory.save(directory, self.description, self.params, self.tokenizer)
+        """Writes a model directory that `transformers` loads, here or in a bucket."""
+        place = as_path(directory).expanduser()
+        model_directory.save(place, self.description, self.params, self.tokenizer)
 
     def add_words(self, words: Sequence[str]) -> "LoadedModel":
         """A model that knows more words as pieces of their own, see `inference.surgery`."""

@@ -10,6 +10,7 @@ from bert_jax.data.labelled.sources import is_dataset
 from bert_jax.data.lines import STDIN
 from bert_jax.data.rows import Row
 from bert_jax.errors import UserError
+from bert_jax.files import is_remote
 from bert_jax.inference.interface import TextError
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predictions.options import PredictOptions
@@ -105,9 +106,11 @@ def check_request(
     """
     if task is not None:
         find_task(task).output_format(target, options)
+    if is_remote(target):
+        raise UserError(f"{target}: answers are written to this machine; copy the file afterwards")
     if str(target) != STDOUT and not Path(target).resolve().parent.is_dir():
         raise UserError(f"{Path(target).parent} is no directory; make it, or give another output")
-    if str(source) == STDIN or is_dataset(source):
+    if str(source) == STDIN or is_dataset(source) or is_remote(source):
         return
     if not Path(source).exists():
         raise UserError(f"{source} does not exist; give another input")

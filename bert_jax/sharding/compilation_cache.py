@@ -7,6 +7,8 @@ from pathlib import Path
 
 import jax
 
+from bert_jax.files import user_cache
+
 
 def use_compilation_cache() -> None:
     """Keeps compiled programs in the user's cache directory.
@@ -17,8 +19,7 @@ def use_compilation_cache() -> None:
     """
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = home / "bert_jax" / "compiled" / _processor()
+    directory = user_cache() / "compiled" / _processor()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -260,7 +260,7 @@ def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
         raise UserError(
             "data.corpus is not set; make one with `bert-jax prepare` and give its directory"
         )
-    corpus = Corpus.open(Path(data.corpus))
+    corpus = Corpus.open(data.corpus)
     tokenizer = corpus.tokenizer()
     if config.tokenizer.path:
         corpus.check_tokenizer(load_tokenizer(config.tokenizer.path))

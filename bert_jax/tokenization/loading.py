@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.files import as_path, fetch
 from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.sentencepiece import MODEL_FILE, SentencePieceTokenizer
 from bert_jax.tokenization.special_tokens import BRACKETED
@@ -50,7 +51,7 @@ def load_tokenizer(
     lower-cased; with SentencePiece, if no piece has any. Each Chinese character is a word.
 
     Args:
-        path: directory or file.
+        path: directory or file, here or in a bucket.
         lowercase: overrules the files.
         strip_accents: overrules the files.
         tokenize_chinese_chars: overrules the files; WordPiece only.
@@ -60,7 +61,7 @@ def load_tokenizer(
             than WordPiece, or a vocabulary that is empty, lists a piece twice or lacks a special
             token.
     """
-    path = Path(path)
+    path = fetch(as_path(path))
     wishes = Wishes(lowercase, strip_accents, tokenize_chinese_chars)
     if path.is_dir():
         return _load_directory(path, wishes)

@@ -2,9 +2,16 @@
 
 import json
 import os
+import shutil
+import tempfile
+import time
 from pathlib import Path
 
-from bert_jax.files import write_atomically
+from bert_jax.files import is_remote, reachable, upload, write_atomically
+
+METRICS = "metrics.jsonl"
+# A bucket takes whole files only, so what is written here is uploaded from time to time.
+UPLOAD_SECONDS = 60.0
 
 
 class RunLog:
@@ -16,17 +23,19 @@ class RunLog:
 
     def __init__(self, workdir: Path, *, resume_step: int, enabled: bool = True) -> None:
         """Opens the files; `enabled` is False on all hosts but one."""
-        self._path = workdir / "metrics.jsonl"
+        self._workdir = workdir
         self._enabled = enabled
         if not enabled:
             return
         from tensorboardX import SummaryWriter
 
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
-        kept = [f"{line}\n" for line in lines if _step_of(line) <= resume_step]
-        write_atomically(self._path, "".join(kept).encode())
-        self._file = self._path.open("a")
-        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_step + 1)
+        kept = [f"{line}\n" for line in _lines(workdir) if _step_of(line) <= resume_step]
+        self._place = Path(tempfile.mkdtemp(prefix="bert-jax-")) if is_remote(workdir) else workdir
+        write_atomically(self._place / METRICS, "".join(kept).encode())
+        self._file = (self._place / METRICS).open("a")
+        events = str(self._place / "tensorboard")
+        self._events = SummaryWriter(events, purge_step=resume_step + 1)
+        self._saved = time.monotonic()
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
         """Appends one line and its TensorBoard scalars."""
@@ -36,20 +45,45 @@ class RunLog:
         self._file.flush()
         for name, value in metrics.items():
             self._events.add_scalar(f"{split}/{name}", value, step)
+        if self._place != self._workdir and time.monotonic() - self._saved >= UPLOAD_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Sees to it that what is written is where it will be found after a crash.
+
+        Raises:
+            UserError: the bucket cannot be reached.
+        """
+        if not self._enabled:
+            return
+        os.fsync(self._file.fileno())
+        self._events.flush()
+        if self._place != self._workdir:
+            upload(self._place, self._workdir)
+        self._saved = time.monotonic()
 
     def close(self) -> None:
         """Writes everything out."""
-        if self._enabled:
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._events.close()
+        if not self._enabled:
+            return
+        self.save()
+        self._file.close()
+        self._events.close()
+        if self._place != self._workdir:
+            upload(self._place, self._workdir)
+            shutil.rmtree(self._place)
 
 
 def read_metrics(workdir: Path, split: str) -> list[dict[str, float]]:
     """The lines of one split, in the order of the steps."""
-    path = workdir / "metrics.jsonl"
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = [json.loads(line) for line in _lines(workdir)]
     return [record for record in records if record.pop("split") == split]
+
+
+def _lines(workdir: Path) -> list[str]:
+    path = workdir / METRICS
+    with reachable(path):
+        return path.read_text().splitlines() if path.exists() else []
 
 
 def _step_of(line: str) -> float:

@@ -228,5 +228,6 @@ class _Run:
             self.write_log()
         next_example = step * self.options.global_batch_size
         position = {"next_example": next_example, **self.patience.as_position()}
+        self.log.save()
         self.checkpoints.save(step, state, position, held_out)
         self.speed.exclude(time.perf_counter() - began)

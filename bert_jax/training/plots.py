@@ -1,8 +1,10 @@
 """Curves of a run: its metrics over the steps, with the baselines."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
+from bert_jax.files import write_atomically
 from bert_jax.training.logs import read_metrics
 
 COLUMNS = 2
@@ -42,7 +44,9 @@ def draw_curves(workdir: Path, baselines: Mapping[str, float]) -> Path:
         axes.grid(alpha=0.3)
         axes.legend()
     path = workdir / "curves.png"
-    figure.savefig(path, dpi=120)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=120)
+    write_atomically(path, picture.getvalue())
     return path
 
 

@@ -141,15 +141,15 @@ def test_a_run_goes_on_with_another_layout(trained, layouts, tmp_path):
     assert max(differences(run, begun).values()) < 1e-5
 
 
-def test_packed_rows_on_eight_devices(losses, packed_overrides):
-    split = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}
-    assert_same(losses(8, **packed_overrides, **split), losses(1, **packed_overrides))
+def test_packed_rows_on_eight_devices(trained, packed_overrides):
+    split = LAYOUTS["fsdp 2, tensor 2, data 2"]
+    assert_same_metrics(trained(8, packed_overrides | split), trained(1, packed_overrides))
 
 
-def test_packed_rows_in_micro_batches_without_dropout(losses, packed_overrides):
+def test_packed_rows_in_micro_batches_without_dropout(trained, packed_overrides):
     off = {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
     keys = packed_overrides | off
-    assert_same(losses(8, **keys, **{"train.microbatches": 2}), losses(1, **keys))
+    assert_same_metrics(trained(8, keys), trained(1, keys | {"train.microbatches": 1}))
 
 
 def test_a_run_is_evaluated_on_any_number_of_devices(train_command, tmp_path):

@@ -39,6 +39,7 @@ from bert_jax.data.preparation.workers import Encoder, encode_in_order
 from bert_jax.data.preparation.writer import CorpusWriter, Progress
 from bert_jax.data.sources import Source, SourceSpec, open_source
 from bert_jax.errors import UserError
+from bert_jax.files import as_path
 from bert_jax.tokenization.interface import Tokenizer
 
 CHUNK_CHARACTERS = 1 << 20
@@ -92,7 +93,8 @@ def prepare(
 
     Args:
         options: what is made.
-        output: the corpus directory; until it is finished, `OUTPUT.partial` stands there.
+        output: the corpus directory; until it is finished, `OUTPUT.partial` stands there (of one
+            in a bucket, in the user's cache).
         workers: processes that encode; None for one per core.
         limit: the most documents of each source; None for all.
         progress: whether progress is shown on stderr.
@@ -106,7 +108,7 @@ def prepare(
     Raises:
         UserError: bad text or options, no space, or `output` holds something else.
     """
-    output = Path(output)
+    output = as_path(output)
     workers = _usable_cores() if workers is None else workers
     for name, value in (("--workers", workers), ("--limit", 1 if limit is None else limit)):
         if value < 1:

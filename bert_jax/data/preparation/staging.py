@@ -1,4 +1,7 @@
-"""Where a corpus is made: `OUTPUT.partial/`, which becomes OUTPUT when all of it is on disk."""
+"""Where a corpus is made: `OUTPUT.partial/`, which becomes OUTPUT when all of it is on disk.
+
+A corpus in a bucket is made in the user's cache and then uploaded, its manifest last.
+"""
 
 import contextlib
 import errno
@@ -13,8 +16,13 @@ from bert_jax.data.corpus import FILE_KINDS, TOKENIZER_DIRECTORY, split_file
 from bert_jax.data.corpus_manifest import MANIFEST_NAME, SPLITS, Manifest, sync_directory
 from bert_jax.data.preparation.writer import JOURNAL_NAME, Progress
 from bert_jax.errors import UserError
+from bert_jax.files import is_remote, reachable, upload, user_cache
 
 _LOCK_NAME = "lock"
+_NAMES = {
+    TOKENIZER_DIRECTORY,
+    *itertools.starmap(split_file, itertools.product(SPLITS, FILE_KINDS)),
+}
 _SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -24,11 +32,14 @@ def finished_manifest(output: Path, fingerprint: str) -> Manifest | None:
     Raises:
         UserError: `output` holds something else, or a corpus with another fingerprint.
     """
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return None
     remedy = "give another --output or remove it"
-    if not (output / MANIFEST_NAME).is_file():
-        raise UserError(f"{output}: exists and is not a corpus; {remedy}")
+    with reachable(output):
+        if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+            return None
+        if not (output / MANIFEST_NAME).is_file():
+            if is_remote(output) and {path.name for path in output.iterdir()} <= _NAMES:
+                return None  # an upload that was interrupted
+            raise UserError(f"{output}: exists and is not a corpus; {remedy}")
     manifest = Manifest.read(output)
     if manifest.fingerprint != fingerprint:
         raise UserError(
@@ -40,13 +51,15 @@ def finished_manifest(output: Path, fingerprint: str) -> Manifest | None:
 
 @contextlib.contextmanager
 def staging_directory(output: Path) -> Iterator[Path]:
-    """Makes `OUTPUT.partial` and keeps other processes out of it.
+    """Makes `OUTPUT.partial`, on disk, and keeps other processes out of it.
 
     Raises:
         UserError: another process works there, or the disk is full or refuses; what is on disk
             stays, so that the work can go on.
     """
     partial = output.with_name(output.name + ".partial")
+    if is_remote(output):
+        partial = user_cache() / "prepared" / os.fspath(partial).replace("://", "/")
     try:
         partial.mkdir(parents=True, exist_ok=True)
         with open(partial / _LOCK_NAME, "w") as lock:
@@ -84,6 +97,10 @@ def begin(partial: Path, fingerprint: str, sources: int) -> Progress:
 
 def publish(partial: Path, output: Path) -> None:
     """Gives a finished corpus its name."""
+    if is_remote(output):
+        upload(partial, output, [*Manifest.read(partial).files, MANIFEST_NAME])
+        shutil.rmtree(partial)
+        return
     os.rename(partial, output)
     sync_directory(output.parent)
     for name in (JOURNAL_NAME, _LOCK_NAME):

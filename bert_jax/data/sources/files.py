@@ -1,5 +1,6 @@
 """Files of a source: found by pattern, decompressed and decoded, with line numbers."""
 
+import contextlib
 import glob
 import gzip
 import io
@@ -14,6 +15,7 @@ import zstandard
 
 from bert_jax.data.sources.source import Source, SourceSpec
 from bert_jax.errors import UserError
+from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 
 LINE_BYTES = 64 * 1024 * 1024
 """The longest line that is read; a longer one is hardly text."""
@@ -33,8 +35,8 @@ class FileSource(Source):
 
     def __init__(self, spec: SourceSpec, pattern: str):
         self.paths = find_files(pattern, spec.source)
-        self._states = [path.stat() for path in self.paths]
-        ends = list(itertools.accumulate(state.st_size for state in self._states))
+        self._states = [state_of(path) for path in self.paths]
+        ends = list(itertools.accumulate(state.size for state in self._states))
         self._starts = dict(zip(self.paths, [0, *ends], strict=False))
         super().__init__(spec, ends[-1])
 
@@ -42,7 +44,7 @@ class FileSource(Source):
         """Name, size and modification time (ns) of every file."""
         return {
             "files": [
-                [str(path), state.st_size, state.st_mtime_ns]
+                [str(path), state.size, state.modified]
                 for path, state in zip(self.paths, self._states, strict=True)
             ]
         }
@@ -55,22 +57,29 @@ class FileSource(Source):
         Raises:
             UserError: unreadable or damaged file, undecodable bytes, or a line above the limit.
         """
+        with _named_errors(path), open_binary(path) as raw:
+            lines = decompress(raw)
+            number = 0
+            while data := lines.readline(LINE_BYTES + 1):
+                number += 1
+                if len(data) > LINE_BYTES:
+                    raise UserError(
+                        f"{path}:{number}: the line is longer than the limit of "
+                        f"{LINE_BYTES >> 20} MiB; break it into lines"
+                    )
+                text = decode(data, self.spec.errors, path, number)
+                if number == 1:
+                    text = text.removeprefix("\ufeff")
+                yield number, text.rstrip("\r\n")
+                self.position = self._starts[path] + raw.tell()
+
+
+@contextlib.contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turns what the operating system, a store and the decompressors say into one line."""
+    with reachable(path):
         try:
-            with open(path, "rb", buffering=0) as raw:
-                lines = decompress(raw)
-                number = 0
-                while data := lines.readline(LINE_BYTES + 1):
-                    number += 1
-                    if len(data) > LINE_BYTES:
-                        raise UserError(
-                            f"{path}:{number}: the line is longer than the limit of "
-                            f"{LINE_BYTES >> 20} MiB; break it into lines"
-                        )
-                    text = decode(data, self.spec.errors, path, number)
-                    if number == 1:
-                        text = text.removeprefix("\ufeff")
-                    yield number, text.rstrip("\r\n")
-                    self.position = self._starts[path] + raw.tell()
+            yield
         except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError) as error:
             raise UserError(f"{path}: damaged compressed file: {error}; fetch it anew") from error
         except OSError as error:
@@ -89,6 +98,10 @@ def find_files(pattern: str, source: str) -> list[Path]:
     if not pattern:
         raise UserError(f"data.source: {source!r} names no file, directory or pattern")
     place = os.path.expanduser(pattern)
+    if is_remote(place):
+        if remote := matching_files(place):
+            return remote
+        raise UserError(f"data.source: {source!r}: there is no file at {pattern}")
     # A name that exists is meant as it stands, even with [brackets] in it.
     matches = [place] if os.path.exists(place) else glob.glob(place, recursive=True)
     if not matches:
@@ -109,7 +122,7 @@ def _files_below(path: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in files if not name.startswith("."))
 
 
-def decompress(raw: io.FileIO) -> BinaryIO:
+def decompress(raw: BinaryIO) -> BinaryIO:
     """A buffered reader of a file's content; .gz and .zst are known by their first bytes."""
     magic = raw.read(4)
     raw.seek(0)
@@ -117,7 +130,7 @@ def decompress(raw: io.FileIO) -> BinaryIO:
         return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER_BYTES))
     if magic == _ZSTANDARD_MAGIC:
         return io.BufferedReader(_ZstandardReader(raw), _BUFFER_BYTES)
-    return io.BufferedReader(raw, _BUFFER_BYTES)
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw), _BUFFER_BYTES))
 
 
 class _ZstandardReader(io.RawIOBase):
@@ -126,7 +139,7 @@ class _ZstandardReader(io.RawIOBase):
     The library's own stream reader takes the end of a truncated file for the end of the text.
     """
 
-    def __init__(self, raw: io.FileIO):
+    def __init__(self, raw: BinaryIO):
         self._raw = raw
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._frame_begun = False

@@ -1,0 +1,51 @@
+"""A model directory that is written to a bucket, and read from it."""
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.errors import UserError
+from bert_jax.files import as_path, write_atomically
+from bert_jax.models.bert import abstract_params
+from bert_jax.models.config import Execution
+
+
+def save(directory, config, tokenizer, seed):
+    description = ModelDescription(config, "BertForMaskedLM")
+    draw = np.random.default_rng(seed)
+    abstract = abstract_params(description.make_module(Execution()))
+    params = jax.tree.map(lambda leaf: draw.normal(size=leaf.shape).astype("f4"), abstract)
+    model_directory.save(directory, description, params, tokenizer)
+    return params
+
+
+def test_a_model_goes_there_and_back(bucket, tiny_config, tokenizer):
+    directory = as_path(f"{bucket}/model")
+    save(directory, tiny_config, tokenizer, 0)
+    write_atomically(directory / "README.md", b"card")
+    write_atomically(directory / "pytorch_model.bin", b"of an older model")
+    params = save(directory, tiny_config, tokenizer, 1)
+
+    names = {path.name for path in directory.iterdir()}
+    assert {"config.json", "model.safetensors", "vocab.txt", "README.md"} <= names
+    assert "pytorch_model.bin" not in names
+    loaded = bert_jax.load(str(directory))
+    for ours, theirs in zip(jax.tree.leaves(params), jax.tree.leaves(loaded.params), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+    loaded.save(f"{bucket}/copy")
+    first, second = (
+        (as_path(f"{bucket}/{name}") / "model.safetensors").read_bytes()
+        for name in ("model", "copy")
+    )
+    assert first == second
+
+
+def test_something_else_is_not_overwritten(bucket, tiny_config, tokenizer):
+    directory = as_path(f"{bucket}/other")
+    write_atomically(directory / "thesis.txt", b"")
+    with pytest.raises(UserError, match="holds something that is no model"):
+        save(directory, tiny_config, tokenizer, 0)

@@ -1,0 +1,83 @@
+"""Paths of buckets, through the real client and a server on loopback."""
+
+import builtins
+from pathlib import Path
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.files import (
+    as_path,
+    is_remote,
+    matching_files,
+    open_binary,
+    reachable,
+    state_of,
+    write_atomically,
+)
+
+
+def test_a_local_path_is_what_it_is(tmp_path):
+    assert as_path("runs/a") == Path("runs/a")
+    assert type(as_path("runs/a")) is type(Path())
+    assert not is_remote(Path("runs/a"))
+    (tmp_path / "file").write_bytes(b"abc")
+    state = state_of(tmp_path / "file")
+    assert (state.size, state.modified) == (3, (tmp_path / "file").stat().st_mtime_ns)
+
+
+@pytest.mark.parametrize("text", ["hdfs://b/a", "http://example.org/a", "gs://", "://a"])
+def test_what_cannot_be_read_is_said_at_once(text):
+    with pytest.raises(UserError, match="known are gs://BUCKET/PATH and s3://BUCKET/PATH"):
+        as_path(text)
+
+
+def test_a_small_file_is_like_one_on_disk(bucket):
+    path = as_path(f"{bucket}/a") / "b.txt"
+    assert str(path) == f"{bucket}/a/b.txt"
+    assert is_remote(path)
+    assert not path.is_file()
+    write_atomically(path, b"one")
+    write_atomically(path, b"three")
+    assert path.read_bytes() == b"three"
+    assert path.is_file()
+    assert path.parent.is_dir()
+    assert [found.name for found in path.parent.iterdir()] == ["b.txt"]
+    assert state_of(path).size == 5
+    with open_binary(path) as file:
+        assert (file.read(2), file.tell(), file.read()) == (b"th", 2, b"ree")
+
+
+def test_files_by_name_directory_and_pattern(bucket):
+    for name in ("b.txt", "a.txt", "c.gz", "deep/d.txt", ".hidden/e.txt", "deep/.f"):
+        write_atomically(as_path(f"{bucket}/{name}"), name.encode())
+
+    def found(pattern):
+        return [str(path).removeprefix(f"{bucket}/") for path in matching_files(pattern)]
+
+    assert found(f"{bucket}/a.txt") == ["a.txt"]
+    assert found(bucket) == ["a.txt", "b.txt", "c.gz", "deep/d.txt"]
+    assert found(f"{bucket}/*.txt") == ["a.txt", "b.txt"]
+    assert found(f"{bucket}/**/*.txt") == [".hidden/e.txt", "a.txt", "b.txt", "deep/d.txt"]
+    assert found(f"{bucket}/no*") == []
+
+
+def test_a_store_without_its_client_names_the_extra(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **keywords):
+        if name == "s3fs":
+            raise ImportError(name)
+        return real(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r"s3:// needs the extra \[s3\]: pip install"):
+        matching_files("s3://bucket/a")
+
+
+def test_errors_of_a_store_are_one_line(bucket):
+    there = reachable(as_path(f"{bucket}/a"))
+    with pytest.raises(UserError, match=r"gs://.*: cannot be reached: first;"), there:
+        raise RuntimeError("first\nsecond")
+    with pytest.raises(RuntimeError), reachable(Path("here")):
+        raise RuntimeError

@@ -1,0 +1,137 @@
+"""Directories that come from a bucket and go to it."""
+
+import shutil
+from collections import namedtuple
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.files import as_path, fetch, upload, user_cache, write_atomically, written
+from bert_jax.files.paths import filesystem
+
+
+def files_below(path):
+    found = (file for file in path.rglob("*") if file.is_file())
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
+
+
+@pytest.fixture
+def remote(bucket):
+    directory = as_path(f"{bucket}/model")
+    for name in ("config.json", "model.bin", "tokenizer/vocab.txt"):
+        write_atomically(directory / name, name.encode())
+    return directory
+
+
+@pytest.fixture
+def fetched(monkeypatch, remote):
+    """Names of the files that were fetched since it was last emptied."""
+    store, root = filesystem(remote)
+    names: list[str] = []
+    get = store.get_file
+
+    def get_file(source, target):
+        names.append(source.removeprefix(f"{root}/"))
+        get(source, target)
+
+    monkeypatch.setattr(store, "get_file", get_file)
+    return names
+
+
+def test_a_local_directory_is_itself(tmp_path):
+    assert fetch(tmp_path) is tmp_path
+
+
+def test_a_copy_is_kept_and_brought_up_to_date(remote, fetched):
+    copy = fetch(remote)
+    assert copy.is_relative_to(user_cache() / "fetched" / "gs")
+    names = {"config.json", "model.bin", "tokenizer/vocab.txt"}
+    assert {name: files_below(copy)[name] for name in names} == {n: n.encode() for n in names}
+    assert sorted(fetched) == sorted(names)
+
+    fetched.clear()
+    assert fetch(remote) == copy
+    assert fetched == []
+
+    write_atomically(remote / "model.bin", b"MODEL.bin")  # of the same size
+    (remote / "config.json").unlink()
+    (copy / "tokenizer" / "vocab.txt").write_bytes(b"cut")
+    fetch(remote)
+    assert sorted(fetched) == ["model.bin", "tokenizer/vocab.txt"]
+    assert (copy / "model.bin").read_bytes() == b"MODEL.bin"
+    assert not (copy / "config.json").exists()
+
+
+def test_only_what_is_wanted_is_fetched(remote, fetched):
+    copy = fetch(remote, ["tokenizer/*"])
+    assert fetched == ["tokenizer/vocab.txt"]
+    assert (copy / "tokenizer" / "vocab.txt").is_file()
+    assert fetch(remote / "config.json").read_bytes() == b"config.json"
+
+
+def test_an_interrupted_copy_goes_on(remote, fetched, monkeypatch):
+    store, _ = filesystem(remote)
+    get = store.get_file
+
+    def breaks(source, target):
+        if source.endswith("model.bin"):
+            with open(target, "w") as file:
+                file.write("half")
+            raise ConnectionError("the line is dead")
+        get(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "get_file", breaks)
+        with pytest.raises(UserError, match=r"model\.bin: cannot be reached: the line is dead"):
+            fetch(remote)
+    copy = fetch(remote)
+    # Those before the break were not fetched again.
+    assert sorted(fetched) == ["config.json", "model.bin", "tokenizer/vocab.txt"]
+    assert (copy / "model.bin").read_bytes() == b"model.bin"
+
+
+def test_errors_name_the_place(remote, monkeypatch):
+    with pytest.raises(UserError, match="does not exist, or holds nothing of"):
+        fetch(remote.parent / "nothing")
+    with pytest.raises(UserError, match=r"holds nothing of \*\.pt"):
+        fetch(remote, ["*.pt"])
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, 10))
+    with pytest.raises(UserError, match="GB are free; make room, or set XDG_CACHE_HOME"):
+        fetch(remote)
+
+
+def test_a_cache_that_cannot_be_written(remote, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="XDG_CACHE_HOME to another disk"):
+        fetch(remote)
+
+
+def test_written_uploads_at_the_end_and_nothing_after_an_error(bucket, tmp_path):
+    remote = as_path(f"{bucket}/out")
+    with written(remote) as place:
+        (place / "deep").mkdir()
+        (place / "deep" / "a").write_text("a")
+        (place / "b").write_text("b")
+        assert not remote.exists()
+    assert (remote / "deep" / "a").read_text() == "a"
+    assert (remote / "b").read_text() == "b"
+    with pytest.raises(ZeroDivisionError), written(remote / "other") as place:
+        (place / "a").write_text(str(1 / 0))
+    assert not (remote / "other").exists()
+    assert not place.exists()
+    with written(tmp_path / "new") as place:
+        assert place == tmp_path / "new"
+        assert place.is_dir()
+
+
+def test_upload_keeps_the_order_it_is_given(bucket, tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).touch()
+    remote = as_path(bucket)
+    store, root = filesystem(remote)
+    names = []
+    monkeypatch.setattr(store, "put_file", lambda source, target: names.append(target))
+    upload(tmp_path, remote, ["b", "a"])
+    assert names == [f"{root}/b", f"{root}/a"]

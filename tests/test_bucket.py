@@ -1,0 +1,85 @@
+"""The whole road through a bucket, by real processes: the same run as on this machine's disk."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bert_jax.files import as_path, upload
+
+pytestmark = pytest.mark.slow
+
+STEPS = 30
+
+
+def bert_jax(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "bert_jax", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def records_of(workdir):
+    records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    for record in records:
+        for name in ("tokens_per_second", "real_tokens_per_second"):
+            record.pop(name, None)
+    return records
+
+
+def has_checkpoint(workdir):
+    directory = workdir / "checkpoints"
+    return directory.is_dir() and any(path.name.isdecimal() for path in directory.iterdir())
+
+
+def test_a_run_in_a_bucket_is_the_run_on_disk(bucket, train_command, tiny_corpus, tmp_path):
+    overrides = {"train.steps": STEPS}
+    here, there = tmp_path / "run", as_path(f"{bucket}/run")
+    subprocess.run(train_command(here, overrides), check=True, capture_output=True)
+
+    corpus = as_path(f"{bucket}/corpus")
+    upload(Path(tiny_corpus), corpus)
+    command = train_command(there, overrides | {"data.corpus": str(corpus)})
+    # Stopped by a signal after its first checkpoint; then the same command again.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not has_checkpoint(there):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 75, errors
+    subprocess.run(command, check=True, capture_output=True)
+
+    assert records_of(there) == records_of(here)
+    for name in ("result.json", "model/model.safetensors", "model/config.json", "data.json"):
+        assert (there / name).read_bytes() == (here / name).read_bytes(), name
+    assert (there / "curves.png").is_file()
+    assert any(path.name.startswith("events") for path in (there / "tensorboard").iterdir())
+
+    metrics = json.loads(bert_jax("evaluate", "--workdir", there).splitlines()[-1])
+    result = json.loads((here / "result.json").read_text())
+    assert metrics["mlm_loss"] == result["mlm_loss"]
+    bert_jax("export", "--workdir", there, "--output", f"{bucket}/exported")
+    exported = as_path(f"{bucket}/exported/model.safetensors").read_bytes()
+    assert exported == (here / "model" / "model.safetensors").read_bytes()
+
+    # From there a second phase begins.
+    overrides |= {"train.steps": 1, "init_from": f"{bucket}/exported"}
+    subprocess.run(train_command(tmp_path / "next", overrides), check=True, capture_output=True)
+
+
+def test_a_bucket_that_is_not_there_is_one_line(store, train_command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    command = train_command("gs://bucket/run", {"data.corpus": "gs://other/corpus"})
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("bert-jax: gs://other/corpus: not a finished corpus: it does not exist")
