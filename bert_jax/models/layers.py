@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.products import dot_general
 
 
 def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
@@ -51,6 +52,7 @@ def dense(
         axis=axis,
         dtype=jnp.dtype(execution.dtype),
         kernel_init=kernel_init(config),
+        dot_general=dot_general,
         name=name,
     )
 
