@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.products import dot_general
 
 HIDDEN_AXES = ("batch", "length", "hidden")
 
@@ -68,6 +69,7 @@ def dense(
         axis=axis,
         dtype=jnp.dtype(execution.dtype),
         kernel_init=kernel_init(config),
+        dot_general=dot_general,
         name=name,
     )
 
