@@ -17,6 +17,7 @@ from bert_jax.training.options import TrainOptions
 # Two layers; no two of its sizes are the same.
 TINY = {
     "model.vocab_size": 96,
+    "model.pad_vocab_to_multiple_of": 96,
     "model.hidden_size": 32,
     "model.num_hidden_layers": 2,
     "model.num_attention_heads": 4,

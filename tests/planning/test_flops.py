@@ -61,6 +61,14 @@ def test_the_program_of_a_step_computes_what_the_formula_says(lay_out):
     assert training.program_flops == pytest.approx(training.model_flops + extra, rel=1e-2)
 
 
+def test_of_several_ways_one_counts():
+    def step(x):  # [2, 3]
+        return jax.lax.platform_dependent(x, cpu=lambda x: x @ x.T, default=lambda x: (2 * x) @ x.T)
+
+    traced = jax.jit(step).trace(jnp.ones((2, 3)))
+    assert program_flops(traced.jaxpr.jaxpr) == 2 * 2 * 3 * 2
+
+
 def test_what_is_computed_again_is_seen(lay_out):
     plain, full = (
         lay_out("h100:1", MeshShape(), model__remat=remat).program_flops
