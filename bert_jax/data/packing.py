@@ -103,9 +103,9 @@ class PackedBatches:
         """This host's rows of global batch `number`; see `PretrainingBatches.batch`."""
         first = (number * hosts + host) * rows
         parts = []
-        for number in range(first // GROUP_ROWS, (first + rows - 1) // GROUP_ROWS + 1):
-            group = self._group(number)
-            place = number * GROUP_ROWS + group.rows - first
+        for index in range(first // GROUP_ROWS, (first + rows - 1) // GROUP_ROWS + 1):
+            group = self._group(index)
+            place = index * GROUP_ROWS + group.rows - first
             wanted = (place >= 0) & (place < rows)
             parts.append((group.numbers[wanted], group.lengths[wanted], place[wanted]))
         numbers, lengths, places = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -1,7 +1,8 @@
 """The small parts that every floor of the network shares: dense, LayerNorm, activation.
 
 One alphabet of dimensions in the whole project: B batch, T tokens, S source tokens, N heads,
-H head width, D model width, F feed-forward width, V vocabulary, P predictions, L layers.
+H head width, D model width, F feed-forward width, V vocabulary, P predictions, L layers, K texts
+of a packed row.
 """
 
 from collections.abc import Callable

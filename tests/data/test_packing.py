@@ -270,6 +270,14 @@ def test_a_batch_does_not_depend_on_what_was_made_before(make_batches):
     )
 
 
+def test_a_row_without_any_example_is_padding(make_batches):
+    packed = PackedBatches(make_batches(length=64))
+    packed._group = lambda index: packing._Group(*np.zeros((3, 0), np.int64))
+    empty = packed.batch(0, 1)
+    same({name: array[:1] for name, array in packed.batch(0, 3).items()}, empty)
+    assert not any(array.any() for array in empty.values())
+
+
 def test_a_batch_far_into_a_run_costs_no_more_than_the_first(make_batches):
     batches = make_batches(length=64)
     asked: list[int] = []

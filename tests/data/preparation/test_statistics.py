@@ -30,6 +30,12 @@ def test_the_figures_of_three_documents(tmp_path, tiny_vocabulary, monkeypatch):
     # 15 tokens and 4 * 3 special ones in 4 * 8 places.
     assert figures.padding_share == 1 - 27 / 32
     assert list((tmp_path / "temporary").iterdir()) == []
+    # Rows of 8 tokens have no room for two; in 64, three documents would leave most to padding.
+    assert figures.packed_left_out_share == 0
+    longer = statistics(options, length=64, workers=1, progress=False)
+    assert longer.padding_share == 1 - 24 / (3 * 64)
+    assert longer.packed_padding_share < 0.1
+    assert longer.packed_left_out_share < 0.01
     assert statistics(options, limit=1, workers=1, progress=False).tokens == 5
 
 
