@@ -1,5 +1,7 @@
 """Token ids to vectors (paper, figure 2)."""
 
+from collections.abc import Callable
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,7 @@ class Embeddings(nn.Module):
         self.norm = layer_norm(self.config, self.execution, name="layer_norm")
         self.dropout = nn.Dropout(self.config.hidden_dropout_prob)
 
-    def _table(self, rows: int, init: jax.nn.initializers.Initializer) -> nn.Embed:
+    def _table(self, rows: int, init: Callable[..., jax.Array]) -> nn.Embed:
         # Read, and summed, in float32 whatever the dtype of the activations: the gradient of a
         # row is a sum over all the places of its word, which bfloat16 would stop counting.
         return nn.Embed(rows, self.config.hidden_size, embedding_init=init)

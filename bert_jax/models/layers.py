@@ -5,7 +5,7 @@ H head width, D model width, F feed-forward width, V vocabulary, P predictions, 
 of a packed row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -26,14 +26,14 @@ def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
     return nn.initializers.truncated_normal(config.initializer_range, lower=-2.0, upper=2.0)
 
 
-def word_rows_init(config: BertConfig) -> jax.nn.initializers.Initializer:
+def word_rows_init(config: BertConfig) -> Callable[..., jax.Array]:
     """`kernel_init` for a table with a row for each word; rows beyond V are padding, and 0.
 
     No word is ever read from them, and no word score is ever read off them, so their gradients are
     0 as well: they change no norm, no update, and nothing that anybody sees.
     """
 
-    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+    def init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
         words = kernel_init(config)(key, (config.vocab_size, *shape[1:]), dtype)
         return jnp.zeros(shape, dtype).at[: config.vocab_size].set(words)
 
