@@ -38,7 +38,7 @@ def stand_in_corpus(tokenizer: Tokenizer) -> Corpus:
         vocab_size=tokenizer.vocab_size,
         dtype=dtype.name,
         splits={},
-        sources=[],
+        sources=(),
         files={},
     )
     return Corpus(Path("stand-in"), manifest, dict.fromkeys(SPLITS, split))
