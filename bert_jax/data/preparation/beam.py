@@ -1,9 +1,11 @@
 """Shards on Apache Beam: this machine's runner, Dataflow, Flink or Spark (extra [beam])."""
 
+import contextlib
 import functools
+import io
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bert_jax.data.preparation.shards import Shard, ShardWork, encode_shard
 from bert_jax.errors import UserError
@@ -23,7 +25,8 @@ def beam_runner(options: str, workers: int | None) -> Callable[[Sequence[Shard],
         UserError: Beam is not installed, or does not know an option.
     """
     try:
-        from apache_beam.options import pipeline_options
+        with _quiet():
+            from apache_beam.options import pipeline_options
     except ImportError as error:
         raise UserError(
             "--runner beam needs the extra [beam]: pip install 'bert_jax[beam]'"
@@ -35,16 +38,29 @@ def beam_runner(options: str, workers: int | None) -> Callable[[Sequence[Shard],
             *words,
         ]
     try:
-        parsed = pipeline_options.PipelineOptions(words)
-        unknown = [word for word in words if word.startswith("--")]
-        known = parsed.get_all_options(retain_unknown_options=False)
-        unknown = [word for word in unknown if _name(word) not in known]
-    except SystemExit as error:  # its parser has said what it did not like
-        raise UserError(f"--runner-options {options!r}: Beam does not take them") from error
-    if unknown:
-        raise UserError(f"--runner-options: Beam does not know {unknown[0]}; see its own pages")
+        with _quiet() as said:
+            parsed = pipeline_options.PipelineOptions(words)
+            known = parsed.get_all_options(retain_unknown_options=False)
+    except SystemExit as error:
+        reason = said.getvalue().strip().rpartition("error: ")[2]
+        raise UserError(f"--runner-options {options!r}: {reason}") from error
+    for word in words:
+        if word.startswith("--") and _name(word) not in known:
+            raise UserError(f"--runner-options {options!r}: Beam does not know {word}")
     runner = parsed.view_as(pipeline_options.StandardOptions).runner or LOCAL_RUNNERS[0]
     return functools.partial(_run, parsed, runner.rpartition(".")[2])
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[io.StringIO]:
+    """Catches what Beam says on stderr, as hundreds of options; its warnings go nowhere."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            yield said
+    finally:
+        logging.disable(before)
 
 
 def _name(word: str) -> str:

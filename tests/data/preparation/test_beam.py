@@ -31,8 +31,9 @@ def command(tmp_path, tiny_vocabulary):
 
 def refused(capsys, *arguments):
     assert cli.main([str(argument) for argument in arguments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return said.strip()
 
 
 def test_options_without_beam_are_refused(command, tmp_path, capsys):
@@ -67,8 +68,10 @@ def test_the_corpus_is_that_of_the_local_command(command, tmp_path, more):
 @pytest.mark.slow
 def test_mistakes_are_one_line(command, tmp_path, capsys):
     pytest.importorskip("apache_beam")
+    capsys.readouterr()  # what its import says
     beam = [*command, "--output", tmp_path / "corpus", "--runner", "beam", "--runner-options"]
-    assert "Beam does not know --projct" in refused(capsys, *beam, "--projct=p")
+    assert "Beam does not know --projct=p" in refused(capsys, *beam, "--projct=p")
+    assert "argument --project: expected one argument" in refused(capsys, *beam, "--project")
     assert "give gs://BUCKET/CORPUS" in refused(
         capsys, *beam, "--runner=DataflowRunner --project=p --region=r --temp_location=gs://b/t"
     )
