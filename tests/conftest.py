@@ -1,6 +1,5 @@
 """A corpus, a vocabulary and a model that are small enough to check by eye."""
 
-import logging
 import os
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.sources import SourceSpec
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
+from tests.google_storage import google_storage
 
 # Nothing is timed, and every run tries the same examples.
 hypothesis.settings.register_profile("bert_jax", deadline=None, derandomize=True)
@@ -148,19 +148,11 @@ def store(tmp_path_factory) -> Iterator[str]:
     # Else gcsfs asks, with credentials of its own, what kind of bucket this is.
     os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
     pytest.importorskip("gcsfs")
-    emulator = pytest.importorskip("gcp_storage_emulator.server")
-    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
-    logging.getLogger("gcp_storage_emulator").setLevel(logging.CRITICAL)
-    server.start()
-    http = server._api._httpd
-    http.handle_error = lambda *_: None  # a client that has read enough hangs up
-    address = f"http://127.0.0.1:{http.server_port}"
-    with pytest.MonkeyPatch.context() as patch:
+    with google_storage("bucket") as address, pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", address)
         patch.setenv("TENSORSTORE_GCS_HTTP_URL", address)
         patch.setenv("GOOGLE_CLOUD_PROJECT", "project")
         yield "gs://bucket"
-    server.stop()
 
 
 @pytest.fixture

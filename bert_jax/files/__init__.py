@@ -18,7 +18,7 @@ from bert_jax.files.paths import (
     state_of,
     user_cache,
 )
-from bert_jax.files.staging import fetch, upload, written
+from bert_jax.files.staging import fetch, remove, upload, written
 
 __all__ = [
     "as_path",
@@ -27,6 +27,7 @@ __all__ = [
     "matching_files",
     "open_binary",
     "reachable",
+    "remove",
     "state_of",
     "upload",
     "user_cache",

@@ -107,6 +107,21 @@ def upload(source: Path, target: Path, names: Sequence[str] | None = None) -> No
             store.put_file(str(source / name), f"{root}/{name}")
 
 
+def remove(directory: Path) -> None:
+    """Removes a directory with all that is in it, if it is there.
+
+    Raises:
+        UserError: the store cannot be reached.
+    """
+    if not is_remote(directory):
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    with reachable(directory):
+        store, root = filesystem(directory)
+        if store.exists(root):
+            store.rm(root, recursive=True)
+
+
 @contextlib.contextmanager
 def written(directory: Path) -> Iterator[Path]:
     """A local place to write the files of a directory to; after an error nothing is uploaded.

@@ -80,26 +80,52 @@ def read_chunks(
     Raises:
         UserError: a source cannot be read or has no text.
     """
-    first_document, read_before = 0, 0
+    document, read_before = 0, 0
     for index, source in enumerate(sources):
-        document = first_document - 1
-        split = "train"
-        blocks: list[ChunkBlock] = []
-        size = 0
-        for block in source.blocks():
-            if block.starts_document:
-                if limit is not None and document + 1 - first_document == limit:
-                    break
-                document += 1
-                split = held_out.split_of(block.text)
-            blocks.append(ChunkBlock(document, split, block.text))
-            size += len(block.text)
-            if size >= characters:
-                yield Chunk(index, tuple(blocks), read_before + source.position)
-                blocks, size = [], 0
-        if document < first_document:
+        first_document = document
+        for chunk in source_chunks(
+            source, held_out, index, first_document, limit=limit, characters=characters
+        ):
+            document = chunk.blocks[-1].document + 1
+            yield dataclasses.replace(chunk, position=read_before + chunk.position)
+        if document == first_document:
             raise UserError(f"data.source: {source.spec.source!r} has no text in it")
         read_before += source.size
-        if blocks:
-            yield Chunk(index, tuple(blocks), read_before)
-        first_document = document + 1
+
+
+def source_chunks(
+    source: Source,
+    held_out: HeldOut,
+    index: int = 0,
+    first_document: int = 0,
+    *,
+    limit: int | None,
+    characters: int,
+) -> Iterator[Chunk]:
+    """The text of one source, which may be none.
+
+    Args:
+        source: opened.
+        held_out: how documents are split.
+        index: `Chunk.source`.
+        first_document: number of the first document.
+        limit: the most documents; None for all.
+        characters: see `read_chunks`.
+    """
+    document = first_document - 1
+    split = "train"
+    blocks: list[ChunkBlock] = []
+    size = 0
+    for block in source.blocks():
+        if block.starts_document:
+            if limit is not None and document + 1 - first_document == limit:
+                break
+            document += 1
+            split = held_out.split_of(block.text)
+        blocks.append(ChunkBlock(document, split, block.text))
+        size += len(block.text)
+        if size >= characters:
+            yield Chunk(index, tuple(blocks), source.position)
+            blocks, size = [], 0
+    if blocks:
+        yield Chunk(index, tuple(blocks), source.size)

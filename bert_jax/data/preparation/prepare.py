@@ -3,6 +3,8 @@
 One process reads; workers split sentences and encode; the reader appends what they return, in
 order, to `OUTPUT.partial/`, which gets its real name when all of it is on disk. So there is a
 corpus or there is none, and its bytes do not depend on the number of workers.
+
+With `encode_shards`, other machines read and encode (`shards`), and this one appends.
 """
 
 import dataclasses
@@ -13,6 +15,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -26,7 +29,9 @@ from bert_jax.data.corpus_manifest import (
     file_entry,
 )
 from bert_jax.data.preparation.chunks import HeldOut, read_chunks
+from bert_jax.data.preparation.encoding import EncodedSplit
 from bert_jax.data.preparation.sentences import check_mode
+from bert_jax.data.preparation.shards import Shard, ShardWork, join_shards, plan_shards
 from bert_jax.data.preparation.staging import (
     begin,
     finished_manifest,
@@ -39,11 +44,18 @@ from bert_jax.data.preparation.workers import Encoder, encode_in_order
 from bert_jax.data.preparation.writer import CorpusWriter, Progress
 from bert_jax.data.sources import Source, SourceSpec, open_source
 from bert_jax.errors import UserError
-from bert_jax.files import as_path
+from bert_jax.files import as_path, remove, written
 from bert_jax.tokenization.interface import Tokenizer
 
 CHUNK_CHARACTERS = 1 << 20
 JOURNAL_SECONDS = 10.0
+
+
+EncodeShards = Callable[[Sequence[Shard], ShardWork], None]
+"""Has `encode_shard` called for every shard, wherever it likes."""
+
+# The source, the bytes of all sources up to the end of the chunk, and the chunk.
+_Encoded = tuple[int, int, dict[str, EncodedSplit]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +98,7 @@ def prepare(
     workers: int | None = None,
     limit: int | None = None,
     progress: bool = True,
+    encode_shards: EncodeShards | None = None,
     chunk_characters: int = CHUNK_CHARACTERS,
     journal_seconds: float = JOURNAL_SECONDS,
 ) -> Manifest:
@@ -98,6 +111,7 @@ def prepare(
         workers: processes that encode; None for one per core.
         limit: the most documents of each source; None for all.
         progress: whether progress is shown on stderr.
+        encode_shards: encodes shards elsewhere, in place of the workers here; see `beam`.
         chunk_characters: how much text a worker gets at a time; the corpus does not depend on it.
         journal_seconds: how much time a killed call loses at most.
 
@@ -120,6 +134,7 @@ def prepare(
         limit=limit,
         workers=workers,
         progress=progress,
+        encode_shards=encode_shards,
         chunk_characters=chunk_characters,
         journal_seconds=journal_seconds,
     )
@@ -129,16 +144,23 @@ def prepare(
         job.say(f"{output} is finished already: nothing to do")
         return finished
     with staging_directory(output) as partial:
-        # The journal counts chunks, so it fits chunks of the same size only.
-        state = _resume_or_begin(job, partial, f"{fingerprint}/{chunk_characters}")
+        # The journal counts chunks, so it fits the same chunks only.
+        chunks = f"{chunk_characters} in shards" if encode_shards else str(chunk_characters)
+        state = _resume_or_begin(job, partial, f"{fingerprint}/{chunks}")
         tokenizer = _place_tokenizer(job, partial, given)
+        shards = output.with_name(f"{output.name}.shards-{fingerprint}")
         with CorpusWriter(partial, token_dtype(tokenizer.vocab_size), state) as writer:
-            _encode_all(job, partial, writer)
+            if encode_shards:
+                _append_all(job, writer, _from_shards(job, tokenizer, shards, encode_shards))
+            else:
+                _append_all(job, writer, _from_workers(job, partial, state.chunks))
             _fill_empty_split(job, writer)
             writer.finish()
         manifest = _manifest(job, partial, fingerprint, tokenizer, state)
         manifest.write(partial)
         publish(partial, output)
+    if encode_shards:
+        remove(shards)
     return manifest
 
 
@@ -152,6 +174,7 @@ class _Job:
     limit: int | None
     workers: int
     progress: bool
+    encode_shards: EncodeShards | None
     chunk_characters: int
     journal_seconds: float
 
@@ -218,30 +241,55 @@ def _place_tokenizer(job: _Job, partial: Path, given: Tokenizer | None) -> Token
     return load_tokenizer(directory)
 
 
-def _encode_all(job: _Job, partial: Path, writer: CorpusWriter) -> None:
-    """Appends every chunk that the writer does not have yet."""
-    state = writer.progress
+def _from_workers(job: _Job, partial: Path, done: int) -> Iterator[_Encoded]:
+    """Chunks that processes of this machine encode, but for the first ones."""
     encoder = Encoder(partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language)
     chunks = read_chunks(
         job.sources, job.held_out, limit=job.limit, characters=job.chunk_characters
     )
+    for chunk in itertools.islice(chunks, done):
+        yield chunk.source, chunk.position, {}
+    for chunk, encoded in encode_in_order(chunks, encoder, job.workers):
+        yield chunk.source, chunk.position, encoded
+
+
+def _from_shards(
+    job: _Job, tokenizer: Tokenizer, directory: Path, encode_shards: EncodeShards
+) -> Iterator[_Encoded]:
+    """Chunks that others encode and write to files in a directory beside the corpus."""
+    options = job.options
+    with written(directory / TOKENIZER_DIRECTORY) as place:
+        tokenizer.save(place)
+    encoder = Encoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
+    work = ShardWork(str(directory), encoder, job.held_out, job.limit, job.chunk_characters)
+    shards = plan_shards(job.sources, job.limit)
+    job.say(f"encoding {len(shards):,} shards; their files are in {directory}")
+    encode_shards(shards, work)
+    yield from join_shards(shards, work)
+
+
+def _append_all(job: _Job, writer: CorpusWriter, results: Iterator[_Encoded]) -> None:
+    """Appends every chunk that the writer does not have yet."""
+    state = writer.progress
+    done = state.chunks
     size = sum(source.size for source in job.sources)
     with tqdm(
         total=size, desc="prepare", unit="B", unit_scale=True, disable=not job.progress
     ) as bar:
-        for chunk in itertools.islice(chunks, state.chunks):
-            bar.update(chunk.position - bar.n)
         begun_tokens, begun = state.tokens(), time.monotonic()
         journal_time = begun
-        for chunk, encoded in encode_in_order(chunks, encoder, job.workers):
-            writer.append(chunk.source, encoded)
+        for number, (source, position, encoded) in enumerate(results):
+            bar.update(position - bar.n)
+            if number < done:
+                begun = journal_time = time.monotonic()
+                continue
+            writer.append(source, encoded)
             now = time.monotonic()
             if now - journal_time >= job.journal_seconds:
                 writer.write_journal()
                 journal_time = now
             rate = (state.tokens() - begun_tokens) / max(now - begun, 1e-3)
             bar.set_postfix_str(f"{rate / 1e6:.2f} M tokens/s", refresh=False)
-            bar.update(chunk.position - bar.n)
     writer.write_journal()
 
 

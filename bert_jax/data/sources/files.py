@@ -1,6 +1,7 @@
 """Files of a source: found by pattern, decompressed and decoded, with line numbers."""
 
 import contextlib
+import copy
 import glob
 import gzip
 import io
@@ -39,6 +40,17 @@ class FileSource(Source):
         ends = list(itertools.accumulate(state.size for state in self._states))
         self._starts = dict(zip(self.paths, [0, *ends], strict=False))
         super().__init__(spec, ends[-1])
+
+    @property
+    def piece_sizes(self) -> list[int]:
+        """See `Source`; the pieces are the files."""
+        return [state.size for state in self._states]
+
+    def pieces(self, start: int, stop: int) -> "FileSource":
+        """See `Source.piece_sizes`."""
+        part = copy.copy(self)
+        part.paths, part._states = self.paths[start:stop], self._states[start:stop]
+        return part
 
     def identity(self) -> dict[str, object]:
         """Name, size and modification time (ns) of every file."""

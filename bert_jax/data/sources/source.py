@@ -142,6 +142,16 @@ class Source(abc.ABC):
         self.size = size
         self.position = 0
 
+    @property
+    def piece_sizes(self) -> list[int]:
+        """Bytes of the pieces that can be read apart; no document goes on into the next one."""
+        return [self.size]
+
+    def pieces(self, start: int, stop: int) -> "Source":
+        """A source of these pieces alone, one at least."""
+        assert (start, stop) == (0, 1)
+        return self
+
     @abc.abstractmethod
     def identity(self) -> dict[str, object]:
         """What changes when the text may have changed (names, sizes, times); ready for JSON."""

@@ -1,0 +1,79 @@
+"""`bert-jax prepare --runner beam`, on Beam's own local runner."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import cli
+
+LINES = [f"the cat ran {'to the sea ' * (number % 7)}." for number in range(300)]
+CONFIG = """
+def get_config(source: str, vocabulary: str):
+    return {"data": {"source": source, "held_out": 0.2, "sentences": "lines", "format": "lines"},
+            "tokenizer": {"path": vocabulary}}
+"""
+
+
+def directory_bytes(path):
+    return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+
+
+@pytest.fixture
+def command(tmp_path, tiny_vocabulary):
+    for number in range(3):
+        text = "\n".join(LINES[number * 100 : number * 100 + 100])
+        (tmp_path / f"{number}.txt").write_text(text)
+    (tmp_path / "config.py").write_text(CONFIG)
+    config = f"{tmp_path}/config.py:source=text:{tmp_path}/*.txt,vocabulary={tiny_vocabulary}"
+    return ["prepare", "--config", config]
+
+
+def refused(capsys, *arguments):
+    assert cli.main([str(argument) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return said.strip()
+
+
+def test_options_without_beam_are_refused(command, tmp_path, capsys):
+    output = tmp_path / "corpus"
+    line = refused(capsys, *command, "--output", output, "--runner-options", "--project=p")
+    assert "--runner-options are Beam's; add --runner beam" in line
+
+
+def test_without_beam_the_extra_is_named(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.setitem(sys.modules, "apache_beam.options", None)
+    line = refused(capsys, *command, "--output", tmp_path / "corpus", "--runner", "beam")
+    assert "--runner beam needs the extra [beam]: pip install 'bert_jax[beam]'" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]], ids=["in memory", "two processes"])
+def test_the_corpus_is_that_of_the_local_command(command, tmp_path, more):
+    pytest.importorskip("apache_beam")
+    for output, runner in (("local", []), ("beam", ["--runner", "beam", *more])):
+        done = subprocess.run(
+            [sys.executable, "-m", "bert_jax", *command, "--output", tmp_path / output, *runner],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert directory_bytes(tmp_path / "beam") == directory_bytes(tmp_path / "local")
+    assert not list(tmp_path.glob("beam.*"))
+
+
+@pytest.mark.slow
+def test_mistakes_are_one_line(command, tmp_path, capsys):
+    pytest.importorskip("apache_beam")
+    capsys.readouterr()  # what its import says
+    beam = [*command, "--output", tmp_path / "corpus", "--runner", "beam", "--runner-options"]
+    assert "Beam does not know --projct=p" in refused(capsys, *beam, "--projct=p")
+    assert "argument --project: expected one argument" in refused(capsys, *beam, "--project")
+    assert "give gs://BUCKET/CORPUS" in refused(
+        capsys, *beam, "--runner=DataflowRunner --project=p --region=r --temp_location=gs://b/t"
+    )
+    (tmp_path / "1.txt").write_bytes(b"the cat\xff\n")
+    assert "1.txt:1: byte 8 of the line (0xff) is not UTF-8" in refused(capsys, *beam, "")
