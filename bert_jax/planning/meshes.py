@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 
@@ -130,7 +131,7 @@ def parse_mesh(text: str) -> MeshShape:
     Raises:
         UserError: an axis is unknown, or a size no number.
     """
-    sizes = {}
+    sizes: dict[str, Any] = {}
     for part in text.split(","):
         axis, _, size = part.partition("=")
         if axis not in AXES or not size.isdigit() or axis in sizes:

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ class Task(abc.ABC):
         """Metrics with what follows from them added, such as the perplexity."""
 
 
-def with_rows(batch: Batch, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and dtypes of a batch that has another number of rows."""
     return {
         key: jax.ShapeDtypeStruct((rows, *value.shape[1:]), value.dtype)
