@@ -213,7 +213,7 @@ def _prepare(options: argparse.Namespace) -> int:
         raise UserError("--runner-options are Beam's; add --runner beam, or leave them out")
     encode_shards = None
     if options.runner == "beam":
-        encode_shards = beam_runner(options.runner_options or "", options.workers)
+        encode_shards = beam_runner(options.runner_options or "", options.workers, options.output)
     # Both signals mean the same: what is written stays, the next call goes on from there.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     manifest = prepare(

@@ -27,6 +27,11 @@ def bert_jax(*arguments):
     return done.stdout
 
 
+def train(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def records_of(workdir):
     records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     for record in records:
@@ -43,7 +48,7 @@ def has_checkpoint(workdir):
 def test_a_run_in_a_bucket_is_the_run_on_disk(bucket, train_command, tiny_corpus, tmp_path):
     overrides = {"train.steps": STEPS}
     here, there = tmp_path / "run", as_path(f"{bucket}/run")
-    subprocess.run(train_command(here, overrides), check=True, capture_output=True)
+    train(train_command(here, overrides))
 
     corpus = as_path(f"{bucket}/corpus")
     upload(Path(tiny_corpus), corpus)
@@ -56,7 +61,7 @@ def test_a_run_in_a_bucket_is_the_run_on_disk(bucket, train_command, tiny_corpus
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 75, errors
-    subprocess.run(command, check=True, capture_output=True)
+    train(command)
 
     assert records_of(there) == records_of(here)
     for name in ("result.json", "model/model.safetensors", "model/config.json", "data.json"):
@@ -73,7 +78,7 @@ def test_a_run_in_a_bucket_is_the_run_on_disk(bucket, train_command, tiny_corpus
 
     # From there a second phase begins.
     overrides |= {"train.steps": 1, "init_from": f"{bucket}/exported"}
-    subprocess.run(train_command(tmp_path / "next", overrides), check=True, capture_output=True)
+    train(train_command(tmp_path / "next", overrides))
 
 
 def test_a_bucket_that_is_not_there_is_one_line(store, train_command, tmp_path, monkeypatch):

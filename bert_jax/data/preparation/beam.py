@@ -6,6 +6,7 @@ import io
 import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from bert_jax.data.preparation.shards import Shard, ShardWork, encode_shard
 from bert_jax.errors import UserError
@@ -14,15 +15,18 @@ from bert_jax.files import is_remote
 LOCAL_RUNNERS = ("DirectRunner", "InteractiveRunner", "PrismRunner")
 
 
-def beam_runner(options: str, workers: int | None) -> Callable[[Sequence[Shard], ShardWork], None]:
+def beam_runner(
+    options: str, workers: int | None, output: Path
+) -> Callable[[Sequence[Shard], ShardWork], None]:
     """Checks the options of a Beam runner; what is returned encodes shards there.
 
     Args:
         options: as on a command line: "--runner=DataflowRunner --project=P …"; "" for this machine.
         workers: processes of this machine's runner; None for what Beam takes.
+        output: the corpus, beside which the shards' files are.
 
     Raises:
-        UserError: Beam is not installed, or does not know an option.
+        UserError: Beam is not installed, does not know an option, or runs where `output` is not.
     """
     try:
         with _quiet():
@@ -48,7 +52,13 @@ def beam_runner(options: str, workers: int | None) -> Callable[[Sequence[Shard],
         if word.startswith("--") and _name(word) not in known:
             raise UserError(f"--runner-options {options!r}: Beam does not know {word}")
     runner = parsed.view_as(pipeline_options.StandardOptions).runner or LOCAL_RUNNERS[0]
-    return functools.partial(_run, parsed, runner.rpartition(".")[2])
+    runner = runner.rpartition(".")[2]
+    if runner not in LOCAL_RUNNERS and not is_remote(output):
+        raise UserError(
+            f"--output {output}: the machines of {runner} do not see this disk; give "
+            "gs://BUCKET/CORPUS"
+        )
+    return functools.partial(_run, parsed)
 
 
 @contextlib.contextmanager
@@ -68,14 +78,9 @@ def _name(word: str) -> str:
     return name.removeprefix("no_")
 
 
-def _run(options: object, runner: str, shards: Sequence[Shard], work: ShardWork) -> None:
+def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
     import apache_beam
 
-    if runner not in LOCAL_RUNNERS and not is_remote(work.directory):
-        raise UserError(
-            f"--output: {runner} writes from other machines, which do not see this disk; give "
-            "gs://BUCKET/CORPUS"
-        )
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     try:
         with apache_beam.Pipeline(options=options) as pipeline:

@@ -180,7 +180,7 @@ class _Job:
 
     def say(self, message: str) -> None:
         if self.progress:
-            print(f"prepare: {message}", file=sys.stderr)
+            tqdm.write(f"prepare: {message}", file=sys.stderr)  # on a line of its own
 
     def fingerprint(self, given: Tokenizer | None) -> str:
         """16 hex digits that change with the text, the options or the tokenizer."""

@@ -99,7 +99,7 @@ def encode_shard(shard: Shard, work: ShardWork) -> None:
     chunks = source_chunks(
         shard.text, work.held_out, limit=work.limit, characters=work.chunk_characters
     )
-    positions = []
+    positions: list[int] = []
     arrays: dict[str, np.ndarray] = {}
     for chunk in itertools.islice(chunks, shard.turn, None, shard.turns):
         for split, part in encode_chunk(chunk, tokenizer, encoder.mode, encoder.language).items():

@@ -76,4 +76,6 @@ def test_mistakes_are_one_line(command, tmp_path, capsys):
         capsys, *beam, "--runner=DataflowRunner --project=p --region=r --temp_location=gs://b/t"
     )
     (tmp_path / "1.txt").write_bytes(b"the cat\xff\n")
-    assert "1.txt:1: byte 8 of the line (0xff) is not UTF-8" in refused(capsys, *beam, "")
+    assert cli.main([str(argument) for argument in (*beam, "")]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"bert-jax: {tmp_path}/1.txt:1: byte 8 of the line (0xff) is not UTF-8")
