@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from bert_jax.benchmarks import command as bench_command
 from bert_jax.errors import UserError
 from bert_jax.files import as_path
 from bert_jax.inference.predictions import command as predict_command
@@ -137,6 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     plan_command.add_arguments(plan)
     plan.set_defaults(run=_plan)
 
+    bench = verbs.add_parser("bench", parents=[config], help="how fast this machine does the work")
+    bench_command.add_arguments(bench)
+    bench.set_defaults(run=_bench)
+
     evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
     evaluate.add_argument("--config", metavar="FILE[:ARGS]", help="default: that of RUN")
     place = evaluate.add_mutually_exclusive_group(required=True)
@@ -261,15 +266,28 @@ def _plan(options: argparse.Namespace) -> int:
 
     wanted = parse_slice(options.topology)
     prepare_process(wanted)  # before JAX starts
-    from bert_jax import configuration, experiment
+    from bert_jax import configuration, costs
     from bert_jax.planning.report import as_text
 
     config = configuration.load(options.config, options.overrides)
-    plans = experiment.plan(config, wanted, plan_command.plan_options(options))
+    plans = costs.plan(config, wanted, plan_command.plan_options(options))
     if options.json:
         print(json.dumps(plans[0] if len(plans) == 1 else {**plans[0], "meshes": plans}))
     else:
         print(as_text(plans))
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from bert_jax import configuration, costs
+    from bert_jax.benchmarks.bench import as_text
+    from bert_jax.sharding.compilation_cache import use_compilation_cache
+
+    use_compilation_cache()
+    wanted = bench_command.bench_options(options)
+    found = costs.bench(configuration.load(options.config, options.overrides), wanted)
+    print(as_text(found), file=sys.stderr)
+    print(json.dumps(found))
     return 0
 
 

@@ -4,13 +4,11 @@ This is where configs meet the floors below; each key is read here, in `foundati
 task's `create`.
 """
 
-import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
@@ -21,30 +19,18 @@ from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
 from bert_jax.config_keys import from_keys, keys_of
+from bert_jax.costs import chosen_mesh
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.planning.command import PlanOptions
-from bert_jax.planning.hardware import Slice
-from bert_jax.planning.meshes import (
-    choose_mesh,
-    device_memory,
-    label,
-    parse_mesh,
-    sensible_meshes,
-    usable_memory,
-)
-from bert_jax.planning.plan import as_json, make_plan
-from bert_jax.planning.topology import find_topology
-from bert_jax.planning.training_on_mesh import TrainingOnMesh
 from bert_jax.sharding.hosts import is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import load_tokenizer
 from bert_jax.training.loop import TrainOptions
 from bert_jax.training.loop import train as train_loop
-from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.plots import draw_curves
 from bert_jax.training.state import abstract_state
 from bert_jax.training.task import Foundation, Task
@@ -102,7 +88,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     task = make_task(config, base)
     options = options.resolved(task.examples_per_epoch)
     if shape.auto:
-        mesh = _chosen_mesh(task, make_optimizer(optimizer_options, options.steps), options)
+        mesh = chosen_mesh(task, make_optimizer(optimizer_options, options.steps), options)
     # Refuses what does not fit together, before a work directory is made.
     abstract_state(task, make_optimizer(optimizer_options, options.steps), mesh)
     with main_host_first():
@@ -144,55 +130,6 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         draw_curves(workdir, baselines)
         write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
     return result
-
-
-def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[str, Any]]:
-    """What a training would cost on devices that are not here, see `planning.plan.as_json`.
-
-    Args:
-        config: as for `train`; a corpus need not be there.
-        wanted: the devices.
-        options: meshes, steps, price.
-
-    Returns:
-        A plan for each mesh, in their order; of those for "all", what cannot be divided is left
-        out, and the first is the one that fits with the shortest step.
-    """
-    topology = find_topology(wanted)
-    module = configuration.task_module(config.task)
-    make = getattr(module, "create_without_data", module.create)
-    task = make(config, foundation.of_config(config))
-    train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
-    optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
-    steps = train_options.steps if options.steps is None else options.steps
-
-    def planned(shape: MeshShape) -> dict[str, Any]:
-        training = TrainingOnMesh(task, optimizer, train_options, topology, shape)
-        found = make_plan(training, dtype=config.precision, search=options.search)
-        return as_json(found, steps=steps, price=options.price)
-
-    plans: list[dict[str, Any]] = []
-    configured = MeshShape(**config.mesh)
-    for text in options.meshes or ("auto" if configured.auto else "",):
-        if text == "all":
-            for shape in sensible_meshes(wanted.devices):
-                with contextlib.suppress(UserError):
-                    plans.append(planned(shape))
-        elif text == "auto":
-            memory = usable_memory(wanted)
-            plans.append(
-                planned(choose_mesh(task, optimizer, train_options, topology.devices, memory))
-            )
-        else:
-            plans.append(planned(parse_mesh(text) if text else configured))
-    if not plans:
-        raise UserError(
-            f"no mesh of {wanted} divides a batch of {train_options.global_batch_size} rows and "
-            "this model; change train.global_batch_size"
-        )
-    if "all" in options.meshes:
-        plans.sort(key=lambda found: (not found["fits"], found["step_floor_s"] or 0.0))
-    return plans
 
 
 def evaluate(
@@ -248,15 +185,6 @@ def export(workdir: Path, output: Path, *, which: str = "") -> int:
         params = params["bert"]
     model_directory.save(output, description, params, tokenizer)
     return step
-
-
-def _chosen_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
-    """The mesh of `mesh=auto` over all devices of this run."""
-    devices = jax.devices()
-    shape = choose_mesh(task, optimizer, options, devices, device_memory(devices))
-    if is_main_host():
-        print(f"mesh=auto: {label(shape)}", file=sys.stderr)
-    return make_mesh(shape, devices)
 
 
 def _initial_params(config: ConfigDict, base: Foundation, task: Task, mesh: Mesh) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from bert_jax.models.config import BertConfig
 
@@ -25,10 +26,22 @@ def training_flops(config: BertConfig, *, length: int, predictions: int) -> floa
         length: S, tokens of a sequence.
         predictions: P, positions that the head over the vocabulary sees; 0 without that head.
     """
+    return real_flops(config, np.array([length]), predictions)
+
+
+def real_flops(config: BertConfig, lengths: np.ndarray, predictions: int) -> float:
+    """`training_flops` of sequences together that have lengths of their own, padding left out.
+
+    Args:
+        config: of the model.
+        lengths: int64 [n], tokens of each sequence.
+        predictions: positions of all of them that the head over the vocabulary sees.
+    """
     width, inner = config.hidden_size, config.intermediate_size
-    layer = 8 * width**2 + 4 * width * inner + 4 * length * width
+    tokens, pairs = float(lengths.sum()), float((lengths.astype(np.float64) ** 2).sum())
+    layer = tokens * (8 * width**2 + 4 * width * inner) + pairs * 4 * width
     head = 2 * (width**2 + width * config.vocab_size)
-    return 3.0 * (length * config.num_hidden_layers * layer + predictions * head)
+    return 3.0 * (config.num_hidden_layers * layer + predictions * head)
 
 
 def flops_of_batch(config: BertConfig, batch: Mapping[str, jax.ShapeDtypeStruct]) -> float:

@@ -1,0 +1,1 @@
+"""How fast the machine that is here does the work of a config."""

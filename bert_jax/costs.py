@@ -1,0 +1,115 @@
+"""What the work of a config costs: planned for devices elsewhere, timed on those that are here."""
+
+import contextlib
+import sys
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from bert_jax import configuration, foundation
+from bert_jax.benchmarks.bench import Subject
+from bert_jax.benchmarks.bench import bench as bench_subject
+from bert_jax.benchmarks.command import BenchOptions
+from bert_jax.errors import UserError
+from bert_jax.planning.command import PlanOptions
+from bert_jax.planning.hardware import Slice
+from bert_jax.planning.meshes import (
+    choose_mesh,
+    device_memory,
+    label,
+    parse_mesh,
+    sensible_meshes,
+    usable_memory,
+)
+from bert_jax.planning.plan import as_json, make_plan
+from bert_jax.planning.topology import find_topology
+from bert_jax.planning.training_on_mesh import TrainingOnMesh
+from bert_jax.sharding.hosts import is_main_host, rows_per_host
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
+from bert_jax.training.options import TrainOptions
+from bert_jax.training.task import Foundation, Task
+
+
+def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[str, Any]]:
+    """What a training would cost on devices that are not here, see `planning.plan.as_json`.
+
+    Args:
+        config: as for `train`; a corpus need not be there.
+        wanted: the devices.
+        options: meshes, steps, price.
+
+    Returns:
+        A plan for each mesh, in their order; of those for "all", what cannot be divided is left
+        out, and the first is the one that fits with the shortest step.
+    """
+    topology = find_topology(wanted)
+    task = _task(config, foundation.of_config(config))
+    train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
+    optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
+    steps = train_options.steps if options.steps is None else options.steps
+
+    def planned(shape: MeshShape) -> dict[str, Any]:
+        training = TrainingOnMesh(task, optimizer, train_options, topology, shape)
+        found = make_plan(training, dtype=config.precision, search=options.search)
+        return as_json(found, steps=steps, price=options.price)
+
+    plans: list[dict[str, Any]] = []
+    configured = MeshShape(**config.mesh)
+    for text in options.meshes or ("auto" if configured.auto else "",):
+        if text == "all":
+            for shape in sensible_meshes(wanted.devices):
+                with contextlib.suppress(UserError):
+                    plans.append(planned(shape))
+        elif text == "auto":
+            memory = usable_memory(wanted)
+            plans.append(
+                planned(choose_mesh(task, optimizer, train_options, topology.devices, memory))
+            )
+        else:
+            plans.append(planned(parse_mesh(text) if text else configured))
+    if not plans:
+        raise UserError(
+            f"no mesh of {wanted} divides a batch of {train_options.global_batch_size} rows and "
+            "this model; change train.global_batch_size"
+        )
+    if "all" in options.meshes:
+        plans.sort(key=lambda found: (not found["fits"], found["step_floor_s"] or 0.0))
+    return plans
+
+
+def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
+    """Times the work of a config on the devices that are here, see `benchmarks.bench.bench`.
+
+    Args:
+        config: as for `train`; a corpus need not be there.
+        options: what is timed.
+    """
+    base = foundation.of_config(config)
+    task = _task(config, base)
+    train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
+    optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
+    shape = MeshShape(**config.mesh)
+    mesh = chosen_mesh(task, optimizer, train_options) if shape.auto else make_mesh(shape)
+    rows_per_host(train_options.global_batch_size, mesh, train_options.microbatches)
+    subject = Subject(task, base.execution, optimizer, train_options, mesh)
+    return bench_subject(subject, options)
+
+
+def chosen_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
+    """The mesh of `mesh=auto` over all devices of this run."""
+    devices = jax.devices()
+    shape = choose_mesh(task, optimizer, options, devices, device_memory(devices))
+    if is_main_host():
+        print(f"mesh=auto: {label(shape)}", file=sys.stderr)
+    return make_mesh(shape, devices)
+
+
+def _task(config: ConfigDict, base: Foundation) -> Task:
+    """The task of a config; where it names no corpus, on a stand-in."""
+    module = configuration.task_module(config.task)
+    has_data = config.data.get("corpus") or not hasattr(module, "create_without_data")
+    create = module.create if has_data else module.create_without_data
+    return create(config, base)

@@ -1,0 +1,101 @@
+"""What is counted of a batch, and what a benchmark says."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_jax.benchmarks.command import BenchOptions
+from bert_jax.benchmarks.timing import Timing, time_steps
+from bert_jax.benchmarks.work import row_lengths
+from bert_jax.errors import UserError
+
+
+def test_lengths_of_rows_alone():
+    mask = np.array([[1, 1, 1, 0], [1, 0, 0, 0]])
+    assert row_lengths({"attention_mask": mask}).tolist() == [3, 1]
+    assert row_lengths({"attention_mask": mask[None]}).tolist() == [3, 1]  # two choices
+
+
+def test_lengths_of_packed_rows():
+    ids = np.array([[1, 1, 2, 2, 2, 0], [1, 1, 1, 0, 0, 0]])
+    assert sorted(row_lengths({"segment_ids": ids})) == [2, 3, 3]
+
+
+def test_the_first_step_is_told_from_the_others():
+    numbers = []
+    timing = time_steps(numbers.append, 3, warmup=2)
+    assert numbers == [0, 1, 2, 3, 4]
+    assert len(timing.steps) == 3
+    assert Timing(5.0, [1.0, 3.0, 2.0]).median == 2.0
+    assert Timing(5.0, [1.0, 3.0, 2.0]).once == 3.0
+    assert Timing(1.0, [2.0]).once == 0.0
+
+
+def test_options_that_are_none():
+    with pytest.raises(UserError, match="--steps 0: at least 1"):
+        BenchOptions("train", steps=0)
+    with pytest.raises(UserError, match="--peak-tflops -1: it must be above 0"):
+        BenchOptions("train", peak_flops=-1e12)
+
+
+KEYS = {
+    "model.num_hidden_layers": 1,
+    "model.vocab_size": 100,
+    "tokenizer.vocab_size": 100,
+    "data.length": 16,
+    "data.max_predictions": 3,
+    "train.global_batch_size": 4,
+    "train.steps": 10,
+    "optimizer.warmup_steps": 0,
+}
+
+
+def bench(*arguments):
+    keys = [f"--config.{key}={value}" for key, value in KEYS.items()]
+    command = [
+        sys.executable,
+        "-m",
+        "bert_jax",
+        "bench",
+        "--config",
+        "configs/pretrain.py:size=tiny",
+    ]
+    return subprocess.run(
+        [*command, *arguments, *keys],
+        env=os.environ | {"JAX_COMPILATION_CACHE_DIR": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_training_step_without_a_corpus():
+    done = bench("--work", "train", "--steps", "2", "--peak-tflops", "0.1")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["min_s"] <= found["median_s"] <= max(found["steps_s"])
+    assert found["tokens_per_s"] == pytest.approx(2 * 4 * 16 / sum(found["steps_s"]), rel=1e-3)
+    assert 0 < found["real_tokens_per_s"] <= found["tokens_per_s"]
+    assert found["mfu"] == pytest.approx(found["flops_per_s"] / 1e11)
+    assert found["peak_bytes"] > 1e7
+    assert found["compile_s"] > found["median_s"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", ["infer", "pipeline"])
+def test_the_other_works(work, tmp_path):
+    done = bench("--work", work, "--steps", "3", "--profile", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["work"], found["steps"]) == (work, 3)
+    assert list(tmp_path.rglob("perfetto_trace.json.gz"))
+
+
+def test_a_corpus_is_not_finetuned_on():
+    done = bench("--work", "finetune")
+    assert done.returncode == 2
+    assert done.stderr.startswith("bert-jax: --work finetune needs a config of a labelled task")
