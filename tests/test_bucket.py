@@ -77,7 +77,7 @@ def test_a_run_in_a_bucket_is_the_run_on_disk(bucket, train_command, tiny_corpus
     assert exported == (here / "model" / "model.safetensors").read_bytes()
 
     # From there a second phase begins.
-    overrides |= {"train.steps": 1, "init_from": f"{bucket}/exported"}
+    overrides |= {"train.steps": 1, "optimizer.warmup_steps": 0, "init_from": f"{bucket}/exported"}
     train(train_command(tmp_path / "next", overrides))
 
 

@@ -16,6 +16,10 @@ from bert_jax.errors import UserError
 if TYPE_CHECKING:
     import fsspec
 
+# Else etils would go through TensorFlow, which the models' side of the house does without. It asks
+# once, at the first path of anybody, so this is said when the module is imported.
+os.environ.setdefault("EPATH_USE_TF", "0")
+
 # The schemes of etils.epath, and the extra that brings what reads them.
 _EXTRAS = {"gs": "gcs", "s3": "s3"}
 
@@ -145,11 +149,9 @@ def user_cache() -> Path:
 
 
 def _prepare_stores() -> None:
-    """Settles how etils and fsspec reach stores, before they first do."""
+    """Settles how fsspec reaches stores, before it first does."""
     import fsspec.config
 
-    # Else etils would go through TensorFlow, which the models' side of the house does without.
-    os.environ.setdefault("EPATH_USE_TF", "0")
     # Other processes write, too: what a listing said a minute ago may be wrong.
     for scheme in ("gcs", "gs", "s3"):
         fsspec.config.conf.setdefault(scheme, {}).setdefault("use_listings_cache", False)

@@ -1,6 +1,8 @@
 """Paths of buckets, through the real client and a server on loopback."""
 
 import builtins
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,18 @@ def test_errors_of_a_store_are_one_line(bucket):
         raise RuntimeError("first\nsecond")
     with pytest.raises(RuntimeError), reachable(Path("here")):
         raise RuntimeError
+
+
+def test_tensorflow_is_not_what_reads_a_bucket():
+    # Another library that asks first, as orbax or TensorFlow Datasets do.
+    script = (
+        "import bert_jax.files, sys\n"
+        "from etils import epath\n"
+        "epath.Path('.').exists()\n"
+        "print(type(bert_jax.files.as_path('gs://bucket/a')._backend).__name__)\n"
+        "print('tensorflow' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["_FileSystemSpecBackend", "False"]
