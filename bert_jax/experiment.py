@@ -25,7 +25,7 @@ from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.sharding.hosts import is_main_host, main_host_first, rows_per_host
+from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import load_tokenizer
 from bert_jax.training.loop import TrainOptions
@@ -94,10 +94,10 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     with main_host_first():
         run_directory.claim(workdir, config)
     result_file = workdir / "result.json"
-    if result_file.is_file():  # it is written last
+    if from_main_host(result_file.is_file()):  # it is written last
         print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
         return json.loads(result_file.read_text(encoding="utf-8"))
-    is_new = not has_checkpoint(workdir)
+    is_new = from_main_host(not has_checkpoint(workdir))
     if not is_new:
         run_directory.check_unchanged(workdir, task)
     elif is_main_host():

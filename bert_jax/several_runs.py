@@ -29,7 +29,7 @@ from bert_jax import configuration, experiment, run_directory
 from bert_jax.errors import UserError
 from bert_jax.files import fetch, is_remote, reachable, upload, write_atomically, written
 from bert_jax.runs_report import Outcome, Report
-from bert_jax.sharding.hosts import is_main_host, main_host_first, rows_per_host
+from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.loop import DivergedError
 from bert_jax.training.optimizer import OptimizerOptions
@@ -169,7 +169,7 @@ def _outcome(config: ConfigDict, workdir: Path, name: str) -> Outcome:
     """Trains one run, unless it has diverged before with the same config."""
     directory = workdir / name
     note = directory / DIVERGED
-    if note.is_file():
+    if from_main_host(note.is_file()):
         run_directory.claim(directory, config)  # of another config, it says nothing
         return Outcome(name, {}, note.read_text(encoding="utf-8").strip())
     if config.train.seeds:

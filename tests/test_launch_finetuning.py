@@ -12,7 +12,7 @@ from bert_jax import configuration
 from bert_jax.data.labelled.tagged import read_tagged
 from bert_jax.errors import UserError
 
-LAUNCH = Path(__file__).parents[1] / "launch"
+LAUNCH = Path(__file__).parents[1] / "launch" / "measure"
 
 
 @pytest.fixture

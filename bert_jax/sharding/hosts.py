@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from bert_jax.sharding.mesh import BatchShare, share_of
 from bert_jax.sharding.rules import batch_sharding
 
 _WEEK = 7 * 24 * 3_600_000  # ms
-_barriers = itertools.count()
+_barriers, _values = itertools.count(), itertools.count()
 
 
 def is_main_host() -> bool:
@@ -38,6 +39,19 @@ def wait_for_all_hosts(what: str) -> None:
     """Returns when all processes have called it, in the same order among such calls."""
     if jax.process_count() > 1:
         coordination().wait_at_barrier(f"bert_jax/{next(_barriers)}: {what}", _WEEK)
+
+
+def from_main_host(value: Any) -> Any:
+    """The main host's value on all hosts, which are to decide alike; JSON, floats to the bit.
+
+    Another kind of processor rounds differently, and a file may be seen here later than there.
+    """
+    if jax.process_count() == 1:
+        return value
+    key = f"bert_jax/value/{next(_values)}"
+    if is_main_host():
+        coordination().key_value_set(key, json.dumps(value))
+    return json.loads(coordination().blocking_key_value_get(key, _WEEK))
 
 
 def batch_share(mesh: Mesh) -> BatchShare:

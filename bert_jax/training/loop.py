@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import NotFiniteError, UserError
-from bert_jax.sharding.hosts import batch_share, is_main_host, to_global
+from bert_jax.sharding.hosts import batch_share, from_main_host, is_main_host, to_global
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions, is_due
@@ -78,7 +78,7 @@ def train(
     checkpoints = RunCheckpoints(
         workdir, keep=options.keep_checkpoints, best_metric=task.best_metric
     )
-    resume_step = checkpoints.latest_step
+    resume_step = from_main_host(checkpoints.latest_step)
     if resume_step is not None:
         state, position = checkpoints.restore(resume_step, abstract)
         first_batch = position["next_example"] // options.global_batch_size
@@ -209,7 +209,7 @@ class _Run:
         """Metrics of the held-out examples, shown."""
         began = time.perf_counter()
         try:
-            metrics = self.task.evaluate(state.params, self.mesh, predictions)
+            metrics = from_main_host(self.task.evaluate(state.params, self.mesh, predictions))
         except NotFiniteError as error:
             # Parameters may be numbers still and yet too large to compute with.
             raise self.not_finite(f"a score of the evaluation after step {step}") from error

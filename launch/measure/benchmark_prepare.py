@@ -1,6 +1,6 @@
 """Measures `bert-jax prepare`: speed against the bare tokenizers library, and peak memory.
 
-    python launch/benchmark_prepare.py --source jsonl:books.jsonl.gz --vocabulary vocab.txt
+    python launch/measure/benchmark_prepare.py --source jsonl:books.jsonl.gz --vocabulary vocab.txt
 
 Speed: whole preparations (reading, splitting, encoding, writing, checksums) and `encode_batch` of
 the tokenizers library on the same sentences, already split and in memory, take turns with the

@@ -1,7 +1,7 @@
 """How fast ready ids become masked batches, for each masking and objective.
 
-    python launch/benchmark_batches.py [--rows 256] [--length 128] [--batches 400] [--packing]
-        [--corpus DIR]
+    python launch/measure/benchmark_batches.py [--rows 256] [--length 128] [--batches 400]
+        [--packing] [--corpus DIR]
 
 Prints one JSON line per combination: million tokens/s (padding counted) through tf.data, which is
 what training sees, and of the bare function on one core, medians of five rounds; the share of

@@ -1,6 +1,6 @@
 """Compares our WordPiece with Hugging Face's fast BERT tokenizer, line by line.
 
-    python launch/compare_tokenizers.py --vocabulary vocab.txt --text udhr2.zip valid.txt wiki.gz
+    python launch/measure/compare_tokenizers.py --vocabulary vocab.txt --text udhr2.zip wiki.gz
 
 Every line of the files (plain, .gz, each member of a .zip), and `--nasty` generated strings, are
 encoded by both, alone and with the next line as a pair; the generated ones also as pairs cut to 64

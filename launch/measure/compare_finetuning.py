@@ -1,7 +1,7 @@
 r"""Fine-tuning side by side with PyTorch and transformers: scores and wall time, the same task.
 
-    python launch/compare_finetuning.py --task mrpc --data DIR --model DIR --output DIR
-    python launch/compare_finetuning.py --task all --data DIR --model DIR --output DIR --seeds 0 1 2
+    python launch/measure/compare_finetuning.py --task mrpc --data DIR --model DIR --output DIR
+    python launch/measure/compare_finetuning.py --task all --data DIR --model DIR --output DIR
 
 Tasks, with what is looked for below `--data`:
 
@@ -91,7 +91,7 @@ class Job:
             "train.checkpoint_every": 0,
             "train.export": "latest",
         }
-        config = HERE.parent / "configs" / COMPARISONS[self.task].config
+        config = HERE.parents[1] / "configs" / COMPARISONS[self.task].config
         command = [sys.executable, "-m", "bert_jax", "train", "--config", str(config)]
         command += ["--workdir", str(workdir)]
         command += [f"--config.{key}={value}" for key, value in keys.items()]

@@ -1,7 +1,7 @@
 r"""The other side of `compare_finetuning.py`: PyTorch and Hugging Face transformers, one training.
 
-    python launch/finetuning_peer.py mrpc --train train.tsv --development dev.tsv --model DIR \
-        --predictions FILE.json
+    python launch/measure/finetuning_peer.py mrpc --train train.tsv --development dev.tsv \
+        --model DIR --predictions FILE.json
 
 Tasks: mrpc (GLUE's columns), conll2003 (word, tab, tag), squad (1.1).
 It does what the examples of transformers do (run_glue, run_ner, run_qa): fast tokenizers, batches

@@ -1,6 +1,6 @@
 r"""Development scores of many labelled tasks, each with the command that gives them.
 
-    python launch/finetuning_table.py --data DIR --model DIR --output DIR [--rows mrpc cola …]
+    python launch/measure/finetuning_table.py --data DIR --model DIR --output DIR [--rows mrpc …]
 
 Below `--data` are looked for: glue/{MRPC,CoLA,SST-2,QNLI,WNLI,SICK}, classification/TREC.*,
 squad/, ner/{conll2003,wnut17}, multiple_choice/openbookqa; `finetuning_rows.py` names the files of
@@ -26,7 +26,7 @@ from timed_runs import last_json, markdown, mean_and_deviation, once, run
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 
-CONFIGS = Path(__file__).parent.parent / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 # A run that takes longer is made with one seed alone.
 SECONDS = 600

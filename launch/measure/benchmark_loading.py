@@ -1,6 +1,6 @@
 """Measures loading a model against reading its file: time and peak memory.
 
-    python launch/benchmark_loading.py [--size base] [--rounds 7] [--model DIR]
+    python launch/measure/benchmark_loading.py [--size base] [--rounds 7] [--model DIR]
 
 Makes a model directory of random weights (base: 440 MB; or takes DIR), then lets fresh processes
 take turns: one reads the bytes of `model.safetensors` into memory, one makes the parameters of it

@@ -1,6 +1,6 @@
 """The README's two tables of predictions: what a pod would do, compiled here and not run.
 
-    python launch/pod_predictions.py --output plans          needs pip install "bert_jax[tpu]"
+    python launch/measure/pod_predictions.py --output plans        needs pip install "bert_jax[tpu]"
 
 Each line is `bert-jax plan --json`, whose answer is kept in the output directory: a second call
 goes on where the first one was interrupted. Two dozen compilations take an hour or two on two CPU
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 CONFIGS = {128: "configs/pretrain.py", 512: "configs/pretrain_512.py"}
 SLICES = {"v5e:2x4": 8, "v5e:16x16": 256, "v4:4x4x4": 64, "v5p:2x2x2": 8, "v6e:4x4": 16}
 # Rows of a device, the same on every slice: about as many as a v5e holds without remat.

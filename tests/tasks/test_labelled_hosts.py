@@ -1,0 +1,140 @@
+"""Two real processes fine-tune and judge as one does: the same decisions, the same files."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+REPOSITORY = Path(__file__).parents[2]
+KEYS = {
+    "data.length": 16,
+    "train.global_batch_size": 8,
+    "train.log_every": 1,
+    "optimizer.learning_rate": 3e-3,
+}
+
+
+def train_command(task, workdir, base, **keys):
+    given = KEYS | {name.replace("__", "."): value for name, value in keys.items()}
+    return [
+        *(sys.executable, "-m", "bert_jax", "train", "--config", f"{REPOSITORY}/configs/{task}.py"),
+        *("--workdir", str(workdir), f"--config.init_from={base}"),
+        *(f"--config.{name}={value}" for name, value in given.items()),
+    ]
+
+
+def alone(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def together(start_hosts, command):
+    """The output of the main host; the other prints nothing."""
+    main_host, other = start_hosts(command, 2, devices=2)
+    texts = [process.communicate(timeout=500) for process in (main_host, other)]
+    assert (main_host.returncode, other.returncode) == (0, 0), texts
+    assert [line for line in texts[1][0].splitlines() if not line.startswith("[Gloo]")] == []
+    assert texts[1][1] == ""
+    return texts[0][0]
+
+
+def assert_same(one, other, where=""):
+    """Equal but for the rounding of floats."""
+    assert type(one) is type(other), where
+    if isinstance(other, dict):
+        assert list(one) == list(other), where
+        for key, value in other.items():
+            assert_same(one[key], value, f"{where}/{key}")
+    elif isinstance(other, list):
+        assert len(one) == len(other), where
+        for place, pair in enumerate(zip(one, other, strict=True)):
+            assert_same(*pair, f"{where}/{place}")
+    elif isinstance(other, float):
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-5), where
+    else:
+        assert one == other, where
+
+
+def assert_same_records(found, expected, count):
+    """Each line of the log: the losses of all steps, and the metrics of all evaluations."""
+    ours, theirs = (
+        [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for run in (found, expected)
+    )
+    assert len(ours) == len(theirs) >= count
+    for one, other in zip(ours, theirs, strict=True):
+        for name in set(other) - {"split", "tokens_per_second", "real_tokens_per_second"}:
+            tolerance = 1e-4 if name == "gradient_norm" else 1e-5
+            assert one[name] == pytest.approx(other[name], rel=tolerance), (one["step"], name)
+
+
+def test_seeds_of_a_classification(start_hosts, base_model, sentences, tmp_path):
+    for name, count in (("train", 30), ("development", 13)):
+        rows = [("text", "label"), *sentences(count, seed=count)]
+        (tmp_path / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    keys = {
+        "data__train": tmp_path / "train.tsv",
+        "data__development": tmp_path / "development.tsv",
+        "train__epochs": 2.0,
+        "train__seeds": "1,2",
+    }
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone(train_command("classification", one, base_model, **keys))
+    output = together(start_hosts, train_command("classification", two, base_model, **keys))
+    report = json.loads(output.splitlines()[-1])
+    assert report == json.loads((two / "result.json").read_text())
+    assert_same(report, json.loads((one / "result.json").read_text()))
+    assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
+    for seed in ("seed-1", "seed-2"):
+        assert_same_records(two / seed, one / seed, 8)
+        ours, theirs = (run / seed / "predictions" for run in (two, one))
+        assert {path.name for path in ours.iterdir()} == {path.name for path in theirs.iterdir()}
+        lines = [
+            list(map(json.loads, (place / "development.jsonl").read_text().splitlines()))
+            for place in (ours, theirs)
+        ]
+        assert_same(*lines)
+        assert len(lines[0]) == 13
+
+
+def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, tmp_path):
+    draw = random.Random(3)
+    for name, count in (("train", 20), ("development", 11)):
+        rows = []
+        for _ in range(count):
+            words = draw.choices(["the", "cat", "dog", "sat", "ran", "to", "sea", "mat"], k=5)
+            tags = ["B-ANIMAL" if word in ("cat", "dog") else "O" for word in words]
+            rows.append(json.dumps({"tokens": words, "tags": tags}) + "\n")
+        (tmp_path / f"{name}.jsonl").write_text("".join(rows))
+    keys = {
+        "data__train": tmp_path / "train.jsonl",
+        "data__development": tmp_path / "development.jsonl",
+        "train__epochs": 2.0,
+        "model__use_crf": "true",
+    }
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone(train_command("tagging", one, base_model, **keys))
+    together(start_hosts, train_command("tagging", two, base_model, **keys))
+    assert_same_records(two, one, 6)
+    assert_same(*(json.loads((run / "result.json").read_text()) for run in (two, one)))
+    for name in ("development.conll",):
+        assert (two / "predictions" / name).read_text() == (one / "predictions" / name).read_text()
+
+    judged = tmp_path / "judged"
+    evaluate = [sys.executable, "-m", "bert_jax", "evaluate", "--workdir", str(two)]
+    output = together(start_hosts, [*evaluate, "--output", str(judged)])
+    expected = json.loads(alone(evaluate).splitlines()[-1])
+    found = json.loads(output.splitlines()[-1])
+    # What is counted is the same to the last digit.
+    assert {name: value for name, value in found.items() if name != "loss"} == {
+        name: value for name, value in expected.items() if name != "loss"
+    }
+    name = "development.conll"
+    assert (judged / name).read_text() == (two / "predictions" / name).read_text()
