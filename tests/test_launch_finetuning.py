@@ -28,7 +28,7 @@ def test_every_row_of_the_table_is_a_valid_config(script):
         words = table.command(row, "DATA", "MADE", "MODEL", "2", "RUN")
         options = [word.removeprefix("--config.") for word in words if "--config." in word]
         overrides = [tuple(option.split("=", 1)) for option in options]
-        config = configuration.load(str(LAUNCH.parent / words[2]), overrides)
+        config = configuration.load(str(LAUNCH.parents[1] / words[2]), overrides)
         assert (config.init_from, config.seed) == ("MODEL", 2), key
         assert "{" not in f"{config.data.train}{config.data.development}", key
 
