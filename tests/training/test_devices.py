@@ -61,6 +61,7 @@ def test_eight_devices_give_the_losses_of_one(losses, one_device):
     [
         {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
         {"mesh.data": 1, "mesh.fsdp": 8},
+        {"mesh": "auto"},
     ],
 )
 def test_split_parameters_give_the_losses_of_one(losses, one_device, mesh):
