@@ -10,7 +10,13 @@ from bert_jax.planning.compilation import CompiledStep, DoesNotFit
 from bert_jax.planning.memory import Memory, measured
 from bert_jax.planning.meshes import usable_memory
 from bert_jax.planning.search import largest_that_fits
-from bert_jax.planning.step_time import StepTime, least_sent_bytes, memory_traffic, step_time
+from bert_jax.planning.step_time import (
+    StepTime,
+    least_sent_bytes,
+    memory_traffic,
+    own_parameters,
+    step_time,
+)
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
 
 _COMPILES_OF_A_SEARCH = 4
@@ -97,8 +103,9 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
     itemsize = jax.numpy.dtype(dtype).itemsize
     config, length = training.task.description.config, training.batch["input_ids"].shape[-1]
     microbatches = training.options.microbatches
+    own = own_parameters(training.abstract.params)
     least = least_sent_bytes(
-        training.estimate,
+        own,
         mesh,
         itemsize=itemsize,
         layer_activations=microbatches * training.rows * length * config.hidden_size,
@@ -133,7 +140,11 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
             dtype=dtype,
             program_flops=training.program_flops,
             moved_bytes=memory_traffic(
-                training.estimate, mesh, itemsize=itemsize, microbatches=microbatches
+                own,
+                training.estimate.activations,
+                mesh,
+                itemsize=itemsize,
+                microbatches=microbatches,
             ),
             sent_bytes=sent,
         ),

@@ -112,6 +112,8 @@ def _heading(plan: dict[str, Any]) -> str:
 def _provenance(plan: dict[str, Any]) -> str:
     if plan["compile_s"] is None:
         return "Estimated from shapes, not compiled."
+    if not plan["fits"] and plan["memory_per_device"] is None:
+        return f"Refused by the compiler after {plan['compile_s']:.0f} s."
     return f"Compiled in {plan['compile_s']:.0f} s, not run."
 
 

@@ -1,11 +1,13 @@
 """The least time that a step can take on given devices, from three published peaks."""
 
 import dataclasses
+import math
+from typing import Any
 
+import jax
 from jax.sharding import Mesh
 
 from bert_jax.planning.hardware import Hardware
-from bert_jax.planning.memory import Memory
 
 # Adam reads gradient, parameter and two moments, and writes the latter three, float32 each.
 _OPTIMIZER_BYTES = 28
@@ -59,49 +61,81 @@ def step_time(
     )
 
 
-def memory_traffic(memory: Memory, mesh: Mesh, *, itemsize: int, microbatches: int) -> float:
+@dataclasses.dataclass(frozen=True)
+class OwnParameters:
+    """How many parameters a device keeps.
+
+    Attributes:
+        split: of those that `fsdp` splits.
+        whole: of all others.
+    """
+
+    split: int
+    whole: int
+
+
+def own_parameters(params: Any) -> OwnParameters:
+    """Counts the parameters of a device, from their shapes and shardings."""
+    split = whole = 0
+    for leaf in jax.tree.leaves(params):
+        size = math.prod(leaf.sharding.shard_shape(leaf.shape))
+        if "fsdp" in leaf.sharding.spec:
+            split += size
+        else:
+            whole += size
+    return OwnParameters(split, whole)
+
+
+def memory_traffic(
+    own: OwnParameters, activations: int, mesh: Mesh, *, itemsize: int, microbatches: int
+) -> float:
     """The least bytes that a step moves through a device's memory.
 
     The optimizer's arrays once; the parameters for the forward and the backward pass of each
     micro-batch, whole even where `fsdp` keeps only a part; each kept activation written and read.
 
     Args:
-        memory: of a device.
+        own: parameters of the device.
+        activations: bytes that the backward pass of a micro-batch keeps.
         mesh: its sizes.
         itemsize: bytes of an activation.
         microbatches: of a step.
     """
-    own_parameters = memory.parameters / 4  # float32
-    used_parameters = own_parameters * mesh.shape["fsdp"]
+    used = own.whole + own.split * mesh.shape["fsdp"]
     return (
-        _OPTIMIZER_BYTES * own_parameters
-        + microbatches * 2 * itemsize * used_parameters
-        + microbatches * 2 * memory.activations
+        _OPTIMIZER_BYTES * (own.whole + own.split)
+        + microbatches * 2 * itemsize * used
+        + microbatches * 2 * activations
     )
 
 
 def least_sent_bytes(
-    memory: Memory, mesh: Mesh, *, itemsize: int, layer_activations: float, layers: int
+    own: OwnParameters, mesh: Mesh, *, itemsize: int, layer_activations: float, layers: int
 ) -> float:
     """What a device must send in a step, whatever the program: the analytic minimum.
 
     Over `data`, an all-reduce of the gradients: 2 (n-1)/n of their bytes. Over `fsdp`, the
-    parameters are gathered once and the gradients scattered once: (n-1)/n of the bytes each. Over
-    `tensor`, an all-reduce of the hidden states after attention and feed-forward, in both passes.
+    parameters are gathered once and the gradients scattered once: (n-1)/n of the bytes each; what
+    is not split is reduced there, too. Over `tensor`, an all-reduce of the hidden states after
+    attention and feed-forward, in both passes.
 
     Args:
-        memory: of a device.
+        own: parameters of the device.
         mesh: its sizes.
         itemsize: bytes of a number on its way.
         layer_activations: numbers of the hidden states of one layer on one device, B·T·D.
         layers: L.
     """
     data, fsdp, tensor = (mesh.shape[axis] for axis in ("data", "fsdp", "tensor"))
-    own = memory.parameters / 4 * itemsize
-    reduced = own * 2 * (data - 1) / data
-    gathered = 2 * own * fsdp * (fsdp - 1) / fsdp
-    hidden = 4 * layers * layer_activations * itemsize * 2 * (tensor - 1) / tensor
-    return reduced + gathered + hidden
+    reduced = own.split * _reduced(data) + own.whole * _reduced(data * fsdp)
+    gathered = 2 * own.split * (fsdp - 1)
+    hidden = 4 * layers * layer_activations * _reduced(tensor)
+    return itemsize * (reduced + gathered + hidden)
+
+
+def _reduced(devices: int) -> float:
+    """What an all-reduce sends, as a share of the array."""
+    return 2 * (devices - 1) / devices
 
 
 def _ratio(amount: float, rate: float | None) -> float | None:

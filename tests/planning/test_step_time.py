@@ -4,12 +4,17 @@ import jax
 import pytest
 
 from bert_jax.planning.hardware import HARDWARE
-from bert_jax.planning.memory import Memory
-from bert_jax.planning.step_time import StepTime, least_sent_bytes, memory_traffic, step_time
+from bert_jax.planning.step_time import (
+    OwnParameters,
+    StepTime,
+    least_sent_bytes,
+    memory_traffic,
+    own_parameters,
+    step_time,
+)
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 
-# A million parameters of which each device has a quarter; moments are twice that.
-SPLIT = Memory(parameters=1_000_000, optimizer=2_000_000, activations=5_000, temporaries=0)
+OWN = OwnParameters(split=1000, whole=100)
 
 
 def mesh(**sizes: int):
@@ -43,23 +48,32 @@ def test_no_floor_without_peaks():
 
 
 def test_memory_traffic():
-    # 250,000 parameters here: the optimizer moves 28 bytes of each, and keeps a quarter of them.
-    assert memory_traffic(SPLIT, mesh(fsdp=4), itemsize=2, microbatches=3) == (
-        28 * 250_000 + 3 * (2 * 2 * 1_000_000) + 3 * 2 * 5_000
+    # The optimizer moves 28 bytes of each of 1,100; three micro-batches read 4,100 twice.
+    assert memory_traffic(OWN, 5000, mesh(fsdp=4), itemsize=2, microbatches=3) == (
+        28 * 1100 + 3 * (2 * 2 * 4100) + 3 * 2 * 5000
     )
 
 
 @pytest.mark.parametrize(
-    ("sizes", "bytes_sent"),
+    ("sizes", "numbers_sent"),
     [
         ({}, 0),
-        ({"data": 8}, 2 * 7 / 8 * 500_000),
-        ({"fsdp": 4}, 2 * 3 / 4 * 2_000_000),
-        ({"data": 2, "fsdp": 4}, 2 * 1 / 2 * 500_000 + 2 * 3 / 4 * 2_000_000),
-        ({"tensor": 2}, 4 * 12 * 1000 * 2 * 2 * 1 / 2),
+        ({"data": 8}, 2 * 7 / 8 * 1100),
+        ({"fsdp": 4}, 2 * 3 * 1000 + 2 * 3 / 4 * 100),
+        ({"data": 2, "fsdp": 4}, 2 * 1 / 2 * 1000 + 2 * 3 * 1000 + 2 * 7 / 8 * 100),
+        ({"tensor": 2}, 4 * 12 * 500 * 2 * 1 / 2),
     ],
 )
-def test_what_must_be_sent(sizes, bytes_sent):
-    # 250,000 numbers of two bytes on each device.
-    found = least_sent_bytes(SPLIT, mesh(**sizes), itemsize=2, layer_activations=1000, layers=12)
-    assert found == bytes_sent
+def test_what_must_be_sent(sizes, numbers_sent):
+    found = least_sent_bytes(OWN, mesh(**sizes), itemsize=2, layer_activations=500, layers=12)
+    assert found == 2 * numbers_sent
+
+
+def test_parameters_of_a_device(lay_out):
+    training = lay_out("h100:8", MeshShape(data=2, fsdp=4))
+    found, total = own_parameters(training.abstract.params), lay_out("h100:1", MeshShape())
+    count = sum(leaf.size for leaf in jax.tree.leaves(total.abstract.params))
+    assert found.split * 4 + found.whole == count
+    # LayerNorms and the biases of what is not D wide: those of query, key, value (32), the first
+    # feed-forward (64), pooler and word head (32), words (96), sentences (2).
+    assert found.whole == 2 * 32 * 6 + 2 * (3 * 32 + 64) + 2 * 32 + 96 + 2

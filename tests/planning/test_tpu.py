@@ -13,10 +13,11 @@ pytestmark = pytest.mark.slow
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "pretrain.py")
 
-# Twelve layers of BERT-mini's width: what a real size does, compiled in a fraction of its time.
+# Small, and without dropout: each compilation takes most of a minute all the same.
 SMALL = {
     "model.size": "mini",
-    "model.num_hidden_layers": 12,
+    "model.hidden_dropout_prob": 0.0,
+    "model.attention_probs_dropout_prob": 0.0,
     "precision": "bfloat16",
     "train.global_batch_size": 512,
 }
@@ -88,28 +89,23 @@ def test_remat_and_microbatches_take_less(plan):
 
 
 def test_a_batch_that_is_too_large(plan):
-    found = plan("--topology", "v5e:1x1", train__global_batch_size=8192)
+    found = plan("--topology", "v5e:1x1", "--no-search", train__global_batch_size=65536)
     assert not found["fits"]
+    assert found["memory_per_device"] is None
     assert found["peak_bytes_per_device"] > found["available_bytes_per_device"]
     assert found["available_bytes_per_device"] == pytest.approx(15.75 * 2**30, rel=0.01)
-    largest = found["largest_microbatch_per_device"]
-    assert 64 <= largest < 8192
-    assert plan("--topology", "v5e:1x1", "--no-search", train__global_batch_size=largest)["fits"]
 
 
 def test_the_estimate_is_near(plan):
     """`mesh=auto` stands on it."""
-    for keys in ({}, {"model__remat": "full"}, {"data__length": 512, "data__max_predictions": 77}):
+    for keys in ({}, {"model__remat": "full"}):
         compiled = on_eight(plan, **keys)
         estimated = plan("--topology", "h100:8", "--no-search", **keys)
         ratio = estimated["peak_bytes_per_device"] / compiled["peak_bytes_per_device"]
         assert 0.7 < ratio < 1.4, keys
 
 
-@pytest.mark.parametrize(
-    ("topology", "devices"),
-    [("v4:2x2x1", 4), ("v5p:2x2x2", 8), ("v6e:4x4", 16), ("v5e:16x16", 256)],
-)
+@pytest.mark.parametrize(("topology", "devices"), [("v4:2x2x1", 4), ("v6e:4x4", 16)])
 def test_other_slices(plan, topology, devices):
     found = plan("--topology", topology, "--no-search")
     assert found["fits"]
