@@ -32,6 +32,7 @@ LAYOUTS = {
     "fsdp 8": {"mesh.data": 1, "mesh.fsdp": 8},
     "tensor 4, data 2": {"mesh.data": 2, "mesh.tensor": 4},
     "fsdp 2, tensor 2, data 2": {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
+    "auto": {"mesh": "auto"},
 }
 
 # Their true gradient is 0: a number that is added to all scores of a query changes no softmax. What
@@ -104,24 +105,11 @@ def differences(run: Path, expected: Path) -> dict[str, float]:
     return {name: float(np.abs(found[name] - wanted[name]).max()) for name in wanted}
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_eight_devices_train_as_one(layouts, one_device, name):
     run = layouts(name)
     assert_same_metrics(run, one_device)
     assert max(differences(run, one_device).values()) < 1e-5
-=======
-@pytest.mark.parametrize(
-    "mesh",
-    [
-        {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
-        {"mesh.data": 1, "mesh.fsdp": 8},
-        {"mesh": "auto"},
-    ],
-)
-def test_split_parameters_give_the_losses_of_one(losses, one_device, mesh):
-    assert_same(losses(8, **mesh), one_device)
->>>>>>> plan
 
 
 def test_what_the_comparison_is_made_of(one_device):
