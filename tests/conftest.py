@@ -316,11 +316,11 @@ def train_command(tiny_corpus: Path) -> CommandMaker:
 HostsMaker = Callable[..., list["subprocess.Popen[str]"]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start_hosts() -> Iterator[HostsMaker]:
     """Starts a command as several processes that find each other on the loopback.
 
-    Each has so many CPU devices; those that still run at the end of a test are killed.
+    Each has so many CPU devices; those that still run at the end of the module are killed.
     """
     started: list[subprocess.Popen[str]] = []
 
@@ -331,6 +331,7 @@ def start_hosts() -> Iterator[HostsMaker]:
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             # Process 0 alone may write to the cache: then the others compile what it finds there.
             "JAX_ENABLE_COMPILATION_CACHE": "false",
+            "TF_CPP_MIN_LOG_LEVEL": "2",  # the compiler's warnings are not ours
         }
         processes = [
             subprocess.Popen(

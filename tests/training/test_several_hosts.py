@@ -60,14 +60,14 @@ def assert_same_model(found: Path, expected: Path) -> None:
         np.testing.assert_allclose(ours[name], value, rtol=1e-4, atol=tolerance, err_msg=name)
 
 
-def assert_whole(workdir: Path) -> None:
-    """Nothing is half-written or left over, and each file is there once."""
+def assert_whole(workdir: Path, starts: int = 1) -> None:
+    """Nothing is half-written or left over, and one host wrote each file."""
     names = {path.name for path in workdir.iterdir()}
     assert names == {
         *("config.json", "model_config.json", "data.json", "tokenizer", "checkpoints", "model"),
         *("metrics.jsonl", "tensorboard", "curves.png", "result.json"),
     }
-    assert len(list((workdir / "tensorboard").iterdir())) == 1
+    assert len(list((workdir / "tensorboard").iterdir())) == starts
     left = [path for path in workdir.rglob("*") if "partial" in path.name or "tmp" in path.name]
     assert left == []
 
@@ -96,6 +96,14 @@ def one_process(train_command, tmp_path_factory) -> Path:
     command = train_command(workdir, KEYS)
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
     subprocess.run(command, check=True, capture_output=True, env=environment)
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def two_processes(train_command, start_hosts, tmp_path_factory) -> Path:
+    """The run of two, each with a half of the parameters."""
+    workdir = tmp_path_factory.mktemp("two") / "run"
+    finish(start_hosts(train_command(workdir, KEYS | {"mesh.fsdp": 2}), 2))
     return workdir
 
 
@@ -143,7 +151,7 @@ def test_parameters_that_lie_on_several_processes(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
-    train_command, start_hosts, one_process, tmp_path, number
+    train_command, start_hosts, one_process, two_processes, tmp_path, number
 ):
     workdir = tmp_path / "run"
     command = train_command(workdir, KEYS | {"mesh.fsdp": 2})
@@ -169,13 +177,11 @@ def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
     # On the same layout the bits are those of the run that nothing happened to.
     elsewhere = tmp_path / "elsewhere"
     subprocess.run(["cp", "-r", workdir, elsewhere], check=True)
-    whole = tmp_path / "whole"
-    finish(start_hosts(train_command(whole, KEYS | {"mesh.fsdp": 2}), 2))
     _, errors = finish(start_hosts(command, 2))
     assert f"resuming {workdir} at step {saved}" in errors
     for name in ("result.json", "model/model.safetensors", "model/config.json"):
-        assert (workdir / name).read_bytes() == (whole / name).read_bytes()
-    assert_whole(workdir)
+        assert (workdir / name).read_bytes() == (two_processes / name).read_bytes()
+    assert_whole(workdir, starts=2)
 
     # And on other numbers of processes and devices the run is the same up to rounding.
     finish(start_hosts(train_command(elsewhere, KEYS), 1, devices=4))
