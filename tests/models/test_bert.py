@@ -219,16 +219,18 @@ def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, exec
 
 def test_the_more_is_recomputed_the_less_memory_is_taken():
     config = config_of(num_hidden_layers=4, hidden_size=32, max_position_embeddings=64)
-    hidden, mask = jax.ShapeDtypeStruct((8, 64, 32), jnp.float32), jnp.ones((8, 64), bool)
+    hidden = jax.ShapeDtypeStruct((8, 64, 32), jnp.float32)
+    segments = SegmentIds(jnp.ones((8, 1), jnp.int32), jnp.ones((8, 64), jnp.int32))
 
     def temporary(remat: str) -> int:
         module = Encoder(config, Execution(remat=remat))
 
         def loss(params, hidden):
-            return module.apply({"params": params}, hidden, mask, deterministic=True)[0].sum()
+            return module.apply({"params": params}, hidden, segments, deterministic=True)[0].sum()
 
         params = jax.eval_shape(
-            lambda x: module.init(jax.random.key(0), x, mask, deterministic=True)["params"], hidden
+            lambda x: module.init(jax.random.key(0), x, segments, deterministic=True)["params"],
+            hidden,
         )
         compiled = jax.jit(jax.grad(loss)).lower(params, hidden).compile()
         return compiled.memory_analysis().temp_size_in_bytes
