@@ -1,5 +1,6 @@
 """The stack of Transformer layers."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -8,13 +9,23 @@ import jax
 from bert_jax.models.attention import SegmentIds, SelfAttention
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm
+from bert_jax.models.products import PRODUCT
+
+
+def _with_products(policy: Callable[..., bool]) -> Callable[..., bool]:
+    """A policy that saves the products of `models.products`, too."""
+    products = jax.checkpoint_policies.save_only_these_names(PRODUCT)
+    return jax.checkpoint_policies.save_from_both_policies(policy, products)
+
 
 # JAX's own policies, without their "_saveable". Moving activations to the host's memory instead is
 # no choice for BERT: a layer of width D computes 24 D² FLOPs for a token and would move 36 D bytes
 # out and in, ten times as long over any accelerator's link to its host.
 REMAT_POLICIES = {
-    "dots": jax.checkpoint_policies.dots_saveable,
-    "dots_with_no_batch_dims": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "dots": _with_products(jax.checkpoint_policies.dots_saveable),
+    "dots_with_no_batch_dims": _with_products(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    ),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
 

@@ -10,6 +10,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+# Remat policies know a product by this name; what a function with a gradient of its own computes
+# inside, they do not see.
+PRODUCT = "product"
 
 Pair = tuple[jax.Array, jax.Array]
 
@@ -29,7 +34,7 @@ def dot_general(
         [..., ...] in the dtype of the inputs.
     """
     (axes, _), _ = dimension_numbers
-    return _product(len(axes), inputs, kernel)
+    return checkpoint_name(_product(len(axes), inputs, kernel), PRODUCT)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
