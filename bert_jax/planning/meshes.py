@@ -1,5 +1,6 @@
 """Which meshes are worth a thought, and which one `mesh=auto` takes."""
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
@@ -130,7 +131,7 @@ def parse_mesh(text: str) -> MeshShape:
     Raises:
         UserError: an axis is unknown, or a size no number.
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for part in text.split(","):
         axis, _, size = part.partition("=")
         if axis not in AXES or not size.isdigit() or axis in sizes:
@@ -139,7 +140,7 @@ def parse_mesh(text: str) -> MeshShape:
                 "fsdp=8,data=4, or auto, or all"
             )
         sizes[axis] = int(size)
-    return MeshShape(**sizes)
+    return dataclasses.replace(MeshShape(), **sizes)  # type: ignore[arg-type]
 
 
 def label(shape: MeshShape) -> str:

@@ -2,12 +2,13 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -119,7 +120,9 @@ class Task(abc.ABC):
         """Metrics with what follows from them added, such as the perplexity."""
 
 
-def with_rows(batch: Batch, rows: int) -> dict[str, jax.ShapeDtypeStruct]:
+def with_rows(
+    batch: Mapping[str, np.ndarray | jax.ShapeDtypeStruct], rows: int
+) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes and dtypes of a batch that has another number of rows."""
     return {
         key: jax.ShapeDtypeStruct((rows, *value.shape[1:]), value.dtype)
