@@ -62,8 +62,9 @@ def forward_pass(task: Task, execution: Execution, mesh: Mesh, batches: list[Bat
         params = jax.jit(encoder.init)(jax.random.key(0), **placed[0])
 
     @jax.jit
-    def forward(params: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        return encoder.apply(params, **batch).last_hidden_state
+    def forward(params: Any, batch: Any) -> jax.Array:
+        output: Any = encoder.apply(params, **batch)
+        return output.last_hidden_state
 
     def run(number: int) -> jax.Array:
         with on_mesh(mesh):

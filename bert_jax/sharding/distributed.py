@@ -129,14 +129,13 @@ def in_cluster() -> bool:
     if "OMPI_MCA_orte_hnp_uri" in environment:
         return _number(environment.get("OMPI_COMM_WORLD_SIZE")) > 1
     workers = environment.get("TPU_PROCESS_ADDRESSES", environment.get("TPU_WORKER_HOSTNAMES"))
-    if workers is not None:  # GKE
-        slices = _number(environment.get("MEGASCALE_NUM_SLICES"))
-        return "," in workers or slices > 1
+    if workers and ("," in workers or _number(environment.get("MEGASCALE_NUM_SLICES")) > 1):
+        return True  # GKE
     if "KUBERNETES_SERVICE_HOST" in environment and "JOB_COMPLETION_INDEX" in environment:
         return True
     from jax._src import cloud_tpu_init  # JAX has no public name for it
 
-    return bool(cloud_tpu_init.running_in_cloud_tpu_vm)
+    return workers is None and bool(cloud_tpu_init.running_in_cloud_tpu_vm)
 
 
 def coordination() -> Any:

@@ -63,6 +63,7 @@ KUBERNETES = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
         # A notebook in a pod is no job.
         (KUBERNETES, False),
         (KUBERNETES | {"JOB_COMPLETION_INDEX": "0"}, True),
+        (KUBERNETES | {"JOB_COMPLETION_INDEX": "0", "TPU_WORKER_HOSTNAMES": "localhost"}, True),
     ],
 )
 def test_clusters(monkeypatch, environment, expected):

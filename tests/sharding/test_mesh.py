@@ -1,10 +1,13 @@
 """Meshes over one device and over stand-ins for eight."""
 
+import dataclasses
+
 import jax
+import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
+from bert_jax.sharding.mesh import AXES, BatchShare, MeshShape, make_mesh, share_of
 
 
 def devices(count: int) -> list[jax.Device]:
@@ -58,3 +61,52 @@ def test_auto_takes_no_sizes():
         UserError, match="mesh=auto chooses the sizes, but mesh.data=-1, mesh.fsdp=2"
     ):
         MeshShape(fsdp=2, auto=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """What an arrangement asks of a device."""
+
+    id: int
+    process_index: int
+    platform: str = "cpu"
+
+
+def test_devices_of_a_process_stand_together():
+    # As on a slice of 4 × 2 chips: each process has a square of them, numbered row by row.
+    listed = [Device(number, number % 4 // 2) for number in range(8)]
+    mesh = make_mesh(MeshShape(tensor=2), listed)
+    assert [[device.id for device in group] for group in mesh.devices[:, 0]] == [
+        [0, 1],
+        [4, 5],
+        [2, 3],
+        [6, 7],
+    ]
+    assert [share_of(mesh.devices, process) for process in (0, 1)] == [
+        BatchShare(0, 2),
+        BatchShare(1, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((8, 1, 1), [(0, 4), (1, 4), (2, 4), (3, 4)]),
+        ((2, 2, 2), [(0, 4), (1, 4), (2, 4), (3, 4)]),
+        # Two processes hold the same rows, and then all of them.
+        ((2, 1, 4), [(0, 2), (0, 2), (1, 2), (1, 2)]),
+        ((1, 1, 8), [(0, 1)] * 4),
+    ],
+)
+def test_the_rows_of_four_processes_of_two_devices(sizes, expected):
+    grid = np.array([Device(number, number // 2) for number in range(8)]).reshape(sizes)
+    found = [share_of(grid, process) for process in range(4)]
+    assert found == [BatchShare(*share) for share in expected]
+
+
+def test_rows_that_are_no_equal_part():
+    apart = np.array([Device(number, number % 2) for number in range(8)])
+    assert share_of(apart.reshape(8, 1, 1), 0) is None
+    uneven = np.array([Device(number, number // 3) for number in range(6)])
+    assert share_of(uneven.reshape(3, 1, 2), 0) is None
+    assert share_of(uneven.reshape(6, 1, 1), 0) == BatchShare(0, 2)
