@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.models.config import Execution
@@ -153,7 +154,7 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
 def equations(jaxpr):
     """All equations of a program, those inside of others too."""
     for equation in jaxpr.eqns:
-        inner = list(jax.core.jaxprs_in_params(equation.params))
+        inner = list(jaxprs_in_params(equation.params))
         if not inner:
             yield equation
         for one in inner:
