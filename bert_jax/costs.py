@@ -1,11 +1,8 @@
 """What the work of a config costs: planned for devices elsewhere, timed on those that are here."""
 
 import contextlib
-import sys
 from typing import Any
 
-import jax
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import configuration, foundation
@@ -17,8 +14,7 @@ from bert_jax.planning.command import PlanOptions
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import (
     choose_mesh,
-    device_memory,
-    label,
+    chosen_mesh,
     parse_mesh,
     sensible_meshes,
     usable_memory,
@@ -26,9 +22,9 @@ from bert_jax.planning.meshes import (
 from bert_jax.planning.plan import as_json, make_plan
 from bert_jax.planning.topology import find_topology
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
-from bert_jax.sharding.hosts import is_main_host, rows_per_host
+from bert_jax.sharding.hosts import rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.task import Foundation, Task
 
@@ -46,7 +42,8 @@ def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[s
         out, and the first is the one that fits with the shortest step.
     """
     topology = find_topology(wanted)
-    task = _task(config, foundation.of_config(config))
+    # Where the corpus is, if it is there at all, has nothing to do with what is planned.
+    task = _without_data(config, foundation.of_config(config))
     train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
     steps = train_options.steps if options.steps is None else options.steps
@@ -88,7 +85,8 @@ def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
         options: what is timed.
     """
     base = foundation.of_config(config)
-    task = _task(config, base)
+    create = configuration.task_module(config.task).create
+    task = create(config, base) if config.data.get("corpus") else _without_data(config, base)
     train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
     shape = MeshShape(**config.mesh)
@@ -98,18 +96,7 @@ def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
     return bench_subject(subject, options)
 
 
-def chosen_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
-    """The mesh of `mesh=auto` over all devices of this run."""
-    devices = jax.devices()
-    shape = choose_mesh(task, optimizer, options, devices, device_memory(devices))
-    if is_main_host():
-        print(f"mesh=auto: {label(shape)}", file=sys.stderr)
-    return make_mesh(shape, devices)
-
-
-def _task(config: ConfigDict, base: Foundation) -> Task:
-    """The task of a config; where it names no corpus, on a stand-in."""
+def _without_data(config: ConfigDict, base: Foundation) -> Task:
+    """The task of a config, on a stand-in for its corpus if it wants one."""
     module = configuration.task_module(config.task)
-    has_data = config.data.get("corpus") or not hasattr(module, "create_without_data")
-    create = module.create if has_data else module.create_without_data
-    return create(config, base)
+    return getattr(module, "create_without_data", module.create)(config, base)

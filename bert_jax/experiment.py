@@ -19,12 +19,12 @@ from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
 from bert_jax.config_keys import from_keys, keys_of
-from bert_jax.costs import chosen_mesh
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
+from bert_jax.planning.meshes import chosen_mesh
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import load_tokenizer

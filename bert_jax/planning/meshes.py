@@ -1,15 +1,17 @@
 """Which meshes are worth a thought, and which one `mesh=auto` takes."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 from bert_jax.errors import UserError
 from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.memory import estimate, trace_activations
-from bert_jax.sharding.hosts import rows_per_host
+from bert_jax.sharding.hosts import is_main_host, rows_per_host
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
@@ -123,6 +125,15 @@ def sensible_meshes(devices: int) -> list[MeshShape]:
     ]
     fitting = [shape for shape in candidates if _size(shape) == devices]
     return list(dict.fromkeys(fitting))
+
+
+def chosen_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
+    """The mesh of `mesh=auto` over all devices of this run."""
+    devices = jax.devices()
+    shape = choose_mesh(task, optimizer, options, devices, device_memory(devices))
+    if is_main_host():
+        print(f"mesh=auto: {label(shape)}", file=sys.stderr)
+    return make_mesh(shape, devices)
 
 
 def parse_mesh(text: str) -> MeshShape:

@@ -79,6 +79,12 @@ def test_the_command_gives_text_or_json(run):
     assert sum(found["memory_per_device"].values()) == found["peak_bytes_per_device"]
 
 
+def test_a_corpus_that_is_not_here_does_not_matter(run):
+    found = run("--topology", "h100:8", "--json", data__corpus="gs://nowhere/corpus")
+    assert found == run("--topology", "h100:8", "--json")
+    assert found[0] == 0
+
+
 def test_several_meshes_are_a_table(run):
     _, out, _ = run("--topology", "a100:4", "--mesh", "data=4", "--mesh", "fsdp=2")
     rows = [line.split() for line in out.splitlines()]
