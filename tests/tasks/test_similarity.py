@@ -263,6 +263,7 @@ def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
 
     # The loss of a whole batch, through the encoder.
     config = config_of(workdir / "model", train=table, pooling=pooling)
+    config.model.pad_vocab_to_multiple_of = 1  # as in the parameters of a model that is read
     task = experiment.make_task(config, foundation.of_config(config))
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     found = task.sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
