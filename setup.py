@@ -64,7 +64,7 @@ setup(
             "tensorboard>=2.19,<3",
         ],
     },
-    entry_points={"console_scripts": ["bert-jax = bert_jax.cli:main"]},
+    entry_points={"console_scripts": ["bert-jax = bert_jax.__main__:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3.11",

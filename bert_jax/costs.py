@@ -43,14 +43,15 @@ def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[s
     """
     topology = find_topology(wanted)
     # Where the corpus is, if it is there at all, has nothing to do with what is planned.
-    task = _without_data(config, foundation.of_config(config))
+    base = foundation.of_config(config, wanted.hardware.platform)
+    task = _without_data(config, base)
     train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
     steps = train_options.steps if options.steps is None else options.steps
 
     def planned(shape: MeshShape) -> dict[str, Any]:
         training = TrainingOnMesh(task, optimizer, train_options, topology, shape)
-        found = make_plan(training, dtype=config.precision, search=options.search)
+        found = make_plan(training, dtype=base.execution.dtype, search=options.search)
         return as_json(found, steps=steps, price=options.price)
 
     plans: list[dict[str, Any]] = []

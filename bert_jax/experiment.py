@@ -97,6 +97,8 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     if from_main_host(result_file.is_file()):  # it is written last
         print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
         return json.loads(result_file.read_text(encoding="utf-8"))
+    if is_main_host():
+        print(f"computing in {base.execution.dtype} (precision={config.precision})", file=sys.stderr)
     is_new = from_main_host(not has_checkpoint(workdir))
     if not is_new:
         run_directory.check_unchanged(workdir, task)

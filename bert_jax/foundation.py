@@ -9,6 +9,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
+from bert_jax.models import preferences
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.task import Foundation
@@ -26,8 +27,12 @@ TRAINING_FIELDS = frozenset(
 )
 
 
-def of_config(config: ConfigDict) -> Foundation:
+def of_config(config: ConfigDict, platform: str = "") -> Foundation:
     """The model that a config describes, and where it is to begin.
+
+    Args:
+        config: the whole config.
+        platform: as for `execution`.
 
     Raises:
         UserError: `init_from` is no model directory, or the config contradicts it.
@@ -47,7 +52,7 @@ def of_config(config: ConfigDict) -> Foundation:
         tokenizer = theirs
     base = description.config if description else None
     return Foundation(
-        execution=execution(config),
+        execution=execution(config, platform),
         architecture=lambda tokenizer: model_config(config, tokenizer, base),
         tokenizer=tokenizer,
         description=description,
@@ -71,11 +76,17 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
     )
 
 
-def execution(config: ConfigDict) -> Execution:
-    """How a config wants the model to be computed."""
+def execution(config: ConfigDict, platform: str = "") -> Execution:
+    """How a config wants the model to be computed; what it leaves open, the device decides.
+
+    Args:
+        config: precision and section `model`.
+        platform: "cpu", "gpu" or "tpu"; "" for the devices that are here.
+    """
+    dtype, scan_layers = preferences.chosen(config.precision, config.model.scan_layers, platform)
     return Execution(
-        dtype=config.precision,
-        scan_layers=config.model.scan_layers,
+        dtype=dtype,
+        scan_layers=scan_layers,
         remat=config.model.remat,
         pad_vocab_to_multiple_of=config.model.pad_vocab_to_multiple_of,
     )

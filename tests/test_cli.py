@@ -115,7 +115,7 @@ def refused(capsys, *arguments: object) -> str:
         ("train.steps=many", "train.steps is 'many', a str; it must be"),
         ("train.steps=1.5", "train.steps is 1.5, a float; it must be"),
         ("train.steps=None", "train.steps is None"),
-        ("model.scan_layers=1", "model.scan_layers is 1, a int; it must be of type bool"),
+        ("model.scan_layers=1", "model.scan_layers is 1; it must be True or False"),
         ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast', a str; it must be"),
         ("model.hidden_size=wide", "model.hidden_size"),
         ("model.initializer_range=small", "model.initializer_range"),

@@ -178,7 +178,10 @@ def test_google_and_back(model, tmp_path):
         ({"--layers": "last"}, "--layers 'last': give whole numbers, as -4,-3,-2,-1"),
         ({"--task": "hidden_states", "--layers": "9"}, "layer"),
         ({"--pooling": "median"}, "median"),
-        ({"--precision": "float8"}, "precision 'float8' is unknown; known are float32, bfloat16"),
+        (
+            {"--precision": "float8"},
+            "precision 'float8' is unknown; known are auto, float32, bfloat16",
+        ),
         ({"--task": "fill_mask"}, "in.txt"),  # the text has no mask: file and line
         ({"--input": "nowhere.txt"}, "nowhere.txt"),
         ({"--model": "./nowhere"}, "./nowhere does not exist"),

@@ -25,7 +25,7 @@ def test_sections_and_some_defaults(config):
         "task", "seed", "precision", "init_from", "model", "tokenizer", "data", "optimizer",
         "train", "mesh",
     }  # fmt: skip
-    assert (config.task, config.precision, config.model.size) == ("pretraining", "float32", "")
+    assert (config.task, config.precision, config.model.size) == ("pretraining", "auto", "")
     assert config.model.hidden_size is None
     assert (config.data.length, config.data.masking, config.data.objective) == (
         128,

@@ -13,6 +13,7 @@ from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
+from bert_jax.models import preferences
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import is_main_host
@@ -57,7 +58,8 @@ def load(
         task: a key of `TASKS` or one of Hugging Face's class names; None for the model that the
             files hold.
         mesh: the devices to lay the parameters on; None for the first device.
-        precision: "float32" or "bfloat16", the dtype of the activations.
+        precision: the dtype of the activations: "float32", "bfloat16", or "auto", what is fastest
+            on the device.
         revision: of a hub id: branch, tag or commit.
         seed: of parameters that the files lack.
         hidden_act: in place of what the config says, for those who know better; "gelu" of
@@ -99,7 +101,8 @@ def load(
         )
     if mesh is None:
         mesh = one_device_mesh()
-    module = description.make_module(Execution(dtype=precision))
+    dtype, scan_layers = preferences.chosen(precision)
+    module = description.make_module(Execution(dtype=dtype, scan_layers=scan_layers))
     params, report = (
         google_files.load_params(google, module, mesh=mesh, seed=seed, anew=anew)
         if google

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
+from bert_jax.models.dropout import Dropout
 from bert_jax.models.heads import MaskedLanguageModelHead, gather_positions
-from bert_jax.models.layers import dense
+from bert_jax.models.layers import Dense, dense
 
 
 class PreTrainingOutput(NamedTuple):
@@ -43,12 +44,12 @@ class _Model(nn.Module):
     config: BertConfig
     execution: Execution = Execution()
 
-    def _head(self, features: int, name: str) -> nn.DenseGeneral:
+    def _head(self, features: int, name: str) -> Dense:
         return dense(self.config, self.execution, features, name)
 
-    def _classifier_dropout(self) -> nn.Dropout:
+    def _classifier_dropout(self) -> Dropout:
         rate = self.config.classifier_dropout
-        return nn.Dropout(self.config.hidden_dropout_prob if rate is None else rate)
+        return Dropout(self.config.hidden_dropout_prob if rate is None else rate)
 
 
 class BertForPreTraining(_Model):
@@ -91,7 +92,7 @@ class BertForPreTraining(_Model):
             hidden = gather_positions(hidden, masked_lm_positions)  # BPD
         return PreTrainingOutput(
             prediction_logits=self.mlm_head(hidden, self.bert.word_embeddings()),
-            seq_relationship_logits=self.nsp_head(output.pooler_output).astype(jnp.float32),
+            seq_relationship_logits=self.nsp_head(output.pooled).astype(jnp.float32),
         )
 
 
@@ -142,7 +143,7 @@ class BertForNextSentencePrediction(_Model):
         """Logits, float32 [B, 2]; label 0: the second segment follows the first."""
         pooled = self.bert(
             input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
-        ).pooler_output
+        ).pooled
         return self.nsp_head(pooled).astype(jnp.float32)
 
 
@@ -167,7 +168,7 @@ class BertForSequenceClassification(_Model):
         """Logits, float32 [B, C]."""
         pooled = self.bert(
             input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
-        ).pooler_output
+        ).pooled
         pooled = self.dropout(pooled, deterministic=deterministic)
         return self.classifier(pooled).astype(jnp.float32)
 
@@ -261,7 +262,7 @@ class BertForMultipleChoice(_Model):
             rows(attention_mask),
             rows(position_ids),
             deterministic=deterministic,
-        ).pooler_output
+        ).pooled
         pooled = self.dropout(pooled, deterministic=deterministic)
         return self.classifier(pooled).astype(jnp.float32).reshape(input_ids.shape[:-1])
 

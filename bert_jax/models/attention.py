@@ -1,13 +1,21 @@
 """Multi-head self-attention (Vaswani et al., 2017, section 3.2)."""
 
-from typing import NamedTuple
+import functools
+import math
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.dropout import dropped, key_of
 from bert_jax.models.layers import dense
+from bert_jax.models.products import product, sum_over_last, sum_over_rows
+
+# Remat policies know the weights by this name.
+ATTENTION_WEIGHTS = "attention weights"
 
 
 class SegmentIds(NamedTuple):
@@ -29,20 +37,81 @@ def attention_weights(query: jax.Array, key: jax.Array, segments: SegmentIds) ->
     """softmax(q · k / sqrt(H)) over the keys that each query sees.
 
     Args:
-        query: [B, T, N, H].
-        key: [B, S, N, H].
+        query: [B, N, T, H].
+        key: [B, N, S, H].
         segments: which keys those are.
 
     Returns:
         float32 [B, N, T, S]; each row sums to 1. A row without any visible key is uniform, not
         NaN: the score of a hidden key is the least finite float32, not minus infinity.
     """
-    scores = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32)
-    scores = scores / jnp.sqrt(jnp.float32(query.shape[-1]))
-    hidden_score = jnp.finfo(jnp.float32).min
-    visible = segments.query[:, None, :, None] == segments.key[:, None, None, :]  # B1TS
-    scores = jnp.where(visible, scores, hidden_score)
+    scores = sum_over_last(query, key) * _scale(query)  # BNTS
+    scores = jnp.where(_visible(segments), scores, jnp.finfo(jnp.float32).min)
     return jax.nn.softmax(scores, axis=-1)
+
+
+def _scale(query: jax.Array) -> float:
+    return 1 / math.sqrt(query.shape[-1])
+
+
+def _visible(segments: SegmentIds) -> jax.Array:
+    return segments.query[:, None, :, None] == segments.key[:, None, None, :]  # B1TS
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def attention(
+    rate: float,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    segments: SegmentIds,
+    dropout_key: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """What each query finds: the values, weighted by `attention_weights` after dropout.
+
+    The backward pass keeps the weights in the dtype of the activations, and draws their dropout
+    again.
+
+    Args:
+        rate: of the dropout; each example, head and position has its own mask, as in the original.
+        query: [B, N, T, H].
+        key: [B, N, S, H].
+        value: [B, N, S, H].
+        segments: who sees whom.
+        dropout_key: uint32 [2].
+
+    Returns:
+        [B, N, T, H] in the dtype of the values, and the weights before dropout, float32
+        [B, N, T, S]; where nobody reads them, the compiler drops them.
+    """
+    weights = attention_weights(query, key, segments)
+    kept = dropped(rate, weights, dropout_key).astype(value.dtype)
+    return product(kept, value).astype(value.dtype), weights
+
+
+def _forward(rate: float, *operands: Any) -> tuple[tuple[jax.Array, jax.Array], Any]:
+    context, weights = attention(rate, *operands)
+    saved = checkpoint_name(weights.astype(context.dtype), ATTENTION_WEIGHTS)
+    return (context, weights), (*operands, saved)
+
+
+def _backward(rate: float, saved: Any, cotangents: tuple[jax.Array, jax.Array]) -> Any:
+    query, key, value, segments, dropout_key, weights = saved
+    of_context, of_weights = cotangents
+    dtype = value.dtype
+    kept = dropped(rate, weights.astype(jnp.float32), dropout_key).astype(dtype)
+    of_value = sum_over_rows(kept, of_context)  # BNSH
+    of_kept = sum_over_last(of_context, value)  # BNTS
+    of_weights = of_weights + dropped(rate, of_kept, dropout_key)
+    weighted = weights * of_weights
+    of_scores = weighted - weights * weighted.sum(axis=-1, keepdims=True)
+    of_scores = jnp.where(_visible(segments), of_scores * _scale(query), 0).astype(dtype)
+    of_query = product(of_scores, key)  # BNTH
+    of_key = sum_over_rows(of_scores, query)  # BNSH
+    return (*(found.astype(dtype) for found in (of_query, of_key, of_value)), None, None)
+
+
+attention.defvjp(_forward, _backward)
 
 
 class SelfAttention(nn.Module):
@@ -55,21 +124,18 @@ class SelfAttention(nn.Module):
     def __call__(
         self, hidden: jax.Array, segments: SegmentIds, *, deterministic: bool
     ) -> tuple[jax.Array, jax.Array]:
-        """[B, T, D] → [B, T, D] and the weights before dropout, float32 [B, N, T, T].
-
-        Where nobody reads the weights, the compiler drops them.
-        """
+        """[B, T, D] → [B, T, D] and the weights before dropout, float32 [B, N, T, T]."""
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
-        query = dense(config, execution, heads, "query")(hidden)  # BTNH
-        key = dense(config, execution, heads, "key")(hidden)  # BTNH
-        value = dense(config, execution, heads, "value")(hidden)  # BTNH
+        # One matrix for each head: products of a batch of matrices are what is fast everywhere.
+        query, key, value = (
+            dense(config, execution, heads, name)(hidden).swapaxes(1, 2)  # BNTH
+            for name in ("query", "key", "value")
+        )
 
-        weights = attention_weights(query, key, segments)  # BNTS
-        # Each example, head and position draws its own mask, as in the original.
-        dropped = nn.Dropout(config.attention_probs_dropout_prob)(
-            weights, deterministic=deterministic
-        ).astype(value.dtype)
-        context = jnp.einsum("BNTS,BSNH->BTNH", dropped, value)
-        output = dense(config, execution, config.hidden_size, "output", axis=(-2, -1))(context)
+        rate = 0.0 if deterministic else config.attention_probs_dropout_prob
+        dropout_key = key_of(self) if rate else jnp.zeros(2, jnp.uint32)
+        context, weights = attention(rate, query, key, value, segments, dropout_key)
+        context = context.swapaxes(1, 2)  # BTNH
+        output = dense(config, execution, config.hidden_size, "output", axes=2)(context)
         return output, weights

@@ -32,6 +32,12 @@ class BertOutput(NamedTuple):
     hidden_states: jax.Array | None
     attentions: jax.Array | None
 
+    @property
+    def pooled(self) -> jax.Array:
+        """`pooler_output`, of a model that has a pooler."""
+        assert self.pooler_output is not None
+        return self.pooler_output
+
 
 class Bert(nn.Module):
     """Embeddings, encoder and pooler (Hugging Face's BertModel)."""

@@ -160,7 +160,11 @@ class Execution:
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
-            raise UserError(f"precision {self.dtype!r} is unknown; known are float32, bfloat16")
+            raise UserError(
+                f"precision {self.dtype!r} is unknown; known are auto, float32, bfloat16"
+            )
+        if not isinstance(self.scan_layers, bool):
+            raise UserError(f"model.scan_layers is {self.scan_layers!r}; it must be True or False")
         if self.remat not in REMAT:
             raise UserError(f"model.remat {self.remat!r} is unknown; known are {', '.join(REMAT)}")
         if self.pad_vocab_to_multiple_of < 1:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.dropout import Dropout
 from bert_jax.models.layers import kernel_init, layer_norm, word_rows_init
 
 
@@ -24,7 +25,7 @@ class Embeddings(nn.Module):
         self.position_embeddings = self._table(config.max_position_embeddings, kernel_init(config))
         self.token_type_embeddings = self._table(config.type_vocab_size, kernel_init(config))
         self.norm = layer_norm(self.config, self.execution, name="layer_norm")
-        self.dropout = nn.Dropout(self.config.hidden_dropout_prob)
+        self.dropout = Dropout(self.config.hidden_dropout_prob)
 
     def _table(self, rows: int, init: Callable[..., jax.Array]) -> nn.Embed:
         # Read, and summed, in float32 whatever the dtype of the activations: the gradient of a

@@ -6,25 +6,27 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from bert_jax.models.attention import SegmentIds, SelfAttention
+from bert_jax.models.activations import activation
+from bert_jax.models.attention import ATTENTION_WEIGHTS, SegmentIds, SelfAttention
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm
 from bert_jax.models.products import PRODUCT
 
 
-def _with_products(policy: Callable[..., bool]) -> Callable[..., bool]:
-    """A policy that saves the products of `models.products`, too."""
-    products = jax.checkpoint_policies.save_only_these_names(PRODUCT)
-    return jax.checkpoint_policies.save_from_both_policies(policy, products)
+def _with_names(policy: Callable[..., bool], *names: str) -> Callable[..., bool]:
+    """A policy that saves what has one of the names, too."""
+    named = jax.checkpoint_policies.save_only_these_names(*names)
+    return jax.checkpoint_policies.save_from_both_policies(policy, named)
 
 
 # JAX's own policies, without their "_saveable". Moving activations to the host's memory instead is
 # no choice for BERT: a layer of width D computes 24 D² FLOPs for a token and would move 36 D bytes
 # out and in, ten times as long over any accelerator's link to its host.
 REMAT_POLICIES = {
-    "dots": _with_products(jax.checkpoint_policies.dots_saveable),
-    "dots_with_no_batch_dims": _with_products(
-        jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    "dots": _with_names(jax.checkpoint_policies.dots_saveable, PRODUCT, ATTENTION_WEIGHTS),
+    "dots_with_no_batch_dims": _with_names(
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, PRODUCT
     ),
     "full": jax.checkpoint_policies.nothing_saveable,
 }
@@ -59,17 +61,21 @@ class EncoderLayer(nn.Module):
     ) -> tuple[jax.Array, Inside]:
         """[B, T, D] → [B, T, D], and what `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
-        dropout = nn.Dropout(config.hidden_dropout_prob, deterministic=deterministic)
+        dropout = Dropout(config.hidden_dropout_prob)
 
         attended, weights = SelfAttention(config, execution, name="attention")(
             hidden, segments, deterministic=deterministic
         )
-        hidden = layer_norm(config, execution, "attention_norm")(hidden + dropout(attended))
+        hidden = layer_norm(config, execution, "attention_norm")(
+            hidden + dropout(attended, deterministic=deterministic)
+        )
 
         inner = dense(config, execution, config.intermediate_size, "intermediate")(hidden)  # BTF
         inner = activation(config.hidden_act)(inner)
         outer = dense(config, execution, config.hidden_size, "output")(inner)  # BTD
-        hidden = layer_norm(config, execution, "output_norm")(hidden + dropout(outer))
+        hidden = layer_norm(config, execution, "output_norm")(
+            hidden + dropout(outer, deterministic=deterministic)
+        )
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         return hidden, Inside(
             hidden if output_hidden_states else None, weights if output_attentions else None

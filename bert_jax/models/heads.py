@@ -4,8 +4,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.activations import activation
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm, word_rows_init
+from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm, word_rows_init
 
 
 class Pooler(nn.Module):

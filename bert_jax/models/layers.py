@@ -1,4 +1,4 @@
-"""The small parts that every floor of the network shares: dense, LayerNorm, activation.
+"""The small parts that every floor of the network shares: dense, LayerNorm.
 
 One alphabet of dimensions in the whole project: B batch, T tokens, S source tokens, N heads,
 H head width, D model width, F feed-forward width, V vocabulary, P predictions, L layers, K texts
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.products import dot_general
+from bert_jax.models.products import affine
 
 HIDDEN_AXES = ("batch", "length", "hidden")
 
@@ -40,21 +40,28 @@ def word_rows_init(config: BertConfig) -> Callable[..., jax.Array]:
     return init
 
 
-def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """The function behind `hidden_act`.
+class Dense(nn.Module):
+    """An affine map: kernel [K, F] and bias [F], where K and F may be several axes.
 
-    `approximate` is always spelled out: JAX defaults to the tanh form, "gelu" means the erf form.
+    Attributes:
+        features: F.
+        axes: how many axes K is.
+        dtype: of the result.
+        kernel_init: of the kernel; the bias begins at 0.
     """
-    functions = {
-        "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-        "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
-        "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
-        "relu": jax.nn.relu,
-        "silu": jax.nn.silu,
-        "swish": jax.nn.silu,
-        "tanh": jnp.tanh,
-    }
-    return functions[name]
+
+    features: tuple[int, ...]
+    axes: int
+    dtype: Any
+    kernel_init: jax.nn.initializers.Initializer
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """[..., K] → [..., F]."""
+        shape = (*inputs.shape[-self.axes :], *self.features)
+        kernel = self.param("kernel", self.kernel_init, shape)
+        bias = self.param("bias", nn.initializers.zeros, self.features)
+        return affine(self.axes, inputs.astype(self.dtype), kernel, bias)
 
 
 def dense(
@@ -62,15 +69,14 @@ def dense(
     execution: Execution,
     features: int | tuple[int, ...],
     name: str,
-    axis: int | tuple[int, ...] = -1,
-) -> nn.DenseGeneral:
-    """An affine map of the axes `axis` to `features`: kernel [axes, features], bias [features]."""
-    return nn.DenseGeneral(
-        features,
-        axis=axis,
-        dtype=jnp.dtype(execution.dtype),
-        kernel_init=kernel_init(config),
-        dot_general=dot_general,
+    axes: int = 1,
+) -> Dense:
+    """An affine map of the last axes to `features`."""
+    return Dense(
+        features if isinstance(features, tuple) else (features,),
+        axes,
+        jnp.dtype(execution.dtype),
+        kernel_init(config),
         name=name,
     )
 

@@ -159,7 +159,7 @@ def test_the_two_gelus_differ(run):
 
 @pytest.mark.parametrize("act", ACTIVATIONS)
 def test_activations_are_those_of_numpy(act):
-    from bert_jax.models.layers import activation
+    from bert_jax.models.activations import activation
 
     x = np.linspace(-6, 6, 101)
     np.testing.assert_allclose(activation(act)(x), ACTIVATIONS[act](x), rtol=1e-5, atol=2e-6)
@@ -237,7 +237,7 @@ def test_the_more_is_recomputed_the_less_memory_is_taken():
 
     bytes_taken = [temporary(remat) for remat in REMAT]
     for more, less in itertools.pairwise(bytes_taken):
-        assert less < 0.8 * more
+        assert less < 0.85 * more
 
 
 def test_bfloat16_is_close_to_float32(run):

@@ -92,7 +92,9 @@ def test_a_config_does_not_change():
 
 
 def test_execution_names():
-    with pytest.raises(UserError, match="precision 'float16' is unknown; known are float32, bf"):
+    with pytest.raises(
+        UserError, match="precision 'float16' is unknown; known are auto, float32, bf"
+    ):
         Execution(dtype="float16")
     with pytest.raises(UserError, match="model.remat 'some' is unknown; known are none, dots, do"):
         Execution(remat="some")

@@ -1,6 +1,5 @@
 """The small parts, where Flax's defaults are not BERT's."""
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +48,7 @@ def test_parameters_are_float32_under_bfloat16():
 def test_attention_weights_by_hand():
     # One head of width 4: scores q · k / 2, so softmax(0, ln 3) = (1/4, 3/4).
     query = jnp.zeros((1, 1, 1, 4)).at[..., 0].set(2.0)
-    key = jnp.zeros((1, 3, 1, 4)).at[0, 1, 0, 0].set(jnp.log(3.0)).at[0, 2, 0, 0].set(100.0)
+    key = jnp.zeros((1, 1, 3, 4)).at[..., 1, 0].set(jnp.log(3.0)).at[..., 2, 0].set(100.0)
     weights = attention_weights(query, key, SegmentIds(jnp.array([[1]]), jnp.array([[1, 1, 0]])))
     assert weights.shape == (1, 1, 1, 3)
     np.testing.assert_allclose(weights[0, 0, 0], [0.25, 0.75, 0.0], rtol=1e-6)
@@ -58,7 +57,7 @@ def test_attention_weights_by_hand():
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_hidden_keys_have_no_weight_and_a_hidden_row_is_uniform(dtype):
     query, key = (
-        jnp.asarray(x, dtype) for x in np.random.default_rng(0).normal(size=(2, 2, 5, 3, 4))
+        jnp.asarray(x, dtype) for x in np.random.default_rng(0).normal(size=(2, 2, 3, 5, 4))
     )
     segments = SegmentIds(jnp.ones((2, 1)), jnp.array([[1, 0, 1, 0, 0], [0] * 5]))
     weights = jax.jit(attention_weights)(query, key, segments)  # BNTS
@@ -70,7 +69,7 @@ def test_hidden_keys_have_no_weight_and_a_hidden_row_is_uniform(dtype):
 
 
 def test_a_query_sees_the_keys_of_its_own_segment():
-    query, key = np.random.default_rng(0).normal(size=(2, 1, 5, 3, 4))
+    query, key = np.random.default_rng(0).normal(size=(2, 1, 3, 5, 4))
     numbers = jnp.array([[1, 1, 2, 2, 0]])
     weights = np.asarray(attention_weights(query, key, SegmentIds(numbers, numbers)))[0]  # NTS
     assert (weights[0] > 0).astype(int).tolist() == [
@@ -80,7 +79,7 @@ def test_a_query_sees_the_keys_of_its_own_segment():
         [0, 0, 1, 1, 0],
         [0, 0, 0, 0, 1],
     ]
-    alone = attention_weights(query[:, 2:4], key[:, 2:4], SegmentIds(*jnp.ones((2, 1, 2))))[0]
+    alone = attention_weights(query[:, :, 2:4], key[:, :, 2:4], SegmentIds(*jnp.ones((2, 1, 2))))[0]
     np.testing.assert_allclose(weights[:, 2:4, 2:4], alone, rtol=1e-6)
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
 
@@ -102,7 +101,6 @@ def test_a_dense_layer_to_heads_and_back():
     assert (kernel.shape, bias.shape) == ((7, 3, 4), (3, 4))
     split = dense(config, execution, (3, 4), "split").apply(variables, x)
     np.testing.assert_allclose(split, np.einsum("bd,dnh->bnh", x, kernel), rtol=1e-5, atol=1e-6)
-    back = dense(config, execution, 7, "join", axis=(-2, -1))
+    back = dense(config, execution, 7, "join", axes=2)
     shapes = jax.eval_shape(back.init, jax.random.key(2), split)
     assert shapes["params"]["kernel"].shape == (3, 4, 7)
-    assert isinstance(back, nn.DenseGeneral)

@@ -1,11 +1,11 @@
-"""Products of activations and kernels against sums that NumPy makes in float64."""
+"""Affine maps and products against sums that NumPy makes in float64."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.products import dot_general
+from bert_jax.models.products import affine, product, sum_over_last, sum_over_rows
 
 # Inputs, kernel, and how many axes are summed over.
 SHAPES = {
@@ -13,60 +13,69 @@ SHAPES = {
     "to heads": ((3, 5, 16), (16, 2, 4), 1),
     "from heads": ((3, 5, 2, 8), (2, 8, 6), 2),
 }
-NUMBERS = {"dense": (((2,), (0,)), ((), ())), "to heads": (((2,), (0,)), ((), ()))}
-NUMBERS["from heads"] = (((2, 3), (0, 1)), ((), ()))
+DTYPES = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+# Half a unit in the last place: a sum in bfloat16 would be many of them away.
+TOLERANCE = {"float32": 1e-5, "bfloat16": 2.0**-8}
 
 
-def operands(name):
-    inputs, kernel, axes = SHAPES[name]
+def drawn(dtype, *shapes):
+    """Random numbers that the dtype can hold, in float64."""
     draw = np.random.default_rng(7).standard_normal
-    cotangent = inputs[: len(inputs) - axes] + kernel[axes:]
-    return draw(inputs), draw(kernel), draw(cotangent), axes
-
-
-def rounded(array):
-    return np.asarray(jnp.asarray(array, jnp.bfloat16).astype(jnp.float32), np.float64)
+    rounded = [jnp.asarray(draw(shape), dtype) for shape in shapes]
+    return [np.asarray(array, np.float64) for array in rounded]
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@DTYPES
 def test_forward_and_backward_are_rounded_once(name, dtype):
-    inputs, kernel, cotangent, axes = operands(name)
-    if dtype == "bfloat16":
-        inputs, kernel, cotangent = map(rounded, (inputs, kernel, cotangent))
+    of_inputs, of_kernel, axes = SHAPES[name]
+    of_bias = of_kernel[axes:]
+    rows = len(of_inputs) - axes
+    inputs, kernel, bias, cotangent = drawn(
+        dtype, of_inputs, of_kernel, of_bias, of_inputs[:rows] + of_bias
+    )
+    arrays = (jnp.asarray(array, dtype) for array in (inputs, kernel, bias))
+    out, backward = jax.jit(lambda *operands: jax.vjp(lambda *o: affine(axes, *o), *operands))(
+        *arrays
+    )
+    gradients = jax.jit(backward)(jnp.asarray(cotangent, dtype))
 
-    def product(x, w):
-        return dot_general(x, w, NUMBERS[name])
-
-    x, w, g = (jnp.asarray(array, dtype) for array in (inputs, kernel, cotangent))
-    out, backward = jax.jit(lambda x, w: jax.vjp(product, x, w))(x, w)
-    of_inputs, of_kernel = jax.jit(backward)(g)
-
-    outer = kernel.ndim - axes
-    rows = inputs.ndim - axes
     expected = {
-        "out": np.tensordot(inputs, kernel, axes),
-        "of_inputs": np.tensordot(
+        "out": np.tensordot(inputs, kernel, axes) + bias,
+        "of inputs": np.tensordot(
             cotangent,
             kernel,
-            (range(rows, rows + outer), range(axes, kernel.ndim)),
+            (range(rows, cotangent.ndim), range(axes, kernel.ndim)),
         ),
-        "of_kernel": np.tensordot(inputs, cotangent, (range(rows), range(rows))),
+        "of kernel": np.tensordot(inputs, cotangent, (range(rows), range(rows))),
+        "of bias": cotangent.sum(axis=tuple(range(rows))),
     }
-    # Half a unit in the last place: a sum in bfloat16 would be many of them away.
-    tolerance = {"float32": 1e-5, "bfloat16": 2.0**-8}[dtype]
-    found = {"out": out, "of_inputs": of_inputs, "of_kernel": of_kernel}
-    for key, array in found.items():
+    for (key, wanted), array in zip(expected.items(), (out, *gradients), strict=True):
         assert array.dtype == dtype, key
         np.testing.assert_allclose(
-            np.asarray(array, np.float64), expected[key], rtol=tolerance, atol=1e-5, err_msg=key
+            np.asarray(array, np.float64), wanted, rtol=TOLERANCE[dtype], atol=1e-5, err_msg=key
         )
 
 
-def test_long_sums_do_not_stop_growing():
-    ones = jnp.ones((1, 4096), jnp.bfloat16)
-    rows = jnp.ones((4096, 1), jnp.bfloat16)
+def test_parameters_stay_float32():
+    rows, kernel, bias = jnp.ones((4096, 1), jnp.bfloat16), jnp.ones((1, 1)), jnp.ones(1)
+    gradients = jax.grad(lambda w, b: affine(1, rows, w, b).sum(), argnums=(0, 1))(kernel, bias)
     # In bfloat16 a sum of ones ends at 256.
-    assert dot_general(ones, rows, (((1,), (0,)), ((), ())))[0, 0] == 4096
-    gradient = jax.grad(lambda w: dot_general(rows, w, (((1,), (0,)), ((), ()))).sum())(ones[:, :1])
-    assert gradient[0, 0] == 4096
+    assert [gradient.dtype for gradient in gradients] == [jnp.float32, jnp.float32]
+    assert [gradient.item() for gradient in gradients] == [4096, 4096]
+
+
+@DTYPES
+def test_products_of_batches_of_matrices(dtype):
+    left, right = drawn(dtype, (2, 3, 5, 16), (2, 3, 16, 4))
+    expected = left @ right
+    last = np.swapaxes(right, -1, -2)
+    rows = np.swapaxes(left, -1, -2)
+    found = {
+        "product": product(jnp.asarray(left, dtype), jnp.asarray(right, dtype)),
+        "last": sum_over_last(jnp.asarray(left, dtype), jnp.asarray(last, dtype)),
+        "rows": sum_over_rows(jnp.asarray(rows, dtype), jnp.asarray(right, dtype)),
+    }
+    for key, array in found.items():
+        assert array.dtype == jnp.float32, key
+        np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-5, err_msg=key)

@@ -16,6 +16,7 @@ from bert_jax.training.options import TrainOptions
 
 # Two layers; no two of its sizes are the same.
 TINY = {
+    "precision": "float32",
     "model.vocab_size": 96,
     "model.pad_vocab_to_multiple_of": 96,
     "model.hidden_size": 32,

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--input", required=True, metavar="FILE", help="- is stdin")
     add("--output", required=True, metavar="FILE", help="- is stdout")
-    add("--precision", default="float32", help="float32 (default) or bfloat16")
+    add("--precision", default="float32", help="float32 (default), bfloat16, or auto")
     add("--batch-size", type=int, metavar="N", help="rows computed together")
     add("--max-length", type=int, metavar="N", help="tokens of a row; texts are cut to so many")
     _add_reading(parser.add_argument_group("how the input is read"))

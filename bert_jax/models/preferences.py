@@ -1,0 +1,46 @@
+"""How a model is computed fastest on a kind of device, for those who leave it to us."""
+
+import functools
+from pathlib import Path
+
+import jax
+
+# What a processor says of itself if it multiplies bfloat16 faster than float32.
+_CPU_FLAGS = ("avx512_bf16", "amx_bf16")
+_GPU_SINCE = 8.0  # Ampere
+
+
+def chosen(precision: str, scan_layers: bool | None = None, platform: str = "") -> tuple[str, bool]:
+    """The fields `dtype` and `scan_layers` of an `Execution`.
+
+    Measured on a CPU with AVX-512 BF16: a training step of bfloat16 takes 0.6 times as long as one
+    of float32, of which a row of layers takes 0.8 times as long as a loop over them. In float32 the
+    loop is as fast, and it compiles in half the time.
+
+    Args:
+        precision: "auto" or a dtype.
+        scan_layers: as in `Execution`; None for what is fastest.
+        platform: "cpu", "gpu" or "tpu" of devices elsewhere; "" for those that are here.
+    """
+    capability = None
+    if not platform:
+        device = jax.devices()[0]
+        platform, capability = device.platform, getattr(device, "compute_capability", None)
+    dtype = precision
+    if precision == "auto":
+        is_old = capability is not None and float(capability) < _GPU_SINCE
+        is_wide = platform == "cpu" and not cpu_flags().intersection(_CPU_FLAGS)
+        dtype = "float32" if is_old or is_wide else "bfloat16"
+    if scan_layers is None:
+        scan_layers = not (platform == "cpu" and dtype == "bfloat16")
+    return dtype, scan_layers
+
+
+@functools.cache
+def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """What the processor can do, in Linux' words; nothing is known where there is no Linux."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())

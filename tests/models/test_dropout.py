@@ -1,0 +1,92 @@
+"""Dropout: its rate, the independence of its bits, its gradient.
+
+That the mask is the same on any number of devices, training/test_devices.py shows.
+"""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.dropout import Dropout, dropped, random_bits
+
+KEY = jnp.array([123, 456], jnp.uint32)
+COUNT = 512 * 2048
+
+
+def bits_of(key=KEY, shape=(8, 64, 2048)):
+    return np.asarray(jax.jit(random_bits, static_argnums=1)(key, shape))
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.5])
+def test_the_rate_is_met_and_the_mean_kept(rate):
+    found = np.asarray(dropped(rate, jnp.ones((512, 2048)), KEY))
+    deviation = (rate * (1 - rate) / COUNT) ** 0.5
+    assert abs((found == 0).mean() - rate) < 4 * deviation
+    np.testing.assert_allclose(found[found > 0], 1 / (1 - rate), rtol=1e-6)
+
+
+def test_every_bit_is_a_fair_coin_and_no_two_go_together():
+    flat = bits_of().reshape(-1)
+    coins = np.stack([(flat >> bit) & 1 for bit in range(32)]).astype(np.float32)
+    limit = 5 * 0.5 / COUNT**0.5
+    assert abs(coins.mean(axis=1) - 0.5).max() < limit
+    covariance = np.cov(coins)
+    assert abs(covariance - np.diag(np.diag(covariance))).max() < limit / 2
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_neighbours_are_independent(axis):
+    uniform = bits_of() / 2**32 - 0.5
+    one = uniform.take(range(1, uniform.shape[axis]), axis)
+    other = uniform.take(range(uniform.shape[axis] - 1), axis)
+    assert abs((one * other).mean() * 12) < 5 / one.size**0.5
+    # What is dropped together, too: 1 in 100 pairs at a rate of 1 in 10.
+    both = ((one < -0.4) & (other < -0.4)).mean()
+    assert both == pytest.approx(0.01, abs=5 * (0.01 / one.size) ** 0.5)
+
+
+def test_neighbouring_keys_are_independent():
+    keys = [(1, 2), (2, 2), (1, 3), (2, 1), (0, 0), (2**31, 2)]
+    masks = [bits_of(jnp.array(key, jnp.uint32)) < 2**32 // 10 for key in keys]
+    for one, other in itertools.combinations(masks, 2):
+        assert (one & other).mean() == pytest.approx(0.01, abs=5 * (0.01 / COUNT) ** 0.5)
+
+
+def test_rows_and_columns_keep_the_rate():
+    mask = bits_of(shape=(1024, 1024)) < 2**32 // 10
+    deviation = (0.1 * 0.9 / 1024) ** 0.5
+    for axis in (0, 1):
+        rates = mask.mean(axis=axis)
+        assert abs(rates - 0.1).max() < 5 * deviation
+        assert rates.std() == pytest.approx(deviation, rel=0.1)
+
+
+def test_the_gradient_passes_where_the_values_did():
+    values = jax.random.normal(jax.random.key(0), (4, 6, 8))
+    out, backward = jax.vjp(lambda x: dropped(0.5, x, KEY), values)
+    (gradient,) = backward(jnp.ones_like(values))
+    np.testing.assert_array_equal(gradient, np.where(np.asarray(out) == 0, 0, 2))
+
+
+def test_bfloat16_stays_and_has_the_same_mask():
+    values = jnp.ones((16, 32))
+    narrow = dropped(0.1, values.astype(jnp.bfloat16), KEY)
+    assert narrow.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(narrow == 0, dropped(0.1, values, KEY) == 0)
+
+
+def test_the_module_draws_anew_at_each_call_and_not_at_all_without_training():
+    module, values = Dropout(0.5), jnp.ones((64, 64))
+
+    def run(seed, deterministic=False):
+        return module.apply(
+            {}, values, deterministic=deterministic, rngs={"dropout": jax.random.key(seed)}
+        )
+
+    assert (run(0) == run(0)).all()
+    assert (run(0) != run(1)).any()
+    assert (run(0, deterministic=True) == values).all()
+    np.testing.assert_array_equal(Dropout(0.0).apply({}, values, deterministic=False), values)

@@ -1,0 +1,44 @@
+"""What a device decides where a config does not."""
+
+import pytest
+
+from bert_jax.models import preferences
+
+
+@pytest.fixture
+def cpu(monkeypatch):
+    def be(*flags):
+        monkeypatch.setattr(preferences, "cpu_flags", lambda: frozenset(flags))
+
+    return be
+
+
+def test_accelerators_compute_in_bfloat16():
+    assert preferences.chosen("auto", platform="tpu") == ("bfloat16", True)
+    assert preferences.chosen("auto", platform="gpu") == ("bfloat16", True)
+
+
+@pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16"])
+def test_a_processor_that_multiplies_bfloat16_does_so_layer_by_layer(cpu, flag):
+    cpu("sse2", flag)
+    assert preferences.chosen("auto", platform="cpu") == ("bfloat16", False)
+
+
+def test_another_processor_computes_in_float32(cpu):
+    cpu("sse2", "avx2")
+    assert preferences.chosen("auto", platform="cpu") == ("float32", True)
+
+
+def test_what_is_given_counts(cpu):
+    cpu("avx512_bf16")
+    assert preferences.chosen("float32", platform="cpu") == ("float32", True)
+    assert preferences.chosen("float32", False, "cpu") == ("float32", False)
+    assert preferences.chosen("auto", True, "cpu") == ("bfloat16", True)
+    assert preferences.chosen("bfloat16", None, "tpu") == ("bfloat16", True)
+
+
+def test_flags_are_read_as_linux_writes_them(tmp_path):
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nflags\t\t: fpu sse2 avx512_bf16\nbugs\t\t: none\n")
+    assert {"fpu", "avx512_bf16"} < preferences.cpu_flags(file)
+    assert preferences.cpu_flags(tmp_path / "none") == frozenset()
