@@ -28,8 +28,8 @@ def defaults(task: str) -> ConfigDict:
     Sections `model`, `optimizer`, `train` and `mesh` are the fields of `BertConfig` and
     `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`; what else there is, and other
     defaults, the task's own `defaults()` say. A model field that is None is as in `init_from`, else
-    decided by `model.size` and the vocabulary; precision "auto" and `scan_layers` None are what is
-    fastest on the device.
+    decided by `model.size` and the vocabulary; precision "auto", attention "auto" and
+    `scan_layers` None are what is fastest on the device.
     """
     from bert_jax.models.config import BertConfig
     from bert_jax.sharding.mesh import MeshShape
@@ -45,6 +45,7 @@ def defaults(task: str) -> ConfigDict:
             "size": "",
             "scan_layers": None,
             "remat": "none",
+            "attention": "auto",
             # 128 for the matrix units, and 3 × 16 for every mesh.tensor that divides the heads of
             # a named size. It is not taken from the mesh: a run goes on with any other.
             "pad_vocab_to_multiple_of": 384,

@@ -98,7 +98,8 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
         return json.loads(result_file.read_text(encoding="utf-8"))
     if is_main_host():
-        print(f"computing in {base.execution.dtype} (precision={config.precision})", file=sys.stderr)
+        execution = base.execution
+        print(f"computing in {execution.dtype}, attention {execution.attention}", file=sys.stderr)
     is_new = from_main_host(not has_checkpoint(workdir))
     if not is_new:
         run_directory.check_unchanged(workdir, task)

@@ -83,12 +83,14 @@ def execution(config: ConfigDict, platform: str = "") -> Execution:
         config: precision and section `model`.
         platform: "cpu", "gpu" or "tpu"; "" for the devices that are here.
     """
-    dtype, scan_layers = preferences.chosen(config.precision, config.model.scan_layers, platform)
+    model = config.model
+    fastest = preferences.chosen(
+        config.precision, model.scan_layers, model.attention, platform=platform
+    )
     return Execution(
-        dtype=dtype,
-        scan_layers=scan_layers,
-        remat=config.model.remat,
-        pad_vocab_to_multiple_of=config.model.pad_vocab_to_multiple_of,
+        **fastest._asdict(),
+        remat=model.remat,
+        pad_vocab_to_multiple_of=model.pad_vocab_to_multiple_of,
     )
 
 

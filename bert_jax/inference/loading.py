@@ -101,8 +101,7 @@ def load(
         )
     if mesh is None:
         mesh = one_device_mesh()
-    dtype, scan_layers = preferences.chosen(precision)
-    module = description.make_module(Execution(dtype=dtype, scan_layers=scan_layers))
+    module = description.make_module(Execution(**preferences.chosen(precision)._asdict()))
     params, report = (
         google_files.load_params(google, module, mesh=mesh, seed=seed, anew=anew)
         if google

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -11,26 +11,13 @@ from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.dropout import dropped, key_of
+from bert_jax.models.fused_attention import fused_attention, usable_kernel
 from bert_jax.models.layers import dense
 from bert_jax.models.products import product, sum_over_last, sum_over_rows
+from bert_jax.models.segments import SegmentIds
 
 # Remat policies know the weights by this name.
 ATTENTION_WEIGHTS = "attention weights"
-
-
-class SegmentIds(NamedTuple):
-    """Who looks at whom: a query sees the keys that have its number.
-
-    So the [T, S] table of who sees whom is never stored; it arises where scores are computed. Fused
-    attention kernels take it in this form, too.
-
-    Attributes:
-        query: int32 [B, T], or [B, 1] where all queries of a row have the same number.
-        key: int32 [B, S].
-    """
-
-    query: jax.Array
-    key: jax.Array
 
 
 def attention_weights(query: jax.Array, key: jax.Array, segments: SegmentIds) -> jax.Array:
@@ -122,9 +109,14 @@ class SelfAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self, hidden: jax.Array, segments: SegmentIds, *, deterministic: bool
-    ) -> tuple[jax.Array, jax.Array]:
-        """[B, T, D] → [B, T, D] and the weights before dropout, float32 [B, N, T, T]."""
+        self,
+        hidden: jax.Array,
+        segments: SegmentIds,
+        *,
+        deterministic: bool,
+        output_attentions: bool = False,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """[B, T, D] → [B, T, D]; and the weights before dropout, float32 [B, N, T, T], or None."""
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
         # One matrix for each head: products of a batch of matrices are what is fast everywhere.
@@ -134,8 +126,15 @@ class SelfAttention(nn.Module):
         )
 
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
-        dropout_key = key_of(self) if rate else jnp.zeros(2, jnp.uint32)
-        context, weights = attention(rate, query, key, value, segments, dropout_key)
+        kernel = usable_kernel(
+            execution.attention, query.shape[2], rate, weights_wanted=output_attentions
+        )
+        weights = None
+        if kernel == "exact":
+            dropout_key = key_of(self) if rate else jnp.zeros(2, jnp.uint32)
+            context, weights = attention(rate, query, key, value, segments, dropout_key)
+        else:
+            context = fused_attention(kernel, query, key, value, segments)
         context = context.swapaxes(1, 2)  # BTNH
         output = dense(config, execution, config.hidden_size, "output", axes=2)(context)
-        return output, weights
+        return output, weights if output_attentions else None

@@ -6,12 +6,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.attention import SegmentIds
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import Pooler
 from bert_jax.models.layers import HIDDEN_AXES
+from bert_jax.models.segments import SegmentIds
 
 
 class BertOutput(NamedTuple):

@@ -23,6 +23,9 @@ ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish",
 # What the backward pass finds saved, from most to least; see `encoder.REMAT_POLICIES`.
 REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
 
+# What computes attention; see `fused_attention`.
+ATTENTION = ("exact", "pallas", "cudnn")
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
@@ -151,12 +154,15 @@ class Execution:
             products of activations and grow with the square of the length; "full", everything.
         pad_vocab_to_multiple_of: the parameters with a row for each word have so many rows more
             that their number is a multiple of this; those rows are 0 and stay 0.
+        attention: "exact", by products of matrices, or a kernel that takes its place where it can,
+            see `fused_attention`: "pallas" on TPUs, "cudnn" on GPUs.
     """
 
     dtype: str = "float32"
     scan_layers: bool = True
     remat: str = "none"
     pad_vocab_to_multiple_of: int = 1
+    attention: str = "exact"
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
@@ -165,6 +171,9 @@ class Execution:
             )
         if not isinstance(self.scan_layers, bool):
             raise UserError(f"model.scan_layers is {self.scan_layers!r}; it must be True or False")
+        if self.attention not in ATTENTION:
+            known = ", ".join(("auto", *ATTENTION))
+            raise UserError(f"model.attention {self.attention!r} is unknown; known are {known}")
         if self.remat not in REMAT:
             raise UserError(f"model.remat {self.remat!r} is unknown; known are {', '.join(REMAT)}")
         if self.pad_vocab_to_multiple_of < 1:

@@ -7,11 +7,12 @@ import flax.linen as nn
 import jax
 
 from bert_jax.models.activations import activation
-from bert_jax.models.attention import ATTENTION_WEIGHTS, SegmentIds, SelfAttention
+from bert_jax.models.attention import ATTENTION_WEIGHTS, SelfAttention
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm
 from bert_jax.models.products import PRODUCT
+from bert_jax.models.segments import SegmentIds
 
 
 def _with_names(policy: Callable[..., bool], *names: str) -> Callable[..., bool]:
@@ -64,7 +65,10 @@ class EncoderLayer(nn.Module):
         dropout = Dropout(config.hidden_dropout_prob)
 
         attended, weights = SelfAttention(config, execution, name="attention")(
-            hidden, segments, deterministic=deterministic
+            hidden,
+            segments,
+            deterministic=deterministic,
+            output_attentions=output_attentions,
         )
         hidden = layer_norm(config, execution, "attention_norm")(
             hidden + dropout(attended, deterministic=deterministic)
@@ -77,9 +81,7 @@ class EncoderLayer(nn.Module):
             hidden + dropout(outer, deterministic=deterministic)
         )
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, Inside(
-            hidden if output_hidden_states else None, weights if output_attentions else None
-        )
+        return hidden, Inside(hidden if output_hidden_states else None, weights)
 
 
 class Encoder(nn.Module):

@@ -68,7 +68,11 @@ def program_flops(jaxpr: Any) -> float:
         if equation.primitive.name == "cond":  # one way is gone, as for the platform
             total += max(program_flops(branch.jaxpr) for branch in equation.params["branches"])
             continue
-        times = equation.params["length"] if equation.primitive.name == "scan" else 1
+        times = 1
+        if equation.primitive.name == "scan":
+            times = equation.params["length"]
+        elif equation.primitive.name == "pallas_call":  # its body is for one block
+            times = math.prod(equation.params["grid_mapping"].grid)
         for value in equation.params.values():
             for part in value if isinstance(value, tuple | list) else (value,):
                 inside = getattr(part, "jaxpr", part)  # a ClosedJaxpr has one inside

@@ -180,7 +180,7 @@ COMPARISONS = {
         ("squad/train-v1.1.json", "squad/train-v1.1.json.gz"),
         ("squad/dev-v1.1.json", "squad/dev-v1.1.json.gz", "squad/dev-v1.1.part-public.json"),
         4000,
-        Recipe(length=384),
+        Recipe(epochs=2.0, length=384),
         question_units,
         questions_whole,
         squad_score,

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import SegmentIds, attention
+from bert_jax.models.attention import attention
 from bert_jax.models.dropout import dropped
+from bert_jax.models.segments import SegmentIds
 
 KEY = jnp.array([7, 11], jnp.uint32)
 # The last row of the second example is padding, which sees nobody and is seen by nobody.

@@ -10,10 +10,10 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models.architectures import BertForPreTraining
-from bert_jax.models.attention import SegmentIds
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import REMAT, BertConfig, Execution
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.segments import SegmentIds
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
 

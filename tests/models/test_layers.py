@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import SegmentIds, attention_weights
+from bert_jax.models.attention import attention_weights
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.heads import gather_positions
 from bert_jax.models.layers import dense, layer_norm
+from bert_jax.models.segments import SegmentIds
 
 
 def normalised(x, dtype="float32", **fields):

@@ -14,27 +14,28 @@ def cpu(monkeypatch):
 
 
 def test_accelerators_compute_in_bfloat16():
-    assert preferences.chosen("auto", platform="tpu") == ("bfloat16", True)
-    assert preferences.chosen("auto", platform="gpu") == ("bfloat16", True)
+    assert preferences.chosen("auto", platform="tpu") == ("bfloat16", True, "pallas")
+    assert preferences.chosen("auto", platform="gpu") == ("bfloat16", True, "exact")
 
 
 @pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16"])
 def test_a_processor_that_multiplies_bfloat16_does_so_layer_by_layer(cpu, flag):
     cpu("sse2", flag)
-    assert preferences.chosen("auto", platform="cpu") == ("bfloat16", False)
+    assert preferences.chosen("auto", platform="cpu") == ("bfloat16", False, "exact")
 
 
 def test_another_processor_computes_in_float32(cpu):
     cpu("sse2", "avx2")
-    assert preferences.chosen("auto", platform="cpu") == ("float32", True)
+    assert preferences.chosen("auto", platform="cpu") == ("float32", True, "exact")
 
 
 def test_what_is_given_counts(cpu):
     cpu("avx512_bf16")
-    assert preferences.chosen("float32", platform="cpu") == ("float32", True)
-    assert preferences.chosen("float32", False, "cpu") == ("float32", False)
-    assert preferences.chosen("auto", True, "cpu") == ("bfloat16", True)
-    assert preferences.chosen("bfloat16", None, "tpu") == ("bfloat16", True)
+    assert preferences.chosen("float32", platform="cpu").dtype == "float32"
+    assert not preferences.chosen("float32", False, platform="cpu").scan_layers
+    assert preferences.chosen("auto", True, platform="cpu").scan_layers
+    assert preferences.chosen("auto", None, "exact", platform="tpu").attention == "exact"
+    assert preferences.chosen("auto", None, "cudnn", platform="gpu").attention == "cudnn"
 
 
 def test_flags_are_read_as_linux_writes_them(tmp_path):

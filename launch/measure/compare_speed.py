@@ -1,0 +1,170 @@
+r"""Speed side by side with what a user would pick instead, in alternating rounds.
+
+    python launch/measure/compare_speed.py --output DIR [--works infer-128-float32 …] [--rounds 7]
+
+Each contender is a process of its own that prepares the work once: `speed_ours.py`, and
+`speed_peer.py` with PyTorch and transformers (eager, SDPA, compiled, bfloat16), ONNX Runtime or
+OpenVINO. In each round all take a turn of some steps; what counts is the median over the rounds of
+the ratio of their steps to ours in the same round. A contender that is not installed is left out
+with a line; `--peer-python` names another environment for them.
+
+Writes `speed.json`, `speed.md` and `speed.png` to `--output`, and prints the table.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from timed_rounds import Contender, ratios
+from timed_runs import markdown
+
+from bert_jax.files import write_atomically
+
+HERE = Path(__file__).parent
+LABELS = {
+    "ours": "bert_jax",
+    "eager": "PyTorch, eager",
+    "sdpa": "PyTorch, SDPA",
+    "compile": "PyTorch, compiled",
+    "onnx": "ONNX Runtime",
+    "openvino": "OpenVINO",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What all contenders do.
+
+    Attributes:
+        kind: "infer", the encoder forward; "train", a step of MLM and NSP with dropout, clipping
+            and AdamW; "masking", masked batches of ready ids.
+        batch: rows.
+        length: tokens of a row.
+        dtype: float32 or bfloat16 (the peers train under autocast).
+        peers: who else does it.
+    """
+
+    kind: str
+    batch: int
+    length: int
+    dtype: str
+    peers: tuple[str, ...]
+
+    def command(self, python: str, side: str, size: str) -> list[str]:
+        """Of one contender."""
+        script = "speed_ours.py" if side == "ours" else "speed_peer.py"
+        command = [python, str(HERE / script), self.kind, "--size", size, "--dtype", self.dtype]
+        command += ["--batch", str(self.batch), "--length", str(self.length)]
+        return command if side == "ours" else [*command, "--with", side]
+
+
+WORKS = {
+    "infer-128-float32": Work(
+        "infer", 8, 128, "float32", ("sdpa", "eager", "compile", "onnx", "openvino")
+    ),
+    "infer-128-bfloat16": Work("infer", 8, 128, "bfloat16", ("sdpa", "compile", "openvino")),
+    "infer-512-float32": Work("infer", 8, 512, "float32", ("sdpa", "onnx", "openvino")),
+    "infer-512-bfloat16": Work("infer", 8, 512, "bfloat16", ("sdpa", "openvino")),
+    "train-128-float32": Work("train", 8, 128, "float32", ("sdpa", "compile")),
+    "train-128-bfloat16": Work("train", 8, 128, "bfloat16", ("sdpa", "compile")),
+    "masking": Work("masking", 256, 128, "float32", ("sdpa",)),
+}
+
+
+def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The rounds of one work."""
+    work = WORKS[name]
+    contenders = []
+    for side in ("ours", *work.peers):
+        python = sys.executable if side == "ours" else options.peer_python
+        print(f"{name}: {LABELS[side]} prepares …", file=sys.stderr, flush=True)
+        log = options.output / f"{name}-{side}.log"
+        contender = Contender(side, work.command(python, side, options.size), log)
+        if contender.first is None:
+            contender.end()
+            print(f"{name}: {LABELS[side]} does not run here, see {log}", file=sys.stderr)
+        else:
+            contenders.append(contender)
+    for number in range(options.rounds):
+        print(f"{name}: round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+        for contender in contenders:
+            contender.take_turn(options.steps)
+    for contender in contenders:
+        contender.end()
+    ours = next(one for one in contenders if one.name == "ours")
+    return {
+        one.name: {
+            "first_s": one.first,
+            "rounds_s": one.rounds,
+            "median_s": statistics.median(one.rounds),
+            "ratio": ratios(ours.rounds, one.rounds),
+        }
+        for one in contenders
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """All works and contenders."""
+    rows = []
+    for name, sides in found.items():
+        for side, times in sides.items():
+            ratio = times["ratio"]
+            spread = f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['greatest']:.2f})"
+            milliseconds = f"{1e3 * times['median_s']:.1f}"
+            rows.append([name, LABELS[side], milliseconds, spread if side != "ours" else "1"])
+    return markdown(["work", "by", "ms a step", "times as long as ours"], rows, texts=2)
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Bars: how many times as long as ours, with the spread over the rounds."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    bars = [
+        (f"{name}: {LABELS[side]}", times["ratio"])
+        for name, sides in found.items()
+        for side, times in sides.items()
+        if side != "ours"
+    ]
+    figure = Figure(figsize=(8, 1 + 0.3 * len(bars)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    medians = [ratio["median"] for _, ratio in bars]
+    spread = [
+        [ratio["median"] - ratio["least"] for _, ratio in bars],
+        [ratio["greatest"] - ratio["median"] for _, ratio in bars],
+    ]
+    axes.barh([label for label, _ in bars], medians, xerr=spread, color="#4c72b0")
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.invert_yaxis()
+    axes.set_xlabel("times as long as bert_jax")
+    figure.savefig(path, dpi=150)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parses the arguments and compares work after work."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), metavar="WORK")
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=3, help="of each turn")
+    parser.add_argument("--peer-python", default=sys.executable, help="environment of the peers")
+    options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {}
+    for name in options.works:
+        found[name] = compare(name, options)
+        content = json.dumps(found, indent=2) + "\n"
+        write_atomically(options.output / "speed.json", content.encode())
+        write_atomically(options.output / "speed.md", table(found).encode())
+    draw(found, options.output / "speed.png")
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+r"""bert_jax's side of `compare_speed.py`: serves steps of one piece of work.
+
+python launch/measure/speed_ours.py infer --size base --batch 8 --length 128 --dtype float32
+"""
+
+import argparse
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+from timed_rounds import serve
+
+from bert_jax import configuration, foundation
+from bert_jax.benchmarks.work import batch_making, first_batches, forward_pass, training_step
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks import pretraining
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.options import TrainOptions
+
+CONFIG = Path(__file__).parents[2] / "configs" / "pretrain.py"
+
+
+def make_step(options: argparse.Namespace) -> Callable[[], Any]:
+    """The step of a work, to its end."""
+    overrides = {
+        "precision": options.dtype,
+        "train.global_batch_size": options.batch,
+        "model.hidden_dropout_prob": options.dropout,
+        "model.attention_probs_dropout_prob": options.dropout,
+    }
+    config = configuration.load(
+        f"{CONFIG}:size={options.size},length={options.length}",
+        [(key, str(value)) for key, value in overrides.items()],
+    )
+    base = foundation.of_config(config)
+    task = pretraining.create_without_data(config, base)
+    mesh = make_mesh(MeshShape())
+    numbers = itertools.count()
+    if options.work == "masking":
+        make, made = batch_making(task)
+
+        def mask() -> None:
+            make(next(numbers))
+            made.clear()
+
+        return mask
+    batches = first_batches(task)
+    if options.work == "infer":
+        run = forward_pass(task, base.execution, mesh, batches)
+    else:
+        train = TrainOptions(**config.train)
+        optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train.steps)
+        run = training_step(task, optimizer, train, mesh, batches)
+    return lambda: jax.block_until_ready(run(next(numbers)))
+
+
+def main() -> None:
+    """Parses the arguments and serves."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("work", choices=["train", "infer", "masking"])
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or auto")
+    parser.add_argument("--dropout", type=float, default=0.1)
+    serve(make_step(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+r"""The peers' side of `compare_speed.py`: serves steps of what a user would pick instead.
+
+    python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
+
+With: eager, sdpa and compile (PyTorch and transformers), onnx (ONNX Runtime), openvino. The weights
+are random. Nothing of bert_jax is imported here.
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from timed_rounds import serve
+
+# Layers, width, heads.
+SIZES = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+PREDICTED = 0.15
+VOCABULARY = 30522
+
+
+def config_of(options: argparse.Namespace) -> transformers.BertConfig:
+    """The architecture."""
+    layers, width, heads = SIZES[options.size]
+    return transformers.BertConfig(
+        num_hidden_layers=layers,
+        hidden_size=width,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        hidden_dropout_prob=options.dropout,
+        attention_probs_dropout_prob=options.dropout,
+        attn_implementation="eager" if options.with_ == "eager" else "sdpa",
+    )
+
+
+def random_inputs(options: argparse.Namespace) -> dict[str, torch.Tensor]:
+    """Token ids of full rows."""
+    ids = torch.randint(1000, 30000, (options.batch, options.length))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def train(options: argparse.Namespace) -> Callable[[], Any]:
+    """A step of pre-training: MLM and NSP, forward, backward, clipping and AdamW."""
+    model = transformers.BertForPreTraining(config_of(options)).train()
+    run = torch.compile(model) if options.with_ == "compile" else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    inputs = random_inputs(options)
+    ids = inputs["input_ids"]
+    inputs["token_type_ids"] = torch.zeros_like(ids)
+    count = -(-round(100 * PREDICTED) * options.length // 100)
+    places = torch.rand(ids.shape).topk(count, dim=1).indices
+    labels = torch.full_like(ids, -100).scatter_(1, places, ids.gather(1, places))
+    inputs |= {"labels": labels, "next_sentence_label": torch.randint(0, 2, (options.batch,))}
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bfloat16"):
+            loss = run(**inputs).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def infer(options: argparse.Namespace) -> Callable[[], Any]:
+    """The encoder forward."""
+    model = transformers.BertModel(config_of(options), add_pooling_layer=False).eval()
+    inputs = random_inputs(options)
+    if options.with_ == "onnx":
+        return with_onnx(model, inputs)
+    if options.with_ == "openvino":
+        return with_openvino(model, inputs, options.dtype)
+    model = model.to(getattr(torch, options.dtype))
+    run = torch.compile(model) if options.with_ == "compile" else model
+
+    def step() -> None:
+        with torch.inference_mode():
+            run(**inputs)
+
+    return step
+
+
+def with_onnx(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Callable[[], Any]:
+    """By ONNX Runtime, all optimisations on."""
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        with torch.inference_mode():
+            torch.onnx.export(model, (), path, kwargs=inputs, dynamo=True, verbose=False)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    feed = {name: array.numpy().astype(np.int64) for name, array in inputs.items()}
+    return lambda: session.run(None, feed)
+
+
+def with_openvino(
+    model: torch.nn.Module, inputs: dict[str, torch.Tensor], dtype: str
+) -> Callable[[], Any]:
+    """By OpenVINO, told the precision."""
+    import openvino
+
+    converted = openvino.convert_model(model, example_input=inputs)
+    converted.reshape({name: list(array.shape) for name, array in inputs.items()})
+    precision = {"float32": "f32", "bfloat16": "bf16"}[dtype]
+    compiled = openvino.compile_model(converted, "CPU", {"INFERENCE_PRECISION_HINT": precision})
+    request = compiled.create_infer_request()
+    feed = {name: array.numpy() for name, array in inputs.items()}
+    return lambda: request.infer(feed)
+
+
+def masking(options: argparse.Namespace) -> Callable[[], Any]:
+    """Dynamic masking of ready ids by the collator of transformers."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [*special, *(f"w{number}" for number in range(VOCABULARY - len(special)))]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "vocab.txt"
+        file.write_text("\n".join(words), encoding="utf-8")
+        tokenizer = transformers.BertTokenizerFast(vocab_file=str(file))
+    collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=PREDICTED)
+    drawn = np.random.default_rng(0).integers(1000, 30000, (options.batch, options.length))
+    rows = [{"input_ids": row} for row in drawn.tolist()]
+    return lambda: collate(rows)
+
+
+def main() -> None:
+    """Parses the arguments and serves."""
+    works = {"train": train, "infer": infer, "masking": masking}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("work", choices=works)
+    parser.add_argument(
+        "--with", dest="with_", default="sdpa",
+        choices=["eager", "sdpa", "compile", "onnx", "openvino"],
+    )  # fmt: skip
+    parser.add_argument("--size", default="base", choices=SIZES)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--dropout", type=float, default=0.1)
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    torch.manual_seed(0)
+    serve(works[options.work](options))
+
+
+if __name__ == "__main__":
+    main()

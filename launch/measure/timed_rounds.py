@@ -1,0 +1,85 @@
+"""Processes that do a step of work again and again, in turns, so that noise hits all alike.
+
+A contender is a process that prepares its work, does it once, and then does as many steps as each
+line of its input says; between its turns it waits. Imports nothing but Python's own library, so
+that contenders may live in other environments.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def serve(step: Callable[[], Any]) -> None:
+    """A contender's side: does steps when asked, and prints the seconds of each as JSON.
+
+    Args:
+        step: does the work, to its end.
+    """
+    # What libraries print goes where errors go; the answers alone go to the one who asks.
+    answers, sys.stdout = sys.stdout, sys.stderr
+
+    def seconds(count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            began = time.perf_counter()
+            step()
+            found.append(time.perf_counter() - began)
+        return found
+
+    (first,) = seconds(1)
+    print(json.dumps(first), file=answers, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(seconds(int(line))), file=answers, flush=True)
+
+
+class Contender:
+    """The driver's side of a process that serves.
+
+    Attributes:
+        name: of the contender.
+        first: seconds of its first step, compiling included; None if it cannot run here.
+        rounds: the median step of each of its turns, in seconds.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        """Starts it and waits until it has done its first step."""
+        self.name = name
+        self.rounds: list[float] = []
+        with log.open("w", encoding="utf-8") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self.first: float | None = self._answer()
+
+    def take_turn(self, steps: int) -> None:
+        """Has it do some steps."""
+        assert self._process.stdin is not None
+        print(steps, file=self._process.stdin, flush=True)
+        self.rounds.append(statistics.median(self._answer()))
+
+    def end(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else None
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Mapping[str, float]:
+    """How many times as long they took, round by round: median, least and greatest."""
+    found = [other / own for own, other in zip(ours, theirs, strict=True)]
+    return {"median": statistics.median(found), "least": min(found), "greatest": max(found)}

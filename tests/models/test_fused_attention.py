@@ -1,0 +1,57 @@
+"""Kernels of attention: where they are used, and that they compute the same."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.pallas import tpu
+
+from bert_jax.models.attention import attention
+from bert_jax.models.fused_attention import fused_attention, usable_kernel
+from bert_jax.models.segments import SegmentIds
+
+
+@pytest.mark.parametrize(
+    ("wanted", "length", "rate", "weights_wanted", "used"),
+    [
+        ("pallas", 512, 0.0, False, "pallas"),
+        ("pallas", 512, 0.1, False, "exact"),
+        ("pallas", 512, 0.0, True, "exact"),
+        ("pallas", 128, 0.0, False, "exact"),
+        ("pallas", 520, 0.0, False, "exact"),
+        ("cudnn", 520, 0.0, False, "cudnn"),
+        ("cudnn", 512, 0.1, False, "exact"),
+        ("exact", 512, 0.0, False, "exact"),
+    ],
+)
+def test_what_is_used_where(wanted, length, rate, weights_wanted, used):
+    assert usable_kernel(wanted, length, rate, weights_wanted=weights_wanted) == used
+
+
+SEGMENTS = {
+    "padding": SegmentIds(jnp.ones((2, 1), jnp.int32), jnp.arange(256) < jnp.array([[256], [100]])),
+    "packed": SegmentIds(*[jnp.arange(256) // 100 + jnp.array([[0], [1]])] * 2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_the_tpu_kernel_computes_the_same(name):
+    """The kernel itself, interpreted."""
+    segments = SegmentIds(*(numbers.astype(jnp.int32) for numbers in SEGMENTS[name]))
+    drawn = np.random.default_rng(5).normal(size=(4, 2, 2, 256, 64))
+    query, key, value, cotangent = (jnp.asarray(array, jnp.float32) for array in drawn)
+
+    def exact(*operands):
+        return attention(0.0, *operands, segments, jnp.zeros(2, jnp.uint32))[0]
+
+    def fused(*operands):
+        return fused_attention("pallas", *operands, segments)
+
+    expected, backward = jax.vjp(exact, query, key, value)
+    wanted = backward(cotangent)
+    with tpu.force_tpu_interpret_mode():
+        found, backward = jax.vjp(fused, query, key, value)
+        gradients = backward(cotangent)
+    for one, other in zip((found, *gradients), (expected, *wanted), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
