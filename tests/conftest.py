@@ -17,6 +17,7 @@ from bert_jax.data.corpus import CorpusSplit
 from bert_jax.data.preparation.prepare import PrepareOptions, prepare
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.sources import SourceSpec
+from bert_jax.models import preferences
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 from tests.google_storage import google_storage
@@ -34,6 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if "not slow" in config.option.markexpr:
         jax.config.update("jax_disable_most_optimizations", True)
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for processes that tests start
+
+
+@pytest.fixture(scope="session", autouse=True)
+def any_processor() -> Iterator[None]:
+    """precision=auto is float32 on every machine, so that tolerances are the same on all.
+
+    Processes that tests start are told so by their configs.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preferences, "cpu_flags", frozenset)
+        yield
 
 
 #  0-9    [PAD]  [UNK]  [CLS]  [SEP]  [MASK] .      the    a      it     was
@@ -264,6 +276,7 @@ def tiny_config() -> BertConfig:
 
 REPOSITORY = Path(__file__).parents[1]
 TINY_OVERRIDES = {
+    "precision": "float32",
     "model.hidden_size": 32,
     "model.num_hidden_layers": 2,
     "model.num_attention_heads": 2,

@@ -22,6 +22,7 @@ from bert_jax.planning.flops import real_flops
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
+from bert_jax.training.step import arranged
 from bert_jax.training.task import Task
 
 # The pipeline begins with a queue that is empty, and must be timed with one that is in use.
@@ -73,6 +74,8 @@ def bench(subject: Subject, options: BenchOptions) -> dict[str, Any]:
             and subject.task.description.architecture == "BertForPreTraining"
         ):
             raise UserError("--work finetune needs a config of a labelled task; or --work train")
+        parts = subject.options.microbatches
+        batches = [arranged(subject.task, subject.mesh, parts, batch) for batch in batches]
         step = training_step(
             subject.task, subject.optimizer, subject.options, subject.mesh, batches
         )
@@ -129,8 +132,9 @@ def _times(timing: Timing) -> dict[str, Any]:
 def _rates(timing: Timing, batches: list[Batch]) -> dict[str, float]:
     """Tokens a second over all steps that were timed."""
     seconds = sum(timing.steps)
+    computed = sum(batch.get("slots", batch["input_ids"]).size for batch in batches)
     return {
-        "tokens_per_s": sum(batch["input_ids"].size for batch in batches) / seconds,
+        "tokens_per_s": computed / seconds,
         "real_tokens_per_s": sum(int(row_lengths(batch).sum()) for batch in batches) / seconds,
     }
 

@@ -14,12 +14,14 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.labelled.batches import LabelledBatches
+from bert_jax.data.labelled.sharing import share_rows
 from bert_jax.errors import UserError
 from bert_jax.files import written
 from bert_jax.finetuning.splits import Part, Splits
 from bert_jax.inference.classification import label_names
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.shared_rows import SharedRows
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.task import Batch, Foundation, Task, with_rows
@@ -139,6 +141,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
             batch["input_ids"],
             batch["token_type_ids"],
             batch["attention_mask"],
+            shared_rows=_shared_rows(batch),
             deterministic=dropout_key is None,
             rngs=None if dropout_key is None else {"dropout": dropout_key},
         )
@@ -164,6 +167,10 @@ class LabelledTask(Task, Generic[Example, Answer]):
     ) -> Generator[Batch, None, None]:
         """See `Task`. Padding tokenised rows takes microseconds: nothing is made ahead."""
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
+
+    def on_one_device(self, rows: Batch) -> Batch:
+        """See `Task`: short rows share one."""
+        return share_rows(rows)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """See `Task`: rows as long as the config allows."""
@@ -238,6 +245,14 @@ class LabelledTask(Task, Generic[Example, Answer]):
         if directory is not None and is_main_host():
             with written(directory) as place:
                 self.write(place, part, answers)
+
+
+def _shared_rows(batch: Mapping[str, jax.Array]) -> SharedRows | None:
+    """Of a batch from `on_one_device`."""
+    if "slots" not in batch:
+        return None
+    homes = batch["homes"]
+    return SharedRows(batch["slots"], homes.reshape(-1, homes.shape[-1]))
 
 
 def model_tokenizer(foundation: Foundation) -> Tokenizer:

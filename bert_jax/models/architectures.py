@@ -16,6 +16,7 @@ from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.heads import MaskedLanguageModelHead, gather_positions
 from bert_jax.models.layers import Dense, dense
+from bert_jax.models.shared_rows import SharedRows
 
 
 class PreTrainingOutput(NamedTuple):
@@ -163,11 +164,17 @@ class BertForSequenceClassification(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
+        shared_rows: SharedRows | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits, float32 [B, C]."""
         pooled = self.bert(
-            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            shared_rows=shared_rows,
+            deterministic=deterministic,
         ).pooled
         pooled = self.dropout(pooled, deterministic=deterministic)
         return self.classifier(pooled).astype(jnp.float32)
@@ -198,11 +205,17 @@ class BertForTokenClassification(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
+        shared_rows: SharedRows | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits, float32 [B, T, C]."""
         hidden = self.bert(
-            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            shared_rows=shared_rows,
+            deterministic=deterministic,
         ).last_hidden_state
         hidden = self.dropout(hidden, deterministic=deterministic)
         return self.classifier(hidden).astype(jnp.float32)
@@ -223,11 +236,17 @@ class BertForQuestionAnswering(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
+        shared_rows: SharedRows | None = None,
         deterministic: bool = True,
     ) -> QuestionAnsweringOutput:
         """As `Bert`; the span head has no dropout."""
         hidden = self.bert(
-            input_ids, token_type_ids, attention_mask, position_ids, deterministic=deterministic
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            shared_rows=shared_rows,
+            deterministic=deterministic,
         ).last_hidden_state
         logits = self.qa_outputs(hidden).astype(jnp.float32)  # BT2
         return QuestionAnsweringOutput(logits[..., 0], logits[..., 1])
@@ -249,6 +268,7 @@ class BertForMultipleChoice(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
+        shared_rows: SharedRows | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """int32 [B, C, T], four times → logits of the C choices, float32 [B, C]."""
@@ -261,6 +281,7 @@ class BertForMultipleChoice(_Model):
             rows(token_type_ids),
             rows(attention_mask),
             rows(position_ids),
+            shared_rows=shared_rows,
             deterministic=deterministic,
         ).pooled
         pooled = self.dropout(pooled, deterministic=deterministic)

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.dropout import dropped, key_of
+from bert_jax.models.dropout import Numbers, dropped, key_of
 from bert_jax.models.fused_attention import fused_attention, usable_kernel
 from bert_jax.models.layers import dense
 from bert_jax.models.products import product, sum_over_last, sum_over_rows
-from bert_jax.models.segments import SegmentIds
+from bert_jax.models.segments import SegmentIds, Tokens
 
 # Remat policies know the weights by this name.
 ATTENTION_WEIGHTS = "attention weights"
@@ -51,7 +51,7 @@ def attention(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    segments: SegmentIds,
+    tokens: Tokens,
     dropout_key: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """What each query finds: the values, weighted by `attention_weights` after dropout.
@@ -64,15 +64,15 @@ def attention(
         query: [B, N, T, H].
         key: [B, N, S, H].
         value: [B, N, S, H].
-        segments: who sees whom.
+        tokens: T and S are the same ones.
         dropout_key: uint32 [2].
 
     Returns:
         [B, N, T, H] in the dtype of the values, and the weights before dropout, float32
         [B, N, T, S]; where nobody reads them, the compiler drops them.
     """
-    weights = attention_weights(query, key, segments)
-    kept = dropped(rate, weights, dropout_key).astype(value.dtype)
+    weights = attention_weights(query, key, tokens.segments)
+    kept = dropped(rate, weights, dropout_key, _pairs(tokens, weights)).astype(value.dtype)
     return product(kept, value).astype(value.dtype), weights
 
 
@@ -83,19 +83,27 @@ def _forward(rate: float, *operands: Any) -> tuple[tuple[jax.Array, jax.Array], 
 
 
 def _backward(rate: float, saved: Any, cotangents: tuple[jax.Array, jax.Array]) -> Any:
-    query, key, value, segments, dropout_key, weights = saved
+    query, key, value, tokens, dropout_key, weights = saved
     of_context, of_weights = cotangents
     dtype = value.dtype
-    kept = dropped(rate, weights.astype(jnp.float32), dropout_key).astype(dtype)
+    pairs = _pairs(tokens, weights)
+    kept = dropped(rate, weights.astype(jnp.float32), dropout_key, pairs).astype(dtype)
     of_value = sum_over_rows(kept, of_context)  # BNSH
     of_kept = sum_over_last(of_context, value)  # BNTS
-    of_weights = of_weights + dropped(rate, of_kept, dropout_key)
+    of_weights = of_weights + dropped(rate, of_kept, dropout_key, pairs)
     weighted = weights * of_weights
     of_scores = weighted - weights * weighted.sum(axis=-1, keepdims=True)
-    of_scores = jnp.where(_visible(segments), of_scores * _scale(query), 0).astype(dtype)
+    of_scores = jnp.where(_visible(tokens.segments), of_scores * _scale(query), 0).astype(dtype)
     of_query = product(of_scores, key)  # BNTH
     of_key = sum_over_rows(of_scores, query)  # BNSH
     return (*(found.astype(dtype) for found in (of_query, of_key, of_value)), None, None)
+
+
+def _pairs(tokens: Tokens, weights: jax.Array) -> Numbers:
+    """Of each head and query, and of the keys of a text: what dropout draws by."""
+    heads = weights.shape[1]
+    rows = tokens.numbers[:, None, :] * heads + jnp.arange(heads)[:, None]  # BNT
+    return Numbers(rows[..., None], tokens.places[:, None, None, :])
 
 
 attention.defvjp(_forward, _backward)
@@ -111,7 +119,7 @@ class SelfAttention(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        segments: SegmentIds,
+        tokens: Tokens,
         *,
         deterministic: bool,
         output_attentions: bool = False,
@@ -132,9 +140,9 @@ class SelfAttention(nn.Module):
         weights = None
         if kernel == "exact":
             dropout_key = key_of(self) if rate else jnp.zeros(2, jnp.uint32)
-            context, weights = attention(rate, query, key, value, segments, dropout_key)
+            context, weights = attention(rate, query, key, value, tokens, dropout_key)
         else:
-            context = fused_attention(kernel, query, key, value, segments)
+            context = fused_attention(kernel, query, key, value, tokens.segments)
         context = context.swapaxes(1, 2)  # BTNH
         output = dense(config, execution, config.hidden_size, "output", axes=2)(context)
         return output, weights if output_attentions else None

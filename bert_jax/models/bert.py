@@ -11,7 +11,8 @@ from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import Pooler
 from bert_jax.models.layers import HIDDEN_AXES
-from bert_jax.models.segments import SegmentIds
+from bert_jax.models.segments import SegmentIds, Tokens
+from bert_jax.models.shared_rows import SharedRows
 
 
 class BertOutput(NamedTuple):
@@ -62,6 +63,7 @@ class Bert(nn.Module):
         *,
         segment_ids: jax.Array | None = None,
         cls_positions: jax.Array | None = None,
+        shared_rows: SharedRows | None = None,
         deterministic: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
@@ -80,6 +82,8 @@ class Bert(nn.Module):
             segment_ids: int32 [B, T], which text of its row a token belongs to, from 1, and 0 for
                 padding; None where a row is one text.
             cls_positions: int32 [B, K], where the [CLS] of K texts stand; None for 0 alone.
+            shared_rows: has rows without `segment_ids` computed together; hidden states and
+                attention weights of the layers cannot be had then.
             deterministic: False for training: dropout draws from the RNG stream "dropout".
             output_hidden_states: whether the hidden states of all layers are wanted.
             output_attentions: whether the attention weights of all layers are wanted.
@@ -96,13 +100,20 @@ class Bert(nn.Module):
             input_ids, token_type_ids, position_ids, deterministic=deterministic
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
+        tokens = Tokens.of(SegmentIds(queries, keys))
+        if shared_rows is not None:
+            for other in (segment_ids is not None, output_hidden_states, output_attentions):
+                assert not other
+            embedded, tokens = shared_rows.gather(embedded), shared_rows.tokens()
         hidden, inside = self.encoder(
             embedded,
-            SegmentIds(queries, keys),
+            tokens,
             deterministic=deterministic,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
         )
+        if shared_rows is not None:
+            hidden = shared_rows.spread(hidden)
         hidden_states = inside.hidden_states
         if hidden_states is not None:
             hidden_states = jnp.concatenate([embedded[None], hidden_states])

@@ -1,37 +1,51 @@
 """Dropout whose mask is computed where it is needed, in both passes, and stored nowhere.
 
-Its random bits are a hash of a key and of the place of an element: no more than some ten integer
+Its random bits are a hash of a key and of the number of an element: no more than some ten integer
 operations, which the compiler fuses with the multiplication. JAX's own generator takes five times
 as many, in loops of their own over arrays in memory: a tenth of a training step. The mask of
-an element depends on its place alone, hence not on how many devices share the array.
+an element depends on its number alone, hence not on where it is computed.
 """
 
 import functools
-from typing import Any
+import math
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 
-def random_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """A hash of the place of each element.
+class Numbers(NamedTuple):
+    """Which element is which, for the hash: uint32 or int32, broadcast to the values' shape.
+
+    Attributes:
+        rows: a number of its own for each row of values.
+        columns: and for each value of a row.
+    """
+
+    rows: jax.Array
+    columns: jax.Array
+
+    @classmethod
+    def of(cls, numbers: jax.Array, width: int) -> "Numbers":
+        """Of vectors [..., D] that have the numbers [...]."""
+        return cls(numbers[..., None], jnp.arange(width))
+
+
+def random_bits(key: jax.Array, numbers: Numbers) -> jax.Array:
+    """A hash of the numbers of each element.
 
     Good enough to drop activations by; nothing else should be drawn from it.
 
     Args:
         key: uint32 [2].
-        shape: of at least one axis.
+        numbers: of the elements.
 
     Returns:
-        uint32 of that shape, as good as uniform and independent.
+        uint32 of the shape of rows and columns together, as good as uniform and independent.
     """
-    *outer, _ = shape
-    row = jnp.zeros((), jnp.uint32)
-    for axis, size in enumerate(outer):
-        row = row * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, (*outer, 1), axis)
-    column = jnp.arange(shape[-1], dtype=jnp.uint32)
-    return _mixed(_mixed(row ^ key[0]) + _mixed(column ^ key[1]))
+    rows, columns = (number.astype(jnp.uint32) for number in numbers)
+    return _mixed(_mixed(rows ^ key[0]) + _mixed(columns ^ key[1]))
 
 
 def _mixed(x: jax.Array) -> jax.Array:
@@ -46,27 +60,32 @@ def _mixed(x: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def dropped(rate: float, values: jax.Array, key: jax.Array) -> jax.Array:
+def dropped(rate: float, values: jax.Array, key: jax.Array, numbers: Numbers) -> jax.Array:
     """Each value is 0 with probability `rate`, else divided by 1 - `rate`.
 
     Args:
         rate: in [0, 1), met to 2⁻³².
-        values: of any shape with at least one axis.
+        values: of any shape.
         key: uint32 [2].
+        numbers: of the values.
     """
     if rate == 0:
         return values
     threshold = jnp.uint32(round(rate * 2**32))
-    kept = random_bits(key, values.shape) >= threshold
+    kept = random_bits(key, numbers) >= threshold
     return jnp.where(kept, values / (1 - rate), 0).astype(values.dtype)
 
 
-def _forward(rate: float, values: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return dropped(rate, values, key), key
+def _forward(
+    rate: float, values: jax.Array, key: jax.Array, numbers: Numbers
+) -> tuple[jax.Array, tuple[jax.Array, Numbers]]:
+    return dropped(rate, values, key, numbers), (key, numbers)
 
 
-def _backward(rate: float, key: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, Any]:
-    return dropped(rate, cotangent, key), None
+def _backward(
+    rate: float, saved: tuple[jax.Array, Numbers], cotangent: jax.Array
+) -> tuple[jax.Array, None, None]:
+    return dropped(rate, cotangent, *saved), None, None
 
 
 dropped.defvjp(_forward, _backward)
@@ -78,11 +97,22 @@ class Dropout(nn.Module):
     rate: float
 
     @nn.compact
-    def __call__(self, values: jax.Array, *, deterministic: bool) -> jax.Array:
-        """The values themselves if `deterministic`."""
+    def __call__(
+        self, values: jax.Array, numbers: jax.Array | None = None, *, deterministic: bool
+    ) -> jax.Array:
+        """The values themselves if `deterministic`.
+
+        Args:
+            values: [..., D].
+            numbers: int32 [...], one for each vector; None: they are counted.
+            deterministic: whether nothing is dropped.
+        """
         if deterministic or self.rate == 0:
             return values
-        return dropped(self.rate, values, key_of(self))
+        if numbers is None:
+            *outer, _ = values.shape
+            numbers = jnp.arange(math.prod(outer)).reshape(outer)
+        return dropped(self.rate, values, key_of(self), Numbers.of(numbers, values.shape[-1]))
 
 
 def key_of(module: nn.Module) -> jax.Array:

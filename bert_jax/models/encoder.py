@@ -12,7 +12,7 @@ from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm
 from bert_jax.models.products import PRODUCT
-from bert_jax.models.segments import SegmentIds
+from bert_jax.models.segments import Tokens
 
 
 def _with_names(policy: Callable[..., bool], *names: str) -> Callable[..., bool]:
@@ -55,7 +55,7 @@ class EncoderLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        segments: SegmentIds,
+        tokens: Tokens,
         deterministic: bool,
         output_hidden_states: bool,
         output_attentions: bool,
@@ -66,19 +66,19 @@ class EncoderLayer(nn.Module):
 
         attended, weights = SelfAttention(config, execution, name="attention")(
             hidden,
-            segments,
+            tokens,
             deterministic=deterministic,
             output_attentions=output_attentions,
         )
         hidden = layer_norm(config, execution, "attention_norm")(
-            hidden + dropout(attended, deterministic=deterministic)
+            hidden + dropout(attended, tokens.numbers, deterministic=deterministic)
         )
 
         inner = dense(config, execution, config.intermediate_size, "intermediate")(hidden)  # BTF
         inner = activation(config.hidden_act)(inner)
         outer = dense(config, execution, config.hidden_size, "output")(inner)  # BTD
         hidden = layer_norm(config, execution, "output_norm")(
-            hidden + dropout(outer, deterministic=deterministic)
+            hidden + dropout(outer, tokens.numbers, deterministic=deterministic)
         )
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         return hidden, Inside(hidden if output_hidden_states else None, weights)
@@ -94,7 +94,7 @@ class Encoder(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
-        segments: SegmentIds,
+        tokens: Tokens,
         *,
         deterministic: bool,
         output_hidden_states: bool = False,
@@ -120,5 +120,5 @@ class Encoder(nn.Module):
             unroll=1 if self.execution.scan_layers else layers,
         )
         return stack(self.config, self.execution, name="layers")(
-            hidden, segments, deterministic, output_hidden_states, output_attentions
+            hidden, tokens, deterministic, output_hidden_states, output_attentions
         )

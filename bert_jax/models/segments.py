@@ -1,8 +1,9 @@
-"""Which tokens look at which."""
+"""What layers know of tokens besides their vectors: who sees whom, and which token it is."""
 
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 
 class SegmentIds(NamedTuple):
@@ -18,3 +19,24 @@ class SegmentIds(NamedTuple):
 
     query: jax.Array
     key: jax.Array
+
+
+class Tokens(NamedTuple):
+    """The tokens of a batch as the layers get them.
+
+    Attributes:
+        segments: who sees whom.
+        numbers: int32 [B, T], a number of its own for each token of the batch: dropout draws by it.
+        places: int32 [B, T], where a token stands in its row of the batch.
+    """
+
+    segments: SegmentIds
+    numbers: jax.Array
+    places: jax.Array
+
+    @classmethod
+    def of(cls, segments: SegmentIds) -> "Tokens":
+        """Tokens that are computed where they stand in the batch."""
+        rows, length = segments.key.shape
+        numbers = jnp.arange(rows * length, dtype=jnp.int32).reshape(rows, length)
+        return cls(segments, numbers, numbers % length)

@@ -15,6 +15,7 @@ import optax
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.layers import dense
+from bert_jax.models.shared_rows import SharedRows
 
 Pool = Callable[[jax.Array, jax.Array], jax.Array]
 """[B, T, D] and bool [B, T], False for padding → [B, D]."""
@@ -61,6 +62,7 @@ class SentencePairs(nn.Module):
         token_type_ids: jax.Array | None = None,
         attention_mask: jax.Array | None = None,
         *,
+        shared_rows: SharedRows | None = None,
         deterministic: bool = True,
     ) -> PairOutput:
         """Takes int32 [B, 2, T], three times; see `Bert`."""
@@ -72,6 +74,7 @@ class SentencePairs(nn.Module):
             input_ids.reshape(-1, length),
             None if token_type_ids is None else token_type_ids.reshape(-1, length),
             mask,
+            shared_rows=shared_rows,
             deterministic=deterministic,
         ).last_hidden_state
         pooled = self.pool(hidden.astype(jnp.float32), mask.astype(bool))

@@ -34,7 +34,7 @@ from bert_jax.training.patience import Patience
 from bert_jax.training.progress import Progress, Speedometer, share_of_padding
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
-from bert_jax.training.step import TrainStep, make_train_step
+from bert_jax.training.step import TrainStep, arranged, make_train_step
 from bert_jax.training.task import Batch, Task
 
 
@@ -143,12 +143,14 @@ class _Run:
         """Steps `first` … the last; returns the last evaluation."""
         options = self.options
         held_out: dict[str, float] | None = None
-        for step, rows in enumerate(batches, start=first + 1):
+        for step, made in enumerate(batches, start=first + 1):
+            rows = arranged(self.task, self.mesh, options.microbatches, made)
             # JAX computes behind our back: the next batch is placed while this one is computed.
             batch = to_global(self.mesh, rows)
             state, metrics = train_step(state, batch)
             self.pending.append((step, metrics))
-            self.speed.step(tokens=batch["input_ids"].size, padding=share_of_padding(rows))
+            computed = batch.get("slots", batch["input_ids"])
+            self.speed.step(tokens=computed.size, padding=share_of_padding(rows))
             self.progress.advance()
 
             last = step == options.steps

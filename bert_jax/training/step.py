@@ -14,7 +14,7 @@ from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, on_mesh, state_shardings
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
-from bert_jax.training.task import Sums, Task, means
+from bert_jax.training.task import Batch, Sums, Task, means
 
 Result = TypeVar("Result")
 GlobalBatch = dict[str, jax.Array]
@@ -128,6 +128,11 @@ def make_train_step(
     )
     rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))
     return TrainStep(program, rate_at, mesh, seed)
+
+
+def arranged(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
+    """This host's rows of a batch as a training step is to have them."""
+    return task.on_one_device(rows) if mesh.size == microbatches == 1 else rows
 
 
 def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:

@@ -85,6 +85,10 @@ class Task(abc.ABC):
             hosts: of how many equal parts.
         """
 
+    def on_one_device(self, rows: Batch) -> Batch:
+        """The rows of a batch that one device computes in one piece, made cheaper if it can be."""
+        return rows
+
     @abc.abstractmethod
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and dtypes of the largest global batch."""

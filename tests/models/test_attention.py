@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bert_jax.models.attention import attention
-from bert_jax.models.dropout import dropped
-from bert_jax.models.segments import SegmentIds
+from bert_jax.models.dropout import Numbers, dropped
+from bert_jax.models.segments import SegmentIds, Tokens
 
 KEY = jnp.array([7, 11], jnp.uint32)
 # The last row of the second example is padding, which sees nobody and is seen by nobody.
@@ -15,12 +15,16 @@ SEGMENTS = SegmentIds(
     jnp.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]]), jnp.array([[1, 1, 2, 2, 0], [1, 1, 1, 1, 0]])
 )
 
+# Of each example, head and query; and of the keys: 2 examples, 3 heads, 5 tokens.
+_TOKENS = 5 * jnp.arange(2)[:, None, None] + jnp.arange(5)  # B1T
+NUMBERS = Numbers.of(3 * _TOKENS + jnp.arange(3)[:, None], 5)
+
 
 def definition(rate, query, key, value):
     visible = SEGMENTS.query[:, None, :, None] == SEGMENTS.key[:, None, None, :]
     scores = jnp.einsum("BNTH,BNSH->BNTS", query, key) / jnp.sqrt(query.shape[-1])
     weights = jax.nn.softmax(jnp.where(visible, scores, jnp.finfo(jnp.float32).min))
-    return jnp.einsum("BNTS,BNSH->BNTH", dropped(rate, weights, KEY), value), weights
+    return jnp.einsum("BNTS,BNSH->BNTH", dropped(rate, weights, KEY, NUMBERS), value), weights
 
 
 def operands(dtype):
@@ -35,7 +39,7 @@ def loss(function, rate, query, key, value, cotangent):
 
 
 def ours(rate, query, key, value):
-    return attention(rate, query, key, value, SEGMENTS, KEY)
+    return attention(rate, query, key, value, Tokens.of(SEGMENTS), KEY)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])

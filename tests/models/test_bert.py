@@ -13,7 +13,7 @@ from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import REMAT, BertConfig, Execution
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.segments import SegmentIds
+from bert_jax.models.segments import SegmentIds, Tokens
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
 
@@ -191,11 +191,11 @@ def loss_and_gradient(execution, params):
     )
     hidden = jax.random.normal(jax.random.key(3), (BATCH, TOKENS, WIDTH))
     is_token = jnp.arange(TOKENS) < jnp.array([[9], [6], [2]])
-    segments = SegmentIds(jnp.ones((BATCH, 1), jnp.int32), is_token.astype(jnp.int32))
+    tokens = Tokens.of(SegmentIds(jnp.ones((BATCH, 1), jnp.int32), is_token.astype(jnp.int32)))
 
     def loss(params):
         output, _ = module.apply(
-            {"params": params}, hidden, segments, deterministic=False,
+            {"params": params}, hidden, tokens, deterministic=False,
             rngs={"dropout": jax.random.key(7)},
         )  # fmt: skip
         return (output * hidden).mean()
@@ -220,16 +220,16 @@ def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, exec
 def test_the_more_is_recomputed_the_less_memory_is_taken():
     config = config_of(num_hidden_layers=4, hidden_size=32, max_position_embeddings=64)
     hidden = jax.ShapeDtypeStruct((8, 64, 32), jnp.float32)
-    segments = SegmentIds(jnp.ones((8, 1), jnp.int32), jnp.ones((8, 64), jnp.int32))
+    tokens = Tokens.of(SegmentIds(*jnp.ones((2, 8, 64), jnp.int32)))
 
     def temporary(remat: str) -> int:
         module = Encoder(config, Execution(remat=remat))
 
         def loss(params, hidden):
-            return module.apply({"params": params}, hidden, segments, deterministic=True)[0].sum()
+            return module.apply({"params": params}, hidden, tokens, deterministic=True)[0].sum()
 
         params = jax.eval_shape(
-            lambda x: module.init(jax.random.key(0), x, segments, deterministic=True)["params"],
+            lambda x: module.init(jax.random.key(0), x, tokens, deterministic=True)["params"],
             hidden,
         )
         compiled = jax.jit(jax.grad(loss)).lower(params, hidden).compile()

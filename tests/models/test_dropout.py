@@ -10,19 +10,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.dropout import Dropout, dropped, random_bits
+from bert_jax.models.dropout import Dropout, Numbers, dropped, random_bits
 
 KEY = jnp.array([123, 456], jnp.uint32)
 COUNT = 512 * 2048
 
 
+def counted(shape):
+    """Rows and columns by their places."""
+    *outer, width = shape
+    return Numbers.of(jnp.arange(np.prod(outer, dtype=int)).reshape(outer), width)
+
+
+def drop(rate, values):
+    return dropped(rate, values, KEY, counted(values.shape))
+
+
 def bits_of(key=KEY, shape=(8, 64, 2048)):
-    return np.asarray(jax.jit(random_bits, static_argnums=1)(key, shape))
+    return np.asarray(jax.jit(random_bits)(key, counted(shape)))
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.5])
 def test_the_rate_is_met_and_the_mean_kept(rate):
-    found = np.asarray(dropped(rate, jnp.ones((512, 2048)), KEY))
+    found = np.asarray(drop(rate, jnp.ones((512, 2048))))
     deviation = (rate * (1 - rate) / COUNT) ** 0.5
     assert abs((found == 0).mean() - rate) < 4 * deviation
     np.testing.assert_allclose(found[found > 0], 1 / (1 - rate), rtol=1e-6)
@@ -66,16 +76,24 @@ def test_rows_and_columns_keep_the_rate():
 
 def test_the_gradient_passes_where_the_values_did():
     values = jax.random.normal(jax.random.key(0), (4, 6, 8))
-    out, backward = jax.vjp(lambda x: dropped(0.5, x, KEY), values)
+    out, backward = jax.vjp(lambda x: drop(0.5, x), values)
     (gradient,) = backward(jnp.ones_like(values))
     np.testing.assert_array_equal(gradient, np.where(np.asarray(out) == 0, 0, 2))
 
 
 def test_bfloat16_stays_and_has_the_same_mask():
     values = jnp.ones((16, 32))
-    narrow = dropped(0.1, values.astype(jnp.bfloat16), KEY)
+    narrow = drop(0.1, values.astype(jnp.bfloat16))
     assert narrow.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(narrow == 0, dropped(0.1, values, KEY) == 0)
+    np.testing.assert_array_equal(narrow == 0, drop(0.1, values) == 0)
+
+
+def test_the_mask_goes_with_the_number():
+    values = jnp.ones((6, 32))
+    whole = drop(0.3, values)
+    order = jnp.array([4, 0, 5, 1])
+    moved = dropped(0.3, values[:4], KEY, Numbers.of(order, 32))
+    np.testing.assert_array_equal(moved, whole[order])
 
 
 def test_the_module_draws_anew_at_each_call_and_not_at_all_without_training():

@@ -8,7 +8,7 @@ from jax.experimental.pallas import tpu
 
 from bert_jax.models.attention import attention
 from bert_jax.models.fused_attention import fused_attention, usable_kernel
-from bert_jax.models.segments import SegmentIds
+from bert_jax.models.segments import SegmentIds, Tokens
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_tpu_kernel_computes_the_same(name):
     query, key, value, cotangent = (jnp.asarray(array, jnp.float32) for array in drawn)
 
     def exact(*operands):
-        return attention(0.0, *operands, segments, jnp.zeros(2, jnp.uint32))[0]
+        return attention(0.0, *operands, Tokens.of(segments), jnp.zeros(2, jnp.uint32))[0]
 
     def fused(*operands):
         return fused_attention("pallas", *operands, segments)

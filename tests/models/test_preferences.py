@@ -3,6 +3,7 @@
 import pytest
 
 from bert_jax.models import preferences
+from bert_jax.models.preferences import cpu_flags
 
 
 @pytest.fixture
@@ -41,5 +42,5 @@ def test_what_is_given_counts(cpu):
 def test_flags_are_read_as_linux_writes_them(tmp_path):
     file = tmp_path / "cpuinfo"
     file.write_text("processor\t: 0\nflags\t\t: fpu sse2 avx512_bf16\nbugs\t\t: none\n")
-    assert {"fpu", "avx512_bf16"} < preferences.cpu_flags(file)
-    assert preferences.cpu_flags(tmp_path / "none") == frozenset()
+    assert {"fpu", "avx512_bf16"} < cpu_flags(file)
+    assert cpu_flags(tmp_path / "none") == frozenset()

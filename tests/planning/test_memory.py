@@ -51,8 +51,8 @@ def test_activations_follow_rows_dtype_and_remat(lay_out):
     twice, parts = of(train__global_batch_size=16), of(train__microbatches=4)
     per_row = (twice.activations - plain.activations) // 8
     assert plain.activations - parts.activations == 6 * per_row
-    # Some bytes are kept whatever the number of rows: keys of the dropout.
-    assert 0 < plain.activations - 8 * per_row < 200
+    # Some bytes are kept whatever the number of rows: keys and numbers of the dropout.
+    assert 0 < plain.activations - 8 * per_row < 1000
     assert parts.temporaries == 2 * plain.temporaries  # the sum of the gradients, and one of them
     assert of(precision="bfloat16").activations < plain.activations
     dots, full = of(model__remat="dots"), of(model__remat="full")

@@ -23,7 +23,9 @@ def lines_of(path):
 def test_labels_are_learned_and_written_into_the_model(train, sentences, write_table, tmp_path):
     table = write_table("train.tsv", [("text", "label"), *sentences(200)])
     test = write_table("unlabelled.tsv", [("text",), ("a cat was low .",), ("a mat was low .",)])
-    result, workdir = train("classification", data__train=str(table), data__test=(str(test),))
+    result, workdir = train(
+        "classification", data__train=str(table), data__test=(str(test),), train__epochs=6.0
+    )
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
 
     model = bert_jax.load(workdir / "model")

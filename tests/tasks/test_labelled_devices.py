@@ -94,7 +94,12 @@ from bert_jax import configuration, experiment
 directory, batch_size = Path(sys.argv[1]), int(sys.argv[2])
 found = {"devices": jax.device_count()}
 for name, (task, data) in json.loads((directory / "cases.json").read_text()).items():
-    given = {"task": task, "data": data, "train": {"global_batch_size": batch_size}}
+    given = {
+        "task": task,
+        "data": data,
+        "train": {"global_batch_size": batch_size},
+        "precision": "float32",
+    }
     config = configuration.complete(given, where="test")
     output = directory / f"{jax.device_count()}-{batch_size}" / name
     found[name] = experiment.evaluate(config, None, directory / name / "model", output)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parents[2]
 KEYS = {
+    "precision": "float32",
     "data.length": 16,
     "train.global_batch_size": 8,
     "train.log_every": 1,

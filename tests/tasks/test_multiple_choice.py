@@ -94,17 +94,17 @@ def task(base_model, write_items):
 
 def test_a_batch_by_hand(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    # Longest first, the last row fills up the batch.
+    # The last row fills up the batch.
     assert batch["labels"].tolist()[:3] == [1, 0, 0]
     assert batch["weights"].tolist() == [1, 1, 1, 0]
-    assert batch["choice_mask"].astype(int).tolist() == [[1, 1, 0], [1, 1, 1], [1, 1, 0], [0] * 3]
+    assert batch["choice_mask"].astype(int).tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [0] * 3]
     assert batch["input_ids"].shape == (4, 3, 16)
     assert text_of(batch, task, 0) == [
         "[CLS] the cat [SEP] sat . [SEP]",
         "[CLS] the cat [SEP] the sea was low . [SEP]",
         "",
     ]
-    assert text_of(batch, task, 1)[2] == "[CLS] it [SEP] was low [SEP]"
+    assert text_of(batch, task, 2)[2] == "[CLS] it [SEP] was low [SEP]"
     assert text_of(batch, task, 3) == ["", "", ""]
 
 
@@ -121,7 +121,7 @@ def test_the_loss_does_not_see_choices_that_are_not_there(task):
     apply = jax.jit(task.module.apply)
     (sums,) = jax.jit(task.sums)(params, batch).values()
     expected, correct = [], 0
-    for row, count, label in ((0, 2, 1), (1, 3, 0), (2, 2, 0)):
+    for row, count, label in ((0, 2, 1), (1, 2, 0), (2, 3, 0)):
         arrays = [
             batch[name][row : row + 1, :count]
             for name in ("input_ids", "token_type_ids", "attention_mask")

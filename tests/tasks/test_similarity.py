@@ -153,7 +153,7 @@ def test_a_batch_by_hand(make_task):
     task = make_task("contrastive", ROWS)
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     assert batch["input_ids"].shape == (4, 2, 16)
-    assert batch["labels"].tolist()[:3] == [1, 0, 1]
+    assert batch["labels"].tolist()[:3] == [1, 1, 0]
     assert batch["weights"].tolist() == [1, 1, 1, 0]
     ids, masks = batch["input_ids"].reshape(8, 16), batch["attention_mask"].reshape(8, 16)
     texts = [
@@ -163,10 +163,10 @@ def test_a_batch_by_hand(make_task):
     assert texts == [
         "[CLS] the cat sat on the mat . [SEP]",
         "[CLS] it was warm . [SEP]",
-        "[CLS] a dog [SEP]",
-        "[CLS] the dog ran . [SEP]",
         "[CLS] the sea [SEP]",
         "[CLS] low [SEP]",
+        "[CLS] a dog [SEP]",
+        "[CLS] the dog ran . [SEP]",
         "",
         "",
     ]

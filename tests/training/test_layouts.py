@@ -22,6 +22,7 @@ LAYOUTS = {
 BATCH, LENGTH, WORDS = 40, 16, 3
 WIDTH, INNER, VOCAB = 32, 96, 384  # 40 words, padded
 KEYS = {
+    "precision": "float32",
     "model.hidden_size": WIDTH,
     "model.num_hidden_layers": 2,
     "model.num_attention_heads": 4,

@@ -1,1 +1,1 @@
-"""Labelled data: files → examples → batches of examples of like length."""
+"""Labelled data: files → examples → batches of examples."""
