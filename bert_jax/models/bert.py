@@ -102,8 +102,9 @@ class Bert(nn.Module):
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         tokens = Tokens.of(SegmentIds(queries, keys))
         if shared_rows is not None:
-            for other in (segment_ids is not None, output_hidden_states, output_attentions):
-                assert not other
+            assert segment_ids is None
+            assert not output_hidden_states
+            assert not output_attentions
             embedded, tokens = shared_rows.gather(embedded), shared_rows.tokens()
         hidden, inside = self.encoder(
             embedded,

@@ -18,6 +18,10 @@ EPSILONS = (1e-12, 1e-6, 1e-5, 1e-7)
 # Two programs round differently, so that one may be some times as far from the truth as the other.
 _ROUNDING = 10
 
+# A wrong switch is all of a difference; another value of one that is right takes a little more or
+# less of it away by chance.
+_LESS = 4
+
 
 class Case(NamedTuple):
     """An input and the reference's hidden states, [L + 1, R, T, D]."""
@@ -108,7 +112,8 @@ def causes_in_config(
     case = _worst_case(config, states_of, cases)
     causes = []
     for switch in _SWITCHES:
-        if _gap(switch, config, states_of, case) <= TOLERANCES[HIDDEN_STATES]:
+        gap = _gap(switch, config, states_of, case)
+        if gap <= TOLERANCES[HIDDEN_STATES]:
             continue
         own = getattr(config, switch.field)
         gaps = {
@@ -119,7 +124,7 @@ def causes_in_config(
             if value != own and _is_possible(config, switch.field, value)
         }
         best = min(gaps, key=lambda value: gaps[value], default=own)
-        if gaps.get(best, np.inf) <= TOLERANCES[HIDDEN_STATES]:
+        if gaps.get(best, np.inf) <= min(TOLERANCES[HIDDEN_STATES], gap / _LESS):
             config = dataclasses.replace(config, **{switch.field: best})
             causes.append(
                 f"{switch.cause}: config.json of the model says {own}, the reference computes "

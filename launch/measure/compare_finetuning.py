@@ -13,7 +13,8 @@ Tasks, with what is looked for below `--data`:
 For each seed, `bert-jax train` and `finetuning_peer.py` run one after the other, each as a user
 would run it: a whole process, with import, reading, tokenising, compiling, training, judging and
 saving. Both read the same files (the subsets are drawn once and written to `--output`), have the
-same recipe, judge the weights of the last step once the training is over, and compute in float32.
+same recipe, and judge the weights of the last step once the training is over. Ours computes as a
+user's does who says nothing, in bfloat16 where the processor multiplies it; `--precision` says it.
 The predictions of both are scored by `bert_jax.metrics`.
 
 A run that is finished is not repeated. Writes `comparison.md` and `comparison.png` to `--output`.
@@ -84,6 +85,7 @@ class Job:
             "data.development": self.development,
             "data.length": recipe.length,
             "optimizer.learning_rate": recipe.learning_rate,
+            "precision": recipe.precision,
             "train.epochs": recipe.epochs,
             "train.global_batch_size": recipe.batch_size,
             "train.evaluate_per_epoch": 0,
@@ -204,7 +206,7 @@ def make_job(task: str, options: argparse.Namespace) -> Job:
     """The files of a comparison, drawn and written."""
     comparison = COMPARISONS[task]
     recipe = comparison.recipe
-    given = {"epochs": options.epochs, "length": options.length}
+    given = {name: getattr(options, name) for name in ("epochs", "length", "precision")}
     changed = {name: value for name, value in given.items() if value is not None}
     recipe = dataclasses.replace(recipe, **changed)
     output = options.output / task
@@ -229,6 +231,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--judged", type=int, default=0, help="development examples (0: all)")
     parser.add_argument("--epochs", type=float, help="in place of the task's number")
     parser.add_argument("--length", type=int, help="the most tokens of a row, likewise")
+    parser.add_argument("--precision", help="of ours: auto (default), float32 or bfloat16")
     options = parser.parse_args(arguments)
     options.output = options.output.resolve()
     sides = [options.only] if options.only else list(SIDES)

@@ -34,12 +34,14 @@ class Recipe:
         learning_rate: the peak, after a warm-up of a tenth of the steps.
         length: the most tokens of a row.
         batch_size: rows.
+        precision: of ours; the peer's is float32.
     """
 
     epochs: float = 3.0
     learning_rate: float = 5e-5
     length: int = 128
     batch_size: int = 32
+    precision: str = "auto"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,18 +106,14 @@ def test_the_estimate_is_near(plan):
 
 
 def test_the_attention_kernel_is_compiled_for_rows_and_heads_of_each_device(plan):
-    long = {"data__length": 512, "model__num_hidden_layers": 1, "train__global_batch_size": 64}
+    long = {"data__length": 512, "model__num_hidden_layers": 1, "train__global_batch_size": 256}
     mesh = ("--mesh", "data=4,tensor=2")
     fused = on_eight(plan, *mesh, **long)
     exact = on_eight(plan, *mesh, **long, model__attention="exact")
-    # The weights of all pairs are what it does not keep: 8 rows, 2 heads, bfloat16.
-    weights = 8 * 2 * 512**2 * 2
-    saved = exact["memory_per_device"]["activations"] - fused["memory_per_device"]["activations"]
-    assert saved > 0.9 * weights
-    assert fused["peak_bytes_per_device"] < exact["peak_bytes_per_device"]
+    # The weights of all pairs are what it does not keep: 64 rows, 2 heads, bfloat16.
+    weights = 64 * 2 * 512**2 * 2
+    assert fused["peak_bytes_per_device"] < exact["peak_bytes_per_device"] - weights
     assert set(fused["collectives"]) == set(exact["collectives"])
-    # It computes them again in the backward pass.
-    assert fused["program_flops_per_step"] > exact["program_flops_per_step"]
 
 
 @pytest.mark.parametrize(("topology", "devices"), [("v4:2x2x1", 4), ("v6e:4x4", 16)])

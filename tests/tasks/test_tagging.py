@@ -71,7 +71,7 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
     test.write_text("the X\ndog X\n\n\nthe X\ncat X\nwas X\nin X\nsea X\n. X\n")
     result, workdir = train(
         "tagging", **files, data__test=(str(test),), data__tag_column=-1, model__use_crf=use_crf,
-        optimizer__learning_rate=1e-2, train__epochs=2.0,
+        optimizer__learning_rate=1e-2, train__epochs=4.0,
     )  # fmt: skip
     assert result["f1"] > 0.95
     assert 0 < result["f1_lexicon"] <= 1

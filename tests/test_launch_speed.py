@@ -1,0 +1,85 @@
+"""The script that compares speed: turns, ratios, contenders that are not there, both sides tiny."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+LAUNCH = Path(__file__).parents[1] / "launch" / "measure"
+
+COUNTS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from timed_rounds import serve
+done = []
+serve(lambda: done.append(print("noise")))
+print(len(done))
+"""
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Imports a script as it is imported when it runs: beside its neighbours."""
+    monkeypatch.syspath_prepend(str(LAUNCH))
+    return importlib.import_module
+
+
+def test_a_contender_does_its_steps_when_it_is_asked(script, tmp_path):
+    log = tmp_path / "log"
+
+    contender = script("timed_rounds").Contender(
+        "one", [sys.executable, "-c", COUNTS, str(LAUNCH)], log
+    )
+    assert 0 <= contender.first < 1
+    for steps in (3, 2):
+        contender.take_turn(steps)
+    contender.end()
+    assert len(contender.rounds) == 2
+    # What it prints is no answer; 1 + 3 + 2 steps were done.
+    assert log.read_text().splitlines() == ["noise"] * 6 + ["6"]
+
+
+def test_a_contender_that_cannot_run(script, tmp_path):
+    log = tmp_path / "log"
+    contender = script("timed_rounds").Contender(
+        "one", [sys.executable, "-c", "import nothing_like_it"], log
+    )
+    assert contender.first is None
+    contender.end()
+    assert "No module named 'nothing_like_it'" in log.read_text()
+
+
+def test_ratios_are_those_of_each_round(script):
+    found = script("timed_rounds").ratios([1.0, 2.0, 4.0], [3.0, 4.0, 4.0])
+    assert found == {"median": 2.0, "least": 1.0, "greatest": 3.0}
+
+
+def test_the_table_and_the_plot(script, tmp_path):
+    compare = script("compare_speed")
+
+    def times(median, ratio):
+        return {"median_s": median, "ratio": dict.fromkeys(("median", "least", "greatest"), ratio)}
+
+    found = {"masking": {"ours": times(0.01, 1.0), "sdpa": times(0.25, 25.0)}}
+    assert compare.table(found).splitlines()[2:] == [
+        "| masking | bert_jax | 10.0 | 1 |",
+        "| masking | PyTorch, SDPA | 250.0 | 25.00 (25.00–25.00) |",
+    ]
+    compare.draw(found, tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_both_sides_take_their_turns(script, tmp_path, capsys):
+    pytest.importorskip("transformers")
+    works = ["infer-128-float32", "train-128-bfloat16", "masking"]
+    words = ["--output", str(tmp_path), "--size", "tiny", "--rounds", "2", "--steps", "1"]
+    script("compare_speed").main([*words, "--works", *works])
+    assert "| masking | PyTorch, SDPA |" in capsys.readouterr().out
+    found = json.loads((tmp_path / "speed.json").read_text())
+    assert list(found) == works
+    for sides in found.values():
+        assert {"ours", "sdpa"} <= set(sides)
+        assert all(len(times["rounds_s"]) == 2 for times in sides.values())
