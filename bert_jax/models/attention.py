@@ -135,7 +135,11 @@ class SelfAttention(nn.Module):
 
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
         kernel = usable_kernel(
-            execution.attention, query.shape[2], rate, weights_wanted=output_attentions
+            execution.attention,
+            query.shape[2],
+            rate,
+            weights_wanted=output_attentions,
+            one_text=tokens.segments.query.shape[1] == 1,
         )
         weights = None
         if kernel == "exact":

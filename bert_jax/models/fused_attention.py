@@ -19,7 +19,9 @@ _BLOCK = 128
 _WORTHWHILE = 512
 
 
-def usable_kernel(wanted: str, length: int, rate: float, *, weights_wanted: bool) -> str:
+def usable_kernel(
+    wanted: str, length: int, rate: float, *, weights_wanted: bool, one_text: bool = True
+) -> str:
     """The kernel for a call: the wanted one, or "exact" where it cannot or need not be used.
 
     Args:
@@ -27,9 +29,11 @@ def usable_kernel(wanted: str, length: int, rate: float, *, weights_wanted: bool
         length: T.
         rate: of the dropout on the weights.
         weights_wanted: whether the weights are asked for.
+        one_text: whether no row holds several texts.
     """
     too_short = length < _WORTHWHILE or (wanted == "pallas" and length % _BLOCK)
-    return "exact" if rate or weights_wanted or too_short else wanted
+    sees_all = wanted == "cudnn" and not one_text  # it knows lengths alone
+    return "exact" if rate or weights_wanted or too_short or sees_all else wanted
 
 
 def fused_attention(

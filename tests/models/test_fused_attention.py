@@ -28,6 +28,14 @@ def test_what_is_used_where(wanted, length, rate, weights_wanted, used):
     assert usable_kernel(wanted, length, rate, weights_wanted=weights_wanted) == used
 
 
+def test_a_kernel_that_knows_lengths_alone_gets_no_row_of_several_texts():
+    used = [
+        usable_kernel(wanted, 512, 0.0, weights_wanted=False, one_text=False)
+        for wanted in ("cudnn", "pallas")
+    ]
+    assert used == ["exact", "pallas"]
+
+
 SEGMENTS = {
     "padding": SegmentIds(jnp.ones((2, 1), jnp.int32), jnp.arange(256) < jnp.array([[256], [100]])),
     "packed": SegmentIds(*[jnp.arange(256) // 100 + jnp.array([[0], [1]])] * 2),
