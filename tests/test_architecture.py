@@ -13,6 +13,7 @@ FLOORS = {
     "parameter_names": 0,
     "config_keys": 0,
     "files": 0,
+    "processor": 0,
     "models": 1,
     "tokenization": 1,
     "sharding": 1,

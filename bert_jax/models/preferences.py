@@ -1,10 +1,10 @@
 """How a model is computed fastest on a kind of device, for those who leave it to us."""
 
-import functools
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
+
+from bert_jax.processor import cpu_flags
 
 # What a processor says of itself if it multiplies bfloat16 faster than float32.
 _CPU_FLAGS = ("avx512_bf16", "amx_bf16")
@@ -54,13 +54,3 @@ def chosen(
     if attention == "auto":
         attention = "pallas" if platform == "tpu" else "exact"
     return Preferences(dtype, scan_layers, attention)
-
-
-@functools.cache
-def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """What the processor can do, in Linux' words; nothing is known where there is no Linux."""
-    try:
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())

@@ -3,11 +3,11 @@
 import hashlib
 import os
 import platform
-from pathlib import Path
 
 import jax
 
 from bert_jax.files import user_cache
+from bert_jax.processor import cpu_flags
 
 
 def use_compilation_cache() -> None:
@@ -31,9 +31,5 @@ def use_compilation_cache() -> None:
 
 def _processor() -> str:
     """8 hex digits for a kind of processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        features = platform.processor()
+    features = " ".join(sorted(cpu_flags())) or platform.processor()
     return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:8]

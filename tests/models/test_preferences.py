@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.models import preferences
-from bert_jax.models.preferences import cpu_flags
+from bert_jax.processor import cpu_flags
 
 
 @pytest.fixture
