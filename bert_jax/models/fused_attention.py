@@ -8,7 +8,6 @@ import math
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
 
 from bert_jax.models.segments import SegmentIds
 
@@ -63,7 +62,7 @@ def fused_attention(
     return jax.shard_map(
         _by_pallas,
         in_specs=(heads, heads, heads, rows, rows),
-        out_specs=heads if heads is not None else PartitionSpec(),
+        out_specs=heads,
         check_vma=False,
     )(query, key, value, queries, segments.key)
 
