@@ -10,6 +10,7 @@ from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.word_windows import SPECIALS, WordWindow, WordWindows
 from bert_jax.finetuning.chunks import encoded
+from bert_jax.finetuning.class_weights import balanced_weights
 from bert_jax.finetuning.tags import TagSet
 from bert_jax.tokenization import Tokenizer
 
@@ -65,9 +66,8 @@ class TaggedRows:
         counts = np.zeros(len(tag_set.labels), np.int64)
         for row in self._rows:
             np.add.at(counts, row.labels, 1)
-        self._weights = np.ones(len(counts), np.float32)
-        if balanced:  # their mean over all words is 1
-            self._weights = counts.sum() / np.count_nonzero(counts) / counts.clip(1)
+        ones = np.ones(len(counts), np.float32)
+        self._weights = balanced_weights(counts) if balanced else ones
 
     def _read(
         self, examples: Sequence[TaggedSentence], tag_set: TagSet, encode: WordWindows
@@ -107,7 +107,7 @@ class TaggedRows:
             **self._sequences.pad(rows, length, self._tokenizer),
             "word_positions": positions,
             "labels": labels,
-            "weights": np.where(labels < 0, 0, self._weights[labels]).astype(np.float32),
+            "weights": np.where(labels < 0, np.float32(0), self._weights[labels]),
             "label_before": beside[0],
             "label_after": beside[1],
         }

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from bert_jax.models.activations import activation
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm, word_rows_init
+from bert_jax.models.products import scores
 
 
 class Pooler(nn.Module):
@@ -54,13 +55,8 @@ class MaskedLanguageModelHead(nn.Module):
         if rows > self.config.vocab_size:
             is_word = jnp.arange(rows) < self.config.vocab_size
             bias = jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
-        logits = jnp.einsum(
-            "BPD,VD->BPV",
-            hidden,
-            table.astype(hidden.dtype),
-            preferred_element_type=jnp.float32,
-        )
-        return nn.with_logical_constraint(logits + bias, ("batch", "length", "vocab"))
+        logits = scores(hidden, table) + bias
+        return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
 
 
 def gather_positions(hidden: jax.Array, positions: jax.Array) -> jax.Array:

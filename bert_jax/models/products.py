@@ -1,4 +1,4 @@
-"""Affine maps of activations, summed in float32 whatever their dtype.
+"""Products of activations with parameters, summed in float32 whatever their dtype.
 
 A product of bfloat16 numbers is rounded once, when its float32 sum is whole and the bias is in it:
 in the forward pass, and in the sums of the backward pass, where JAX alone would round what it
@@ -24,13 +24,14 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
     Args:
         axes: how many axes K stands for.
         inputs: [..., K], float32 or bfloat16.
-        kernel: [K, F], where F may be several axes, too; multiplied in the dtype of the inputs.
+        kernel: [K, F], where F may be several axes, too; multiplied in the dtype of the inputs, and
+            with a gradient in its own.
         bias: [F].
 
     Returns:
         [..., F] in the dtype of the inputs.
     """
-    return checkpoint_name(_affine(axes, inputs, kernel.astype(inputs.dtype), bias), PRODUCT)
+    return checkpoint_name(_affine(axes, inputs, kernel, bias), PRODUCT)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -62,7 +63,43 @@ _affine.defvjp(_forward, _backward)
 def _matrices(axes: int, inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
     """[M, K] and [K, F]: a sum over one axis is what libraries of products are made for."""
     width = math.prod(kernel.shape[:axes])
-    return inputs.reshape(-1, width), kernel.reshape(width, -1)
+    return inputs.reshape(-1, width), kernel.astype(inputs.dtype).reshape(width, -1)
+
+
+def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
+    """The products of vectors with all rows of a table.
+
+    Args:
+        vectors: [..., D], float32 or bfloat16.
+        table: [V, D], multiplied in the dtype of the vectors, as is the gradient of the scores.
+
+    Returns:
+        float32 [..., V].
+    """
+    return checkpoint_name(_scores(vectors, table), PRODUCT)
+
+
+@jax.custom_vjp
+def _scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
+    rows = vectors.reshape(-1, vectors.shape[-1])  # MD
+    found = sum_over_last(rows, table.astype(vectors.dtype))  # MV
+    return found.reshape(*vectors.shape[:-1], -1)
+
+
+def _scores_forward(*operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    return _scores(*operands), operands
+
+
+def _scores_backward(saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
+    vectors, table = saved
+    rows = vectors.reshape(-1, vectors.shape[-1])  # MD
+    rounded = cotangent.astype(rows.dtype).reshape(len(rows), -1)  # MV
+    of_rows = product(rounded, table.astype(rows.dtype))  # MD
+    of_table = sum_over_rows(rounded, rows)  # VD
+    return of_rows.astype(rows.dtype).reshape(vectors.shape), of_table.astype(table.dtype)
+
+
+_scores.defvjp(_scores_forward, _scores_backward)
 
 
 def product(left: jax.Array, right: jax.Array) -> jax.Array:

@@ -23,6 +23,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.finetuning import sections
 from bert_jax.finetuning.chunks import encoded
+from bert_jax.finetuning.class_weights import balanced_weights, is_balanced
 from bert_jax.finetuning.labels import (
     has_lists,
     kind_of,
@@ -50,8 +51,6 @@ from bert_jax.inference.records import open_records
 from bert_jax.inference.texts import TextEncoder
 from bert_jax.training.task import Foundation, Sums
 
-CLASS_WEIGHTS = ("", "balanced")
-
 
 class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     """Sentences and sentence pairs; an answer is the scores of the labels, float32 [C]."""
@@ -63,7 +62,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         options: LabelledOptions,
         problem: Problem,
         *,
-        class_weights: str = "",
+        balanced: bool = False,
         submissions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """See `LabelledTask`.
@@ -73,10 +72,15 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             model: what is trained.
             options: of all labelled tasks.
             problem: what the labels mean.
-            class_weights: "balanced": every class has the same weight in the loss.
+            balanced: whether every class is to have the same weight in the loss; else every text.
             submissions: the files that a benchmark wants, by the name of the test file.
+
+        Raises:
+            UserError: the best metric is unknown, or what is to be balanced is no class.
         """
         super().__init__(splits, model, options)
+        if balanced and not isinstance(problem, OneOfSeveral):
+            raise UserError("data.class_weights is for texts that have one label each")
         self._problem = problem
         for part in filter(self.is_labelled, splits.development):
             names = {"loss", *problem.metrics(*_one_answer(problem, part.examples))}
@@ -85,7 +89,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
                     f"data.best_metric {options.best_metric[0]!r} is none of "
                     f"{', '.join(sorted(names))}"
                 )
-        self._class_weights = class_weights
+        self._balanced = balanced
         self._submissions = submissions
 
     def make_batches(self) -> LabelledBatches:
@@ -167,15 +171,11 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             self._problem.report(np.stack(answers), targets, directory / part.name)
 
     def _weights(self, targets: np.ndarray) -> np.ndarray:
-        """The weight of each example in the loss, float32 [n]; their mean is 1."""
-        if not self._class_weights:
+        """The weight of each example in the loss, float32 [n]."""
+        if not self._balanced:  # classes have no counts where a text has several, or a number
             return np.ones(len(targets), np.float32)
-        if not isinstance(self._problem, OneOfSeveral):
-            raise UserError("data.class_weights is for texts that have one label each")
-        counts = np.bincount(targets, minlength=len(self._problem.labels))
-        return (len(targets) / np.count_nonzero(counts) / counts.clip(1))[targets].astype(
-            np.float32
-        )
+        counts = np.bincount(targets, minlength=self._problem.outputs)
+        return balanced_weights(counts)[targets]
 
 
 def _one_answer(problem: Problem, examples: Sequence[TextExample]) -> tuple[np.ndarray, np.ndarray]:
@@ -204,8 +204,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 def create(config: ConfigDict, foundation: Foundation) -> ClassificationTask:
     """The task of a config, see `bert_jax.configuration`."""
     data = config.data
-    if data.class_weights not in CLASS_WEIGHTS:
-        raise UserError(f"data.class_weights {data.class_weights!r} is neither '' nor 'balanced'")
+    balanced = is_balanced(data.class_weights)
     tokenizer = model_tokenizer(foundation)
     options = from_keys(TextOptions, data)
     kind = kind_of(data.problem_type, options, foundation)
@@ -244,7 +243,7 @@ def create(config: ConfigDict, foundation: Foundation) -> ClassificationTask:
         TrainedModel(tokenizer, description, foundation.execution),
         sections.labelled_options(config, (layout.metric if layout else problem.best_metric, True)),
         problem,
-        class_weights=data.class_weights,
+        balanced=balanced,
         submissions={of.file: of.submission for of in layout.test} if layout else {},
     )
 

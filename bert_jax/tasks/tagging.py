@@ -21,6 +21,7 @@ from bert_jax.data.labelled.tagged import TaggedOptions, read_tagged
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.finetuning import sections
+from bert_jax.finetuning.class_weights import is_balanced
 from bert_jax.finetuning.splits import Part, Splits, read_splits
 from bert_jax.finetuning.tagged_files import tagged_file
 from bert_jax.finetuning.tagged_rows import TaggedRows
@@ -35,8 +36,6 @@ from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
 from bert_jax.models.heads import gather_positions
 from bert_jax.training.task import Foundation, Sums
-
-CLASS_WEIGHTS = ("", "balanced")
 
 
 class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
@@ -55,7 +54,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         tag_set: TagSet,
         files: TaggedOptions,
         *,
-        class_weights: str = "",
+        balanced: bool = False,
     ) -> None:
         """See `LabelledTask`.
 
@@ -65,22 +64,20 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             options: of all labelled tasks.
             tag_set: the tags and their scheme.
             files: how the files of the examples are read.
-            class_weights: "balanced": every tag has the same weight in the loss.
+            balanced: whether every tag is to have the same weight in the loss; else every word.
 
         Raises:
-            UserError: weights are unknown, or there is a chain, whose loss has no terms to weigh.
+            UserError: tags are to be balanced in the loss of a chain, which has no terms to weigh.
         """
         super().__init__(splits, model, options)
-        if class_weights not in CLASS_WEIGHTS:
-            raise UserError(f"data.class_weights {class_weights!r} is neither '' nor 'balanced'")
-        if class_weights and model.description.config.use_crf:
+        if balanced and model.description.config.use_crf:
             raise UserError(
                 "data.class_weights: with model.use_crf the loss is that of whole paths; leave one "
                 "of them out"
             )
         self._tag_set = tag_set
         self._files = files
-        self._class_weights = class_weights
+        self._balanced = balanced
         self._rows: TaggedRows | None = None
 
     @property
@@ -92,7 +89,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
                 self._tag_set,
                 self.tokenizer,
                 self.options.length,
-                balanced=bool(self._class_weights),
+                balanced=self._balanced,
             )
         return self._rows
 
@@ -280,5 +277,5 @@ def create(config: ConfigDict, foundation: Foundation) -> TaggingTask:
         sections.labelled_options(config, (metric, True)),
         tag_set,
         files,
-        class_weights=data.class_weights,
+        balanced=is_balanced(data.class_weights),
     )

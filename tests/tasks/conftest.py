@@ -72,3 +72,25 @@ def train(base_model, tmp_path):
         return experiment.train(config, directory), directory
 
     return run
+
+
+@pytest.fixture(scope="session")
+def assert_same():
+    """Compares what was read from JSON: equal but for the rounding of floats."""
+
+    def compare(one, other, *, rel, where=""):
+        assert type(one) is type(other), where
+        if isinstance(other, dict):
+            assert list(one) == list(other), where
+            for key, value in other.items():
+                compare(one[key], value, rel=rel, where=f"{where}/{key}")
+        elif isinstance(other, list):
+            assert len(one) == len(other), where
+            for place, pair in enumerate(zip(one, other, strict=True)):
+                compare(*pair, rel=rel, where=f"{where}/{place}")
+        elif isinstance(other, float):
+            assert one == pytest.approx(other, rel=rel, abs=1e-5), where
+        else:
+            assert one == other, where
+
+    return compare

@@ -159,7 +159,7 @@ def found(request, evaluated):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_devices_and_batches_change_no_answer(found, expected, name):
+def test_devices_and_batches_change_no_answer(found, expected, assert_same, name):
     metrics, right = found[0][name], expected[0][name]
     assert set(metrics) == set(right)
     for key, value in right.items():
@@ -171,7 +171,7 @@ def test_devices_and_batches_change_no_answer(found, expected, name):
     for file in files:
         one, other = found[1] / name / file, expected[1] / name / file
         if file.endswith((".json", ".jsonl")):
-            assert_same(records(one), records(other))
+            assert_same(records(one), records(other), rel=1e-5)
         elif not file.endswith(".png"):
             assert one.read_text() == other.read_text()
 
@@ -180,23 +180,6 @@ def records(path):
     """What a file of JSON or of JSON Lines holds."""
     text = path.read_text()
     return json.loads(text) if path.suffix == ".json" else list(map(json.loads, text.splitlines()))
-
-
-def assert_same(one, other, where=""):
-    """Equal but for the rounding of floats."""
-    assert type(one) is type(other), where
-    if isinstance(other, dict):
-        assert list(one) == list(other), where
-        for key, value in other.items():
-            assert_same(one[key], value, f"{where}/{key}")
-    elif isinstance(other, list):
-        assert len(one) == len(other), where
-        for place, pair in enumerate(zip(one, other, strict=True)):
-            assert_same(*pair, f"{where}/{place}")
-    elif isinstance(other, float):
-        assert one == pytest.approx(other, rel=1e-5, abs=1e-5), where
-    else:
-        assert one == other, where
 
 
 # What distinguishes the answers of a case: equal files prove nothing if all answers are alike.

@@ -150,6 +150,15 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
     assert found["dot_general"] == {"bfloat16"}
     assert found["tanh"] == {"bfloat16"}
 
+    # So it is on the way back: a product of two dtypes would be one of float32 numbers.
+    def loss(params):
+        return sum(sums["loss"] for sums in task.sums(params, tiny_batch).values())
+
+    backward = equations(jax.make_jaxpr(jax.grad(loss))(state.params).jaxpr)
+    products = [equation for equation in backward if equation.primitive.name == "dot_general"]
+    dtypes = {str(variable.aval.dtype) for equation in products for variable in equation.invars}
+    assert dtypes == {"bfloat16"}
+
 
 def equations(jaxpr):
     """All equations of a program, those inside of others too."""
