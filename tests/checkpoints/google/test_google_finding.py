@@ -1,0 +1,59 @@
+"""Finding Google's files, however a user names them."""
+
+import shutil
+
+import pytest
+
+from bert_jax.checkpoints.google_files import GoogleFiles, find
+from bert_jax.errors import UserError
+
+
+def test_find_knows_every_way_to_say_it(released):
+    files = GoogleFiles(released, released / "bert_model.ckpt")
+    assert find(released) == files
+    assert find(released / "bert_model.ckpt") == files
+    for ending in ("index", "meta", "data-00000-of-00001"):
+        assert find(released / f"bert_model.ckpt.{ending}") == files
+
+
+def test_find_leaves_other_directories_alone(released, tmp_path):
+    assert find(tmp_path) is None
+    assert find(tmp_path / "nowhere") is None
+    (released / "config.json").write_text("{}")  # Hugging Face's
+    assert find(released) is None
+    assert find(released / "bert_model.ckpt") is not None
+
+
+def test_find_takes_the_newest_step(released):
+    (released / "checkpoint").unlink()
+    for step in (0, 20000, 3000):
+        for path in released.glob("bert_model.ckpt.*"):
+            copy = path.name.replace("bert_model.ckpt", f"model.ckpt-{step}")
+            shutil.copy(path, released / copy)
+    for path in released.glob("bert_model.ckpt.*"):
+        path.unlink()
+    assert find(released).prefix == released / "model.ckpt-20000"
+    (released / "checkpoint").write_text(
+        'model_checkpoint_path: "/gone/model.ckpt-3000"\n'
+        'all_model_checkpoint_paths: "/gone/model.ckpt-20000"\n'
+    )
+    assert find(released).prefix == released / "model.ckpt-3000"
+    assert find(released / "model.ckpt-0").prefix == released / "model.ckpt-0"
+
+
+def test_find_does_not_choose_between_two_trainings(released):
+    (released / "checkpoint").unlink()
+    for path in released.glob("bert_model.ckpt.*"):
+        shutil.copy(path, path.with_name(path.name.replace("bert_model", "other_model")))
+    with pytest.raises(
+        UserError,
+        match=r"holds 2 checkpoints \(bert_model.ckpt, other_model.ckpt\); give .*/bert_model.ckpt",
+    ):
+        find(released)
+
+
+@pytest.mark.parametrize("path", [".", "bert_model.ckpt"])
+def test_a_run_directory_of_googles_scripts(released, path):
+    (released / "bert_config.json").unlink()
+    with pytest.raises(UserError, match=r"bert_model.ckpt has no bert_config.json beside it; copy"):
+        find(released / path)

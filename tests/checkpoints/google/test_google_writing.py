@@ -1,0 +1,180 @@
+"""Writing Google's files, for google-research/bert to read."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.google_files import find, load_description, save
+from bert_jax.data.tensorflow import import_tensorflow
+from bert_jax.errors import UserError
+from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.bert import abstract_params
+from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
+from bert_jax.tokenization.training import train_sentencepiece
+from tests.checkpoints.google.released import (
+    CONFIG,
+    GOOGLE_CONFIG,
+    PIECES,
+    PRETRAINING,
+    counted,
+    load,
+    same,
+)
+
+
+def make(architecture, **fields):
+    """A model with random parameters, none of them 0 or 1."""
+    config = dataclasses.replace(CONFIG, **{"num_labels": 4, **fields})
+    description = ModelDescription(config, architecture, other={"directionality": "bidi"})
+    generator = np.random.default_rng(5)
+    params = jax.tree.map(
+        lambda leaf: generator.normal(0.1, 0.4, leaf.shape).astype(np.float32),
+        abstract_params(ARCHITECTURES[architecture](config)),
+    )
+    return description, params
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_there_and_back_to_the_bit(tmp_path, tokenizer, architecture):
+    description, params = make(architecture)
+    one, other = tmp_path / "one", tmp_path / "other"
+    save(one, description, params, tokenizer)
+    model = load(find(one))
+    assert model.description.architecture == architecture
+    assert model.description.config == description.config
+    assert model.description.other == description.other
+    assert load_tokenizer(one).fingerprint() == tokenizer.fingerprint()
+    assert model.report.complete
+    assert same(model.params, params)
+    save(other, model.description, model.params, load_tokenizer(one))
+    assert {path.name for path in one.iterdir()} == {
+        *("bert_config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"),
+        *("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"),
+    }
+    for path in one.iterdir():
+        assert (other / path.name).read_bytes() == path.read_bytes()
+
+
+def test_labels_survive(tmp_path, tokenizer):
+    description, params = make("BertForSequenceClassification")
+    named = dataclasses.replace(
+        description, labels=("a", "b", "c", "d"), problem_type="multi_label_classification"
+    )
+    save(tmp_path / "model", named, params, tokenizer)
+    assert load_description(find(tmp_path / "model")) == named
+
+
+def test_tensorflow_1_restores_what_is_written(released, tmp_path, tokenizer):
+    """A graph with the variables of google-research/bert takes all of them by name."""
+    model = load(find(released))
+    prefix = tmp_path / "copy" / "mine.ckpt"
+    save(prefix, model.description, model.params, tokenizer)
+    tensorflow = import_tensorflow()
+    v1 = tensorflow.compat.v1
+    expected = counted(PRETRAINING)
+    with tensorflow.Graph().as_default(), v1.Session() as session:
+        variables = {
+            name: v1.get_variable(name, shape, use_resource=False)
+            for name, shape in PRETRAINING.items()
+        }
+        v1.train.Saver().restore(session, str(prefix))
+        for name, value in session.run(variables).items():
+            assert value.dtype == np.float32
+            assert value.tolist() == expected[name].tolist()
+    listed = tensorflow.train.list_variables(str(prefix))
+    assert {name for name, _ in listed} == set(PRETRAINING)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("gelu", "gelu"), ("gelu_new", "gelu"), ("relu", "relu")]
+)
+def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
+    description, params = make("BertForMaskedLM", hidden_act=ours)
+    save(tmp_path / "model", description, params, tokenizer)
+    fields = json.loads((tmp_path / "model" / "bert_config.json").read_text())
+    # Its reader takes what it knows and lets everything else lie.
+    known = {name: fields[name] for name in GOOGLE_CONFIG if not name.startswith("pooler_")}
+    expected = {**GOOGLE_CONFIG, "hidden_act": theirs}
+    assert known == {name: expected[name] for name in known}
+    back = load_description(find(tmp_path / "model"))
+    assert back.config.hidden_act == ours
+    assert back.other == {"directionality": "bidi"}
+    fields["hidden_act"] = "tanh"  # by hand
+    (tmp_path / "model" / "bert_config.json").write_text(json.dumps(fields))
+    assert load_description(find(tmp_path / "model")).config.hidden_act == "tanh"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"hidden_act": "silu"}, "does not know hidden_act 'silu', only gelu, "),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is False; .* computes True alone"),
+        ({"layer_norm_eps": 1e-6}, "layer_norm_eps is 1e-06; .* computes 1e-12 alone"),
+        ({"use_crf": True}, "use_crf is True; .* computes False alone"),
+    ],
+)
+def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message):
+    description, params = make("BertForMaskedLM", **fields)
+    with pytest.raises(UserError, match=f"{message}.*; save a model directory instead"):
+        save(tmp_path / "model", description, params, tokenizer)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "switches", [BertSwitches(True, False, True), BertSwitches(True, None, False)]
+)
+def test_tokenizers_that_google_has_not(tmp_path, switches):
+    description, params = make("BertForMaskedLM")
+    tokenizer = WordPieceTokenizer.from_vocabulary(PIECES, switches)
+    with pytest.raises(UserError, match="WordPiece with BERT's own rules alone, and the model's"):
+        save(tmp_path / "model", description, params, tokenizer)
+    assert not list(tmp_path.iterdir())
+
+
+def test_sentencepiece_is_none_of_googles(tmp_path):
+    description, params = make("BertForMaskedLM")
+    tokenizer = train_sentencepiece(
+        ["the cat sat on a mat"] * 9, vocab_size=30, lowercase=True, model_type="bpe"
+    )
+    with pytest.raises(UserError, match="WordPiece with BERT's own rules alone, and the model's"):
+        save(tmp_path / "model", description, params, tokenizer)
+
+
+def test_a_model_replaces_the_one_before(released, tokenizer):
+    description, params = make("BertForMaskedLM")
+    save(released / "bert_model.ckpt", description, params, tokenizer)
+    assert same(load(find(released)).params, params)
+    assert not (released / "bert_model.ckpt.meta").exists()  # the graph of the model before
+    assert not list(released.parent.glob("*.partial"))
+
+
+def test_a_model_in_the_working_directory(tmp_path, monkeypatch, tokenizer):
+    description, params = make("BertForMaskedLM")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    save(Path(), description, params, tokenizer)
+    save(Path("bert_model.ckpt"), description, params, tokenizer)
+    assert same(load(find(Path())).params, params)
+
+
+def test_a_write_that_fails_leaves_the_model_before(released, tokenizer):
+    description, params = make("BertForMaskedLM")
+    released.with_name(f".{released.name}.partial").write_text("in the way")
+    with pytest.raises(UserError, match="cannot write .*; free space or give another directory"):
+        save(released, description, params, tokenizer)
+    assert load(find(released)).report.complete
+
+
+def test_places_that_are_taken(tmp_path, tokenizer):
+    description, params = make("BertForMaskedLM")
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds something that is no model; give another"):
+        save(tmp_path, description, params, tokenizer)
+    with pytest.raises(UserError, match="thesis.txt is a file; give a directory"):
+        save(tmp_path / "thesis.txt", description, params, tokenizer)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
