@@ -79,7 +79,11 @@ class RunCheckpoints:
                 create=not read_only,
                 read_only=read_only,
             ),
-            item_names=("state", "position"),
+            item_handlers={
+                # Compressing takes processors from the training, and saves a twelfth of the disk.
+                "state": ocp.PyTreeCheckpointHandler(use_compression=False),
+                "position": ocp.JsonCheckpointHandler(),
+            },
         )
 
     @property
@@ -133,7 +137,7 @@ class RunCheckpoints:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(state), position=ocp.args.JsonSave(position)
+                    state=ocp.args.PyTreeSave(state), position=ocp.args.JsonSave(position)
                 ),
                 metrics=None if math.isnan(score) else {_SCORE: score},
             )
@@ -162,7 +166,10 @@ class RunCheckpoints:
             found = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.StandardRestore(abstract), position=ocp.args.JsonRestore()
+                    state=ocp.args.PyTreeRestore(
+                        abstract, ocp.checkpoint_utils.construct_restore_args(abstract)
+                    ),
+                    position=ocp.args.JsonRestore(),
                 ),
             )
         except Exception as error:

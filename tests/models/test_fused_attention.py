@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.experimental.pallas import tpu
 
-from bert_jax.models.attention import attention
+from bert_jax.models.attention import Pairs, attention
 from bert_jax.models.fused_attention import fused_attention, usable_kernel
 from bert_jax.models.segments import SegmentIds, Tokens
 
@@ -51,7 +51,8 @@ def test_the_tpu_kernel_computes_the_same(name):
     query, key, value, cotangent = (jnp.asarray(array, jnp.float32) for array in drawn)
 
     def exact(*operands):
-        return attention(0.0, *operands, Tokens.of(segments), jnp.zeros(2, jnp.uint32))[0]
+        pairs = Pairs.of(Tokens.of(segments), 2)
+        return attention(0.0, *operands, pairs, jnp.zeros(2, jnp.uint32))
 
     def fused(*operands):
         return fused_attention("pallas", *operands, segments)

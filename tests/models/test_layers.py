@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import attention_weights
+from bert_jax.models.attention import Pairs, attention_weights
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.heads import gather_positions
 from bert_jax.models.layers import dense, layer_norm
-from bert_jax.models.segments import SegmentIds
+from bert_jax.models.segments import SegmentIds, Tokens
 
 
 def normalised(x, dtype="float32", **fields):
@@ -46,11 +46,16 @@ def test_parameters_are_float32_under_bfloat16():
     assert module.apply(variables, jnp.ones((2, 5))).dtype == jnp.bfloat16
 
 
+def pairs(of_queries, of_keys):
+    """Of any number of heads."""
+    return Pairs.of(Tokens.of(SegmentIds(jnp.array(of_queries), jnp.array(of_keys))), 1)
+
+
 def test_attention_weights_by_hand():
     # One head of width 4: scores q · k / 2, so softmax(0, ln 3) = (1/4, 3/4).
     query = jnp.zeros((1, 1, 1, 4)).at[..., 0].set(2.0)
     key = jnp.zeros((1, 1, 3, 4)).at[..., 1, 0].set(jnp.log(3.0)).at[..., 2, 0].set(100.0)
-    weights = attention_weights(query, key, SegmentIds(jnp.array([[1]]), jnp.array([[1, 1, 0]])))
+    weights = attention_weights(query, key, pairs([[1]], [[1, 1, 0]]))
     assert weights.shape == (1, 1, 1, 3)
     np.testing.assert_allclose(weights[0, 0, 0], [0.25, 0.75, 0.0], rtol=1e-6)
 
@@ -60,8 +65,8 @@ def test_hidden_keys_have_no_weight_and_a_hidden_row_is_uniform(dtype):
     query, key = (
         jnp.asarray(x, dtype) for x in np.random.default_rng(0).normal(size=(2, 2, 3, 5, 4))
     )
-    segments = SegmentIds(jnp.ones((2, 1)), jnp.array([[1, 0, 1, 0, 0], [0] * 5]))
-    weights = jax.jit(attention_weights)(query, key, segments)  # BNTS
+    seen = pairs([[1], [1]], [[1, 0, 1, 0, 0], [0] * 5])
+    weights = jax.jit(attention_weights)(query, key, seen)  # BNTS
     assert weights.dtype == jnp.float32
     weights = np.asarray(weights)
     assert not weights[0][:, :, [1, 3, 4]].any()
@@ -71,8 +76,8 @@ def test_hidden_keys_have_no_weight_and_a_hidden_row_is_uniform(dtype):
 
 def test_a_query_sees_the_keys_of_its_own_segment():
     query, key = np.random.default_rng(0).normal(size=(2, 1, 3, 5, 4))
-    numbers = jnp.array([[1, 1, 2, 2, 0]])
-    weights = np.asarray(attention_weights(query, key, SegmentIds(numbers, numbers)))[0]  # NTS
+    numbers = [[1, 1, 2, 2, 0]]
+    weights = np.asarray(attention_weights(query, key, pairs(numbers, numbers)))[0]  # NTS
     assert (weights[0] > 0).astype(int).tolist() == [
         [1, 1, 0, 0, 0],
         [1, 1, 0, 0, 0],
@@ -80,7 +85,7 @@ def test_a_query_sees_the_keys_of_its_own_segment():
         [0, 0, 1, 1, 0],
         [0, 0, 0, 0, 1],
     ]
-    alone = attention_weights(query[:, :, 2:4], key[:, :, 2:4], SegmentIds(*jnp.ones((2, 1, 2))))[0]
+    alone = attention_weights(query[:, :, 2:4], key[:, :, 2:4], pairs([[1, 1]], [[1, 1]]))[0]
     np.testing.assert_allclose(weights[:, 2:4, 2:4], alone, rtol=1e-6)
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
 
