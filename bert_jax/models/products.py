@@ -40,7 +40,10 @@ def _affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) ->
     return sums.astype(inputs.dtype).reshape(inputs.shape[:-axes] + bias.shape)
 
 
-def _forward(axes: int, *operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+def _forward(
+    axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    operands = inputs, kernel.astype(inputs.dtype), bias  # rounded once, for both passes
     return _affine(axes, *operands), operands
 
 
@@ -51,9 +54,11 @@ def _backward(axes: int, saved: tuple[jax.Array, ...], cotangent: jax.Array) -> 
     of_kernel = sum_over_rows(inputs, cotangent)  # KF
     of_bias = cotangent.astype(jnp.float32).sum(axis=0)  # F
     found = (of_inputs, of_kernel, of_bias)
+    # Kernel and bias are parameters of one dtype.
+    dtypes = (saved[0].dtype, saved[2].dtype, saved[2].dtype)
     return tuple(
-        gradient.astype(operand.dtype).reshape(operand.shape)
-        for gradient, operand in zip(found, saved, strict=True)
+        gradient.astype(dtype).reshape(operand.shape)
+        for gradient, dtype, operand in zip(found, dtypes, saved, strict=True)
     )
 
 
@@ -71,7 +76,8 @@ def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
 
     Args:
         vectors: [..., D], float32 or bfloat16.
-        table: [V, D], multiplied in the dtype of the vectors, as is the gradient of the scores.
+        table: float32 [V, D], multiplied in the dtype of the vectors, as is the gradient of the
+            scores.
 
     Returns:
         float32 [..., V].
@@ -86,17 +92,20 @@ def _scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
     return found.reshape(*vectors.shape[:-1], -1)
 
 
-def _scores_forward(*operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+def _scores_forward(
+    vectors: jax.Array, table: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    operands = vectors, table.astype(vectors.dtype)
     return _scores(*operands), operands
 
 
-def _scores_backward(saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
+def _scores_backward(saved: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> Any:
     vectors, table = saved
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
     rounded = cotangent.astype(rows.dtype).reshape(len(rows), -1)  # MV
-    of_rows = product(rounded, table.astype(rows.dtype))  # MD
+    of_rows = product(rounded, table)  # MD
     of_table = sum_over_rows(rounded, rows)  # VD
-    return of_rows.astype(rows.dtype).reshape(vectors.shape), of_table.astype(table.dtype)
+    return of_rows.astype(rows.dtype).reshape(vectors.shape), of_table
 
 
 _scores.defvjp(_scores_forward, _scores_backward)

@@ -61,7 +61,7 @@ def test_activations_follow_rows_dtype_and_remat(lay_out):
 
 
 def test_the_estimate_for_a_real_size(lay_out):
-    """BERT-base on a v5e, 32 rows of 128: the TPU compiler says 4.13 GiB (libtpu 0.0.42.1)."""
+    """BERT-base on a v5e, 32 rows of 128: the TPU compiler says 4.08 GiB (libtpu 0.0.42.1)."""
     base = {
         "model__hidden_size": 768,
         "model__num_hidden_layers": 12,
@@ -74,7 +74,7 @@ def test_the_estimate_for_a_real_size(lay_out):
         "train__global_batch_size": 256,
         "precision": "bfloat16",
     }
-    assert lay_out("h100:8", MeshShape(), **base).estimate.peak / 2**30 == pytest.approx(4.13, 0.05)
+    assert lay_out("h100:8", MeshShape(), **base).estimate.peak / 2**30 == pytest.approx(4.08, 0.05)
 
 
 def test_what_the_tensor_axis_splits():
