@@ -24,14 +24,14 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
     Args:
         axes: how many axes K stands for.
         inputs: [..., K], float32 or bfloat16.
-        kernel: [K, F], where F may be several axes, too; multiplied in the dtype of the inputs, and
-            with a gradient in its own.
+        kernel: [K, F], where F may be several axes, too; multiplied in the dtype of the inputs.
+            Its gradient is rounded to that, so that devices send each other half as much.
         bias: [F].
 
     Returns:
         [..., F] in the dtype of the inputs.
     """
-    return checkpoint_name(_affine(axes, inputs, kernel, bias), PRODUCT)
+    return checkpoint_name(_affine(axes, inputs, kernel.astype(inputs.dtype), bias), PRODUCT)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -40,10 +40,7 @@ def _affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) ->
     return sums.astype(inputs.dtype).reshape(inputs.shape[:-axes] + bias.shape)
 
 
-def _forward(
-    axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    operands = inputs, kernel.astype(inputs.dtype), bias  # rounded once, for both passes
+def _forward(axes: int, *operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     return _affine(axes, *operands), operands
 
 
@@ -54,11 +51,9 @@ def _backward(axes: int, saved: tuple[jax.Array, ...], cotangent: jax.Array) -> 
     of_kernel = sum_over_rows(inputs, cotangent)  # KF
     of_bias = cotangent.astype(jnp.float32).sum(axis=0)  # F
     found = (of_inputs, of_kernel, of_bias)
-    # Kernel and bias are parameters of one dtype.
-    dtypes = (saved[0].dtype, saved[2].dtype, saved[2].dtype)
     return tuple(
-        gradient.astype(dtype).reshape(operand.shape)
-        for gradient, dtype, operand in zip(found, dtypes, saved, strict=True)
+        gradient.astype(operand.dtype).reshape(operand.shape)
+        for gradient, operand in zip(found, saved, strict=True)
     )
 
 
@@ -68,7 +63,7 @@ _affine.defvjp(_forward, _backward)
 def _matrices(axes: int, inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
     """[M, K] and [K, F]: a sum over one axis is what libraries of products are made for."""
     width = math.prod(kernel.shape[:axes])
-    return inputs.reshape(-1, width), kernel.astype(inputs.dtype).reshape(width, -1)
+    return inputs.reshape(-1, width), kernel.reshape(width, -1)
 
 
 def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
@@ -76,36 +71,31 @@ def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
 
     Args:
         vectors: [..., D], float32 or bfloat16.
-        table: float32 [V, D], multiplied in the dtype of the vectors, as is the gradient of the
-            scores.
+        table: [V, D], multiplied in the dtype of the vectors, as is the gradient of the scores.
 
     Returns:
         float32 [..., V].
     """
-    return checkpoint_name(_scores(vectors, table), PRODUCT)
+    return checkpoint_name(_scores(vectors, table.astype(vectors.dtype)), PRODUCT)
 
 
 @jax.custom_vjp
 def _scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
-    found = sum_over_last(rows, table.astype(vectors.dtype))  # MV
-    return found.reshape(*vectors.shape[:-1], -1)
+    return sum_over_last(rows, table).reshape(*vectors.shape[:-1], -1)
 
 
-def _scores_forward(
-    vectors: jax.Array, table: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    operands = vectors, table.astype(vectors.dtype)
+def _scores_forward(*operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     return _scores(*operands), operands
 
 
-def _scores_backward(saved: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> Any:
+def _scores_backward(saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
     vectors, table = saved
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
     rounded = cotangent.astype(rows.dtype).reshape(len(rows), -1)  # MV
     of_rows = product(rounded, table)  # MD
     of_table = sum_over_rows(rounded, rows)  # VD
-    return of_rows.astype(rows.dtype).reshape(vectors.shape), of_table
+    return of_rows.astype(rows.dtype).reshape(vectors.shape), of_table.astype(table.dtype)
 
 
 _scores.defvjp(_scores_forward, _scores_backward)
