@@ -57,4 +57,4 @@ def test_the_losses_in_bfloat16_are_those_in_float32_to_one_percent(losses):
 def test_the_two_trainings_compute_differently_and_learn(losses):
     assert (losses["bfloat16"] != losses["float32"]).mean() > 0.9
     for found in losses.values():
-        assert found[-20:].mean() < 0.75 * found[0]
+        assert found[-20:].mean() < 0.8 * found[0]
