@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
-from bert_jax.models.bert import Bert, with_rounded_kernels
+from bert_jax.models.bert import Bert
 from bert_jax.models.config import Execution
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.rules import on_mesh
@@ -60,7 +60,6 @@ def forward_pass(task: Task, execution: Execution, mesh: Mesh, batches: list[Bat
     placed = [to_global(mesh, _inputs(batch)) for batch in batches]
     with on_mesh(mesh):
         params = jax.jit(encoder.init)(jax.random.key(0), **placed[0])
-        params = with_rounded_kernels(params, execution)
 
     @jax.jit
     def forward(params: Any, batch: Any) -> jax.Array:

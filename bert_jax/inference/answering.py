@@ -125,7 +125,7 @@ def spans(
         model,
         checked(),
         lambda asked: [[*rows] for rows in encode([(q.question, q.passage) for q in asked])],
-        functools.partial(_logits, model.compute_params, module=model.module),
+        functools.partial(_logits, model.params, module=model.module),
         read,
         BatchOptions(options.batch_size, windows.length),
         characters=lambda question: len(question.question) + len(question.passage),

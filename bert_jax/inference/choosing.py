@@ -123,7 +123,7 @@ def logits(
         model,
         encode.checked(items),
         encode,
-        functools.partial(_scores, model.compute_params, module=model.module),
+        functools.partial(_scores, model.params, module=model.module),
         lambda item, encodings, scores: np.array(scores, np.float32),
         options,
         characters=_characters,

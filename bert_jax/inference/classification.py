@@ -62,7 +62,7 @@ def logits(
     return text_answers(
         model,
         texts,
-        functools.partial(_logits, model.compute_params, module=model.module),
+        functools.partial(_logits, model.params, module=model.module),
         lambda encoding, row: row.copy(),
         BatchOptions(batch_size, max_length),
         advance=advance,

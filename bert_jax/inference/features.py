@@ -162,7 +162,7 @@ def _encoder(model: Model, *, with_pooler: bool = False) -> tuple[Bert, Any]:
         UserError: the pooler is wanted, and there is none.
     """
     module: Any = model.module
-    params = model.compute_params.get("bert", model.compute_params)
+    params = model.params.get("bert", model.params)
     names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
     if with_pooler and "pooler" not in params:
         raise UserError(

@@ -84,7 +84,7 @@ def fillings(
         texts,
         functools.partial(
             _best_words,
-            model.compute_params,
+            model.params,
             module=model.module,
             vocab_size=tokenizer.vocab_size,
             top_k=min(top_k, tokenizer.vocab_size),

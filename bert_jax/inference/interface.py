@@ -34,10 +34,6 @@ class Model(Protocol):
         """Its parameters, on `mesh`."""
 
     @property
-    def compute_params(self) -> Any:
-        """The same, as answers are computed with them."""
-
-    @property
     def tokenizer(self) -> Tokenizer:
         """Text to ids."""
 

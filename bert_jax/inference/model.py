@@ -1,7 +1,6 @@
 """A loaded model: its parameters, its tokenizer, and what can be asked of it."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from bert_jax.files import as_path
 from bert_jax.inference import surgery
 from bert_jax.inference.encoder_abilities import EncoderAbilities
 from bert_jax.inference.head_abilities import HeadAbilities
-from bert_jax.models.bert import with_rounded_kernels
 from bert_jax.models.config import BertConfig
 from bert_jax.tokenization import Tokenizer
 
@@ -42,15 +40,6 @@ class LoadedModel(EncoderAbilities, HeadAbilities):
     description: ModelDescription
     report: LoadReport
     mesh: Mesh
-
-    @functools.cached_property
-    def compute_params(self) -> Any:
-        """The parameters as answers are computed with them.
-
-        Under bfloat16 the kernels are kept twice, as they are in `params` and rounded.
-        """
-        module: Any = self.module
-        return with_rounded_kernels(self.params, module.execution)
 
     def __repr__(self) -> str:
         """One line; the parameters would be thousands."""

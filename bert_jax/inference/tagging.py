@@ -122,7 +122,7 @@ def taggings(
         model,
         map(_split, _checked(sentences)),
         lambda asked: [[*rows] for rows in encode([one.texts for one in asked])],
-        functools.partial(_logits, model.compute_params, module=model.module),
+        functools.partial(_logits, model.params, module=model.module),
         _read,
         options,
         characters=lambda asked: len(asked.text),

@@ -20,7 +20,6 @@ from bert_jax.models.segments import Tokens
 # Remat policies know the weights by this name.
 ATTENTION_WEIGHTS = "attention weights"
 
-
 # The weights of all rows and heads pass through memory several times; those of one head of 512
 # tokens stay in a processor's cache. Measured on a CPU where no gradient is wanted: the encoder
 # takes 0.77 to 0.88 times as long from this length on, 1.0 at 256; narrow heads in bfloat16 take
@@ -214,5 +213,6 @@ class SelfAttention(nn.Module):
             context = fused_attention(kernel, query, key, value, tokens.segments)
         context = context.swapaxes(1, 2)  # BTNH
         output = dense(config, execution, config.hidden_size, "output", axes=2)(context)
-        # Who asks for the weights has them computed by themselves; the compiler merges the two.
+        # Who asks for the weights has them computed by themselves; the compiler merges the two,
+        # unless `attention` goes head by head.
         return output, attention_weights(query, key, pairs) if output_attentions else None

@@ -13,7 +13,6 @@ from bert_jax.models.heads import Pooler
 from bert_jax.models.layers import HIDDEN_AXES
 from bert_jax.models.segments import SegmentIds, Tokens
 from bert_jax.models.shared_rows import SharedRows
-from bert_jax.parameter_names import name_of
 
 
 class BertOutput(NamedTuple):
@@ -139,17 +138,3 @@ def init_params(module: nn.Module, key: jax.Array) -> Any:
 def abstract_params(module: nn.Module) -> Any:
     """Shapes and dtypes of the parameters, without computing them."""
     return jax.eval_shape(lambda: init_params(module, jax.random.key(0)))
-
-
-def with_rounded_kernels(params: Any, execution: Execution) -> Any:
-    """Parameters whose kernels have the dtype that they are multiplied in.
-
-    A model gives the same numbers with them, and does not round the same kernels at each call. For
-    training they are of no use: there, kernels change with every step, by less than is rounded.
-    """
-    dtype = jnp.dtype(execution.dtype)
-
-    def rounded(path: Any, param: jax.Array) -> jax.Array:
-        return param.astype(dtype) if name_of(path).endswith("/kernel") else param
-
-    return jax.tree_util.tree_map_with_path(rounded, params)
