@@ -12,8 +12,9 @@ fail() { # one line and exit code 2, as everywhere in bert_jax
     exit 2
 }
 
-usage() { # the comment at the head of the script
-    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+usage() { # the comment at the head of the script, and that is all
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "launch/$(basename "$0")"
+    exit
 }
 
 quoted() { # WORDS...: one line that every shell reads as these words

@@ -14,6 +14,8 @@ make_environment() { # EXTRAS, as "" or "[test]"
     stamp=".venv/installed$extras"
     wanted=$(cksum < setup.py)
     if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
+        # Debian makes one without pip where its package python3-venv is missing, and says so.
+        .venv/bin/python -m pip --version > /dev/null 2>&1 || .venv/bin/python -m ensurepip
         echo "installing bert_jax$extras into .venv (about a minute)" >&2
         .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extras"
         echo "$wanted" > "$stamp"

@@ -25,10 +25,12 @@ source launch/commands.sh
 # shellcheck source=launch/slices.sh
 source launch/slices.sh
 
+poll_seconds=${POLL_SECONDS:-10}
+
 verb=${1-}
 case $verb in
     image | start | follow | status | stop) shift ;;
-    --help | -h | "") usage && exit ;;
+    --help | -h | "") usage ;;
     *) fail "$verb: unknown verb; one of image, start, follow, status, stop" ;;
 esac
 name="" topology="" image="" spot=false service_account=default cluster=""
@@ -41,7 +43,7 @@ while [ $# -gt 0 ]; do
         --service-account) need_value "$1" $# && service_account=$2 && shift 2 ;;
         --xpk) need_value "$1" $# && cluster=$2 && shift 2 ;;
         --dry-run) dry_run=true && shift ;;
-        --help | -h) usage && exit ;;
+        --help | -h) usage ;;
         --) shift && break ;;
         *) fail "$1: unknown option; see --help" ;;
     esac
@@ -118,15 +120,39 @@ start() {
         manifest "$@"
         echo MANIFEST
     else
+        # What has ended would only be called unchanged.
+        [ -z "$(how_it_ended)" ] || kubectl delete jobset "$name" --wait
         manifest "$@" | kubectl apply --filename=-
     fi
+}
+
+how_it_ended() { # prints Completed or Failed; nothing of a run that goes on, or is not there
+    kubectl get jobset "$name" --ignore-not-found "--output=jsonpath={.status.terminalState}"
 }
 
 follow() {
     # The pod is another one after a restart; its labels are the same.
     local labels="jobset.sigs.k8s.io/jobset-name=$name,batch.kubernetes.io/job-completion-index=0"
-    act kubectl wait --for=condition=Ready pod "--selector=$labels" --timeout=24h
-    act kubectl logs --follow "--selector=$labels" --tail=-1
+    local wait=(kubectl wait --for=condition=Ready pod "--selector=$labels" --timeout=30s)
+    local logs=(kubectl logs --follow "--selector=$labels" --tail=-1)
+    local ended="" shown=false
+    if "$dry_run"; then
+        act "${wait[@]}"
+        act "${logs[@]}"
+        return
+    fi
+    kubectl get jobset "$name" > /dev/null || fail "$name: there is no such run in this cluster"
+    while [ -z "$ended" ]; do
+        ended=$(how_it_ended)
+        # Of a run that has ended long ago the log is there still; no pod will be ready again.
+        if "${wait[@]}" > /dev/null 2>&1 || { [ -n "$ended" ] && ! "$shown"; }; then
+            "${logs[@]}" && shown=true
+        elif [ -z "$ended" ]; then
+            sleep "$poll_seconds"
+        fi
+    done
+    say "$name: $ended"
+    [ "$ended" = Completed ]
 }
 
 status() {

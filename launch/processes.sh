@@ -6,7 +6,7 @@
 # N processes with D devices each (1) find one another on a free port. Process 0 writes to this
 # terminal, process I to DIR/process-I.log (runs/processes). When one fails the others are stopped,
 # and its code is the exit code. Ctrl-C and SIGTERM reach all of them: they save, and the code is
-# 75; the same command goes on.
+# 75; the same command goes on. A second one ends them without saving.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/commands.sh
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
         --devices) need_value "$1" $# && devices=$2 && shift 2 ;;
         --logs) need_value "$1" $# && logs=$2 && shift 2 ;;
         --dry-run) dry_run=true && shift ;;
-        --help | -h) usage && exit ;;
+        --help | -h) usage ;;
         --) shift && break ;;
         -*) fail "$1: unknown option; see --help" ;;
         *) [ -z "$processes" ] || fail "$1: unexpected; what is to run stands after --"
@@ -48,12 +48,15 @@ fi
 
 mkdir -p "$logs"
 pids=()
+# In groups of their own: Ctrl-C would reach them besides what is passed on, and count as a second.
+set -m
 for ((id = 1; id < processes; id++)); do
     "${command[@]}" --process-id "$id" > "$logs/process-$id.log" 2>&1 &
     pids[id]=$!
 done
 "${command[@]}" --process-id 0 &
 pids[0]=$!
+set +m
 
 deadline="" # when those are killed that were asked to end, in seconds of this shell
 stop_all() {
@@ -65,7 +68,7 @@ trap stop_all INT TERM
 # The first process that fails decides; without its others one would wait for ever.
 code=0 running=$processes ended=" "
 while [ "$running" -gt 0 ]; do
-    sleep 0.2
+    sleep 0.2 || true # Ctrl-C ends it
     if [ -n "$deadline" ] && [ "$SECONDS" -ge "$deadline" ]; then
         kill -KILL "${pids[@]}" 2> /dev/null || true
     fi

@@ -28,7 +28,7 @@ while [ $# -gt 0 ]; do
         --name) need_value "$1" $# && name=$2 && shift 2 ;;
         --sbatch=*) more+=("${1#--sbatch=}") && shift ;;
         --dry-run) dry_run=true && shift ;;
-        --help | -h) usage && exit ;;
+        --help | -h) usage ;;
         --) shift && break ;;
         *) fail "$1: unknown option; see --help" ;;
     esac

@@ -31,6 +31,8 @@ source launch/slices.sh
 
 poll_seconds=${POLL_SECONDS:-30}
 most_restarts=100
+most_failures=3      # of installing and starting, one after the other, on a slice that stands
+most_unanswered=120  # questions to gcloud, one after the other
 worker="bash bert_jax/launch/tpu/worker.sh"
 
 # ---- what is wanted ----
@@ -38,7 +40,7 @@ worker="bash bert_jax/launch/tpu/worker.sh"
 verb=${1-}
 case $verb in
     run | create | install | start | follow | status | stop | delete) shift ;;
-    --help | -h | "") usage && exit ;;
+    --help | -h | "") usage ;;
     *) fail "$verb: unknown verb; one of run, create, install, start, follow, status, stop, delete" ;;
 esac
 name="" zone="" project="" topology="" spot=false keep=false more=()
@@ -52,7 +54,7 @@ while [ $# -gt 0 ]; do
         --keep) keep=true && shift ;;
         --create=*) more+=("${1#--create=}") && shift ;;
         --dry-run) dry_run=true && shift ;;
-        --help | -h) usage && exit ;;
+        --help | -h) usage ;;
         --) shift && break ;;
         *) fail "$1: unknown option; see --help" ;;
     esac
@@ -90,17 +92,26 @@ on_hosts() { # WHICH COMMAND: WHICH is all or a number
     tpus tpu-vm ssh "$name" "--worker=$1" "--command=$2"
 }
 
-# The state of the queued resource: ACTIVE, WAITING_FOR_RESOURCES, SUSPENDED, …; none if there is none.
-slice_state() {
+state="" unanswered=0
+# Sets `state` to that of the queued resource: ACTIVE, WAITING_FOR_RESOURCES, SUSPENDED, …; none if
+# there is none. After a first answer a network may fail for a while, and the state is unknown: what
+# was asked for will come, and cost, also if nobody waits.
+ask_state() {
     local answer
     if answer=$(gcloud compute tpus queued-resources describe "$name" "--zone=$zone" \
         "--project=$project" "--format=value(state.state)" --quiet 2>&1); then
-        echo "$answer"
+        state=${answer##*$'\n'} unanswered=0 # warnings stand before it
+        return
     elif [[ $answer == *NOT_FOUND* ]]; then
-        echo none
-    else
-        fail "gcloud cannot describe $name: $(echo "$answer" | tail -n 1)"
+        state=none unanswered=0
+        return
     fi
+    answer="gcloud cannot describe $name: ${answer##*$'\n'}"
+    [ -n "$state" ] || fail "$answer"
+    state=unknown unanswered=$((unanswered + 1))
+    [ "$unanswered" -lt "$most_unanswered" ] ||
+        fail "$answer; given up, but what was asked for may stand and cost: launch/tpu.sh delete"
+    say "$answer"
 }
 
 # ---- the verbs ----
@@ -121,9 +132,9 @@ create() {
 }
 
 wait_until_active() {
-    local state last=""
+    local last=""
     while :; do
-        state=$(slice_state)
+        ask_state
         [ "$state" = "$last" ] || say "$name: $state"
         last=$state
         case $state in
@@ -138,11 +149,10 @@ wait_until_active() {
 
 # A slice that can be used: what a preemption has left is removed first.
 ensure_slice() {
-    local state=none
-    "$dry_run" || state=$(slice_state)
-    while [ "$state" = SUSPENDING ] || [ "$state" = DELETING ]; do
+    if "$dry_run"; then state=none; else ask_state; fi
+    while [ "$state" = SUSPENDING ] || [ "$state" = DELETING ] || [ "$state" = unknown ]; do
         sleep "$poll_seconds"
-        state=$(slice_state)
+        ask_state
     done
     case $state in
         ACTIVE) ;;
@@ -156,22 +166,29 @@ ensure_slice() {
     esac
 }
 
-pack() { # ARCHIVE: the files of this checkout that git does not ignore
-    local list=(git ls-files -z --cached --others --exclude-standard) pack=(tar --null -T - -czf "$1")
+archive=bert_jax.tar.gz
+pack() { # the files of this checkout that git does not ignore
+    local list=(git ls-files -z --cached --others --exclude-standard) folder
     if "$dry_run"; then
-        echo "$(quoted "${list[@]}") | $(quoted "${pack[@]}")"
-    else
-        "${list[@]}" | "${pack[@]}"
+        echo "$(quoted "${list[@]}") | $(quoted tar --null -T - -czf "$archive")"
+        return
     fi
+    folder=$(mktemp -d)
+    # shellcheck disable=SC2064  # the folder is known now
+    trap "rm -rf '$folder'" EXIT
+    archive=$folder/bert_jax.tar.gz
+    "${list[@]}" | tar --null -T - -czf "$archive" ||
+        fail "this checkout cannot be packed; is a file gone that git still has? commit that"
+}
+
+send() { # the packed checkout, to every host, where it is installed
+    tpus tpu-vm scp "$archive" "$name:bert_jax.tar.gz" --worker=all &&
+        on_hosts all "mkdir -p bert_jax && tar -xzf bert_jax.tar.gz -C bert_jax && $worker install"
 }
 
 install() {
-    local archive
-    archive=$(mktemp -d)/bert_jax.tar.gz
-    "$dry_run" && archive=bert_jax.tar.gz
-    pack "$archive" &&
-        tpus tpu-vm scp "$archive" "$name:bert_jax.tar.gz" --worker=all &&
-        on_hosts all "mkdir -p bert_jax && tar -xzf bert_jax.tar.gz -C bert_jax && $worker install"
+    pack
+    send
 }
 
 start() {
@@ -196,15 +213,18 @@ delete() {
 }
 
 run() {
-    local code restarts
+    local code restarts failures=0
+    pack # what fails here fails before anything costs
     for ((restarts = 0; restarts <= most_restarts; restarts++)); do
         ensure_slice
         # A slice may be lost at any moment: what fails then is tried again on the next one.
-        if install && start "$@"; then
+        if send && start "$@"; then
+            failures=0
             follow || true
             code=0
             on_hosts all "$worker wait" || code=$?
         else
+            failures=$((failures + 1))
             code=255
         fi
         "$dry_run" && echo "# 75, or the slice is gone: all of it again; 0:"
@@ -216,7 +236,11 @@ run() {
             75) say "$name: saved, starting again" ;;
             130) say "$name: stopped; run the same command to go on, or: launch/tpu.sh delete" && exit 75 ;;
             *)
-                if [ "$(slice_state)" = ACTIVE ] && [ "$code" != 255 ]; then
+                ask_state
+                if [ "$state" = ACTIVE ] && [ "$failures" -ge "$most_failures" ]; then
+                    fail "bert_jax cannot be installed or started on $name (see above), which still stands and costs; mend it and run the same command, or remove it with: launch/tpu.sh delete"
+                fi
+                if [ "$state" = ACTIVE ] && [ "$code" != 255 ]; then
                     say "bert-jax ended with code $code on $name, which still stands and costs; look with: launch/tpu.sh follow, remove with: launch/tpu.sh delete"
                     exit "$code"
                 fi

@@ -51,6 +51,29 @@ def test_a_contender_that_cannot_run(script, tmp_path):
     assert "No module named 'nothing_like_it'" in log.read_text()
 
 
+def test_a_step_repeated_is_timed_as_one(script, tmp_path):
+    log = tmp_path / "log"
+    program = COUNTS.replace('print("noise")', "0").replace("0))\n", "0), repeats=5)\n")
+    contender = script("timed_rounds").Contender(
+        "one", [sys.executable, "-c", program, str(LAUNCH)], log
+    )
+    contender.take_turn(2)
+    contender.end()
+    assert log.read_text() == "15\n"  # 5 × (1 + 2)
+
+
+def test_a_contender_that_ends_in_its_turn(script, tmp_path):
+    log = tmp_path / "log"
+    program = COUNTS.replace('done.append(print("noise"))', "done.append(0) or 1 / (2 - len(done))")
+    contender = script("timed_rounds").Contender(
+        "one", [sys.executable, "-c", program, str(LAUNCH)], log
+    )
+    with pytest.raises(SystemExit, match=f"one ended in the middle of its work, see {log}"):
+        contender.take_turn(3)
+    contender.end()
+    assert "ZeroDivisionError" in log.read_text()
+
+
 def test_ratios_are_those_of_each_round(script):
     found = script("timed_rounds").ratios([1.0, 2.0, 4.0], [3.0, 4.0, 4.0])
     assert found == {"median": 2.0, "least": 1.0, "greatest": 3.0}
@@ -62,10 +85,10 @@ def test_the_table_and_the_plot(script, tmp_path):
     def times(median, ratio):
         return {"median_s": median, "ratio": dict.fromkeys(("median", "least", "greatest"), ratio)}
 
-    found = {"masking": {"ours": times(0.01, 1.0), "sdpa": times(0.25, 25.0)}}
+    found = {"masking": {"ours": times(0.01, 1.0), "collator": times(0.25, 25.0)}}
     assert compare.table(found).splitlines()[2:] == [
         "| masking | bert_jax | 10.0 | 1 |",
-        "| masking | PyTorch, SDPA | 250.0 | 25.00 (25.00–25.00) |",
+        "| masking | transformers' collator | 250.0 | 25.00 (25.00–25.00) |",
     ]
     compare.draw(found, tmp_path / "speed.png")
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
@@ -77,9 +100,9 @@ def test_both_sides_take_their_turns(script, tmp_path, capsys):
     works = ["infer-128-float32", "train-128-bfloat16", "masking"]
     words = ["--output", str(tmp_path), "--size", "tiny", "--rounds", "2", "--steps", "1"]
     script("compare_speed").main([*words, "--works", *works])
-    assert "| masking | PyTorch, SDPA |" in capsys.readouterr().out
+    assert "| masking | transformers' collator |" in capsys.readouterr().out
     found = json.loads((tmp_path / "speed.json").read_text())
     assert list(found) == works
-    for sides in found.values():
-        assert {"ours", "sdpa"} <= set(sides)
+    for name, sides in found.items():
+        assert {"ours", "collator" if name == "masking" else "sdpa"} <= set(sides)
         assert all(len(times["rounds_s"]) == 2 for times in sides.values())

@@ -65,7 +65,9 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or auto")
     parser.add_argument("--dropout", type=float, default=0.1)
-    serve(make_step(parser.parse_args()))
+    parser.add_argument("--repeats", type=int, default=1, help="steps for one time")
+    options = parser.parse_args()
+    serve(make_step(options), options.repeats)
 
 
 if __name__ == "__main__":

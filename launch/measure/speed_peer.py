@@ -2,8 +2,8 @@ r"""The peers' side of `compare_speed.py`: serves steps of what a user would pic
 
     python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
 
-With: eager, sdpa and compile (PyTorch and transformers), onnx (ONNX Runtime), openvino. The weights
-are random. Nothing of bert_jax is imported here.
+With: eager, sdpa and compile (PyTorch and transformers), onnx (ONNX Runtime), openvino; collator
+for masking. The weights are random. Nothing of bert_jax is imported here.
 """
 
 import argparse
@@ -142,17 +142,18 @@ def main() -> None:
     parser.add_argument("work", choices=works)
     parser.add_argument(
         "--with", dest="with_", default="sdpa",
-        choices=["eager", "sdpa", "compile", "onnx", "openvino"],
+        choices=["eager", "sdpa", "compile", "onnx", "openvino", "collator"],
     )  # fmt: skip
     parser.add_argument("--size", default="base", choices=SIZES)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--repeats", type=int, default=1, help="steps for one time")
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     torch.manual_seed(0)
-    serve(works[options.work](options))
+    serve(works[options.work](options), options.repeats)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ line of its input says; between its turns it waits. Imports nothing but Python's
 that contenders may live in other environments.
 """
 
+import contextlib
 import json
 import os
 import statistics
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 
-def serve(step: Callable[[], Any]) -> None:
+def serve(step: Callable[[], Any], repeats: int = 1) -> None:
     """A contender's side: does steps when asked, and prints the seconds of each as JSON.
 
     Args:
         step: does the work, to its end.
+        repeats: how often it is done for each number that is printed, their mean. What is made
+            ahead of time wants many: a queue fills while the others have their turns.
     """
     # What libraries print goes where errors go; the answers alone go to the one who asks.
     answers, sys.stdout = sys.stdout, sys.stderr
@@ -29,8 +32,9 @@ def serve(step: Callable[[], Any]) -> None:
         found = []
         for _ in range(count):
             began = time.perf_counter()
-            step()
-            found.append(time.perf_counter() - began)
+            for _ in range(repeats):
+                step()
+            found.append((time.perf_counter() - began) / repeats)
         return found
 
     (first,) = seconds(1)
@@ -48,6 +52,7 @@ class Contender:
 
     Attributes:
         name: of the contender.
+        log: what it prints besides.
         first: seconds of its first step, compiling included; None if it cannot run here.
         rounds: the median step of each of its turns, in seconds.
     """
@@ -55,6 +60,7 @@ class Contender:
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         """Starts it and waits until it has done its first step."""
         self.name = name
+        self.log = log
         self.rounds: list[float] = []
         with log.open("w", encoding="utf-8") as errors:
             self._process = subprocess.Popen(
@@ -68,15 +74,21 @@ class Contender:
         self.first: float | None = self._answer()
 
     def take_turn(self, steps: int) -> None:
-        """Has it do some steps."""
+        """Has it do some steps; one that ended instead ends the comparison."""
         assert self._process.stdin is not None
-        print(steps, file=self._process.stdin, flush=True)
-        self.rounds.append(statistics.median(self._answer()))
+        # To write to a process that is gone is an error, to hear nothing from it is none.
+        with contextlib.suppress(BrokenPipeError):
+            print(steps, file=self._process.stdin, flush=True)
+        seconds = self._answer()
+        if seconds is None:
+            raise SystemExit(f"{self.name} ended in the middle of its work, see {self.log}")
+        self.rounds.append(statistics.median(seconds))
 
     def end(self) -> None:
         """Ends the process."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
 
     def _answer(self) -> Any:

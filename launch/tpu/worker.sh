@@ -9,6 +9,8 @@
 #   state             running, exited CODE, or none
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=launch/commands.sh
+source launch/commands.sh
 
 run=${BERT_JAX_RUN:-$HOME/bert_jax_run} # log, pid, exit_code; stopped after `stop`
 
@@ -34,7 +36,7 @@ start() {
         return
     fi
     local bert_jax
-    bert_jax=$(command -v bert-jax || echo .venv/bin/bert-jax)
+    bert_jax=$(installed_bert_jax)
     mkdir -p "$run"
     rm -f "$run/exit_code" "$run/stopped" "$run/pid"
     # shellcheck disable=SC2016  # the variables are those of the inner shell

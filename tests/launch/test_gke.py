@@ -95,12 +95,71 @@ def test_spot_and_service_account(run_script):
 
 def test_what_is_sent_is_what_the_dry_run_shows(run_script, add_program, tmp_path):
     sent = tmp_path / "sent.yaml"
-    add_program("kubectl", f'[ "$*" = "apply --filename=-" ] && cat > {sent}')
+    add_program("kubectl", f'[ "$1" = get ] || {{ [ "$*" = "apply --filename=-" ] && cat > {sent}; }}')
     arguments = (*START, "--topology", "v5e:4x4")
     done = run_script("gke.sh", *arguments, "--", "train", *RUN)
     assert done.returncode == 0, done.stderr
     shown = run_script("gke.sh", *arguments, "--dry-run", "--", "train", *RUN)
     assert yaml.safe_load(sent.read_text()) == manifest_of(shown)
+
+
+# Answers `get` with the words of $ANSWERS in turn, keeps all it was asked, shows a log.
+KUBECTL = """
+echo "$*" >> "$ASKED"
+case $1 in
+    get)
+        case $* in *jsonpath*) ;; *) exit ;; esac
+        read -r answer rest < "$ANSWERS"
+        echo "$rest" > "$ANSWERS"
+        [ "$answer" = none ] || echo "$answer" ;;
+    wait) [ "$READY" = yes ] ;;
+    logs) echo "the log" ;;
+    apply) cat > /dev/null ;;
+esac
+"""
+
+
+@pytest.fixture
+def kubectl(add_program, environment, tmp_path):
+    """Makes a stand-in, and gives what it was asked."""
+
+    def make(answers, ready="yes"):
+        add_program("kubectl", KUBECTL)
+        (tmp_path / "answers").write_text(f"{answers}\n")
+        environment.update(
+            ANSWERS=str(tmp_path / "answers"), ASKED=str(tmp_path / "asked"), READY=ready
+        )
+
+        def asked():
+            return [line.split()[0] for line in (tmp_path / "asked").read_text().splitlines()]
+
+        return asked
+
+    return make
+
+
+def test_a_run_is_followed_to_its_end(run_script, kubectl):
+    kubectl("none none Completed")
+    done = run_script("gke.sh", "follow", "--name", "bert")
+    assert (done.returncode, done.stderr) == (0, "gke.sh: bert: Completed\n")
+    assert done.stdout == 3 * "the log\n"  # a pod after another
+
+
+def test_a_run_that_has_ended_shows_its_log(run_script, kubectl):
+    kubectl("Failed", ready="no")
+    done = run_script("gke.sh", "follow", "--name", "bert")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        *(1, "the log\n"),
+        "gke.sh: bert: Failed\n",
+    )
+
+
+@pytest.mark.parametrize(("state", "removed"), [("Failed", True), ("none", False)])
+def test_what_has_ended_makes_way(run_script, kubectl, state, removed):
+    asked = kubectl(state)
+    done = run_script("gke.sh", *START, "--topology", "v5e:4x4", "--", "train", *RUN)
+    assert done.returncode == 0, done.stderr
+    assert asked() == ["get", *(["delete"] if removed else []), "apply"]
 
 
 def test_xpk_gets_one_command(run_script, add_program, tmp_path):

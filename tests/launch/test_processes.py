@@ -1,5 +1,6 @@
 """launch/processes.sh: what it starts, and what it does when a process ends or is stopped."""
 
+import os
 import shlex
 import signal
 import subprocess
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 BERT_JAX = """
 id=${!#}
 what=$((id + 2))
-trap 'echo "$id saved" >> "$RECORD"; exit 75' TERM
+trap 'echo "$id saved" >> "$RECORD"; exit 75' TERM INT
 echo "$id started" >> "$RECORD"
 echo "process $id speaks"
 [ "${!what}" = wait ] || exit "${!what}"
@@ -78,6 +79,40 @@ def test_a_signal_reaches_all(environment, record, tmp_path):
     assert process.returncode == 75
     assert said == ""
     assert {"0 saved", "1 saved"} <= set(record.read_text().splitlines())
+
+
+def test_ctrl_c_is_passed_on_once(environment, record, tmp_path):
+    process = subprocess.Popen(
+        ["bash", "launch/processes.sh", "2", "--logs", tmp_path, "--", "train", "wait", "wait"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not (record.exists() and record.read_text().count("started") == 2):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 75
+    assert said == ""
+    assert sorted(record.read_text().splitlines()[2:]) == ["0 saved", "1 saved"]
+
+
+def test_help_from_any_folder(environment):
+    for folder, script in ((ROOT / "launch", "processes.sh"), (ROOT / "tests", "../launch/tpu.sh")):
+        done = subprocess.run(
+            ["bash", script, "--help"],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        )
+        assert f"bash launch/{Path(script).name} " in done.stdout
 
 
 def test_mistakes_are_one_line(refused):

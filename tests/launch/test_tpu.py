@@ -36,6 +36,11 @@ elif words[3] == "create":
 elif not state.exists():
     sys.exit("ERROR: (gcloud.compute.tpus) NOT_FOUND: Resource not found")
 elif words[3] == "describe":
+    offline = cloud / "offline"
+    if offline.exists() and (left := int(offline.read_text())):
+        offline.write_text(str(left - 1))
+        sys.exit("some line\\nERROR: network is unreachable")
+    print("WARNING: of no interest", file=sys.stderr)
     print(state.read_text())
 elif words[3] == "delete":
     state.unlink()
@@ -100,7 +105,7 @@ def test_the_dry_run_says_everything(run_script):
     )
     assert done.returncode == 0, done.stderr
     commands = [shlex.split(line) for line in done.stdout.splitlines() if line[0] != "#"]
-    create, describe, pack, scp, install, start, follow, wait, delete = commands
+    pack, create, describe, scp, install, start, follow, wait, delete = commands
     where = ["--zone=us-west4-a", "--project=p", "--quiet"]
     assert create == [
         *("gcloud", "compute", "tpus", "queued-resources", "create", "bert", "--node-id=bert"),
@@ -160,6 +165,33 @@ def test_bad_input_ends_it_and_the_slice_is_not_forgotten(run_script, cloud):
     assert done.returncode == 2
     assert "still stands and costs" in done.stderr
     assert "delete" not in calls_of(cloud)
+
+
+def test_a_network_that_fails_for_a_while_leaves_no_slice_alone(run_script, cloud):
+    (cloud / "script").write_text("preempted 0")
+    (cloud / "offline").write_text("2")
+    (cloud / "state").write_text("ACTIVE")
+    # Not even a first answer: nothing was asked for, so nothing can cost.
+    refused = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--", *RUN)
+    assert refused.returncode == 2
+    assert refused.stderr == "tpu.sh: gcloud cannot describe bert: ERROR: network is unreachable\n"
+
+    (cloud / "state").unlink()
+    done = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--", *RUN)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("network is unreachable") == 1
+    assert calls_of(cloud)[-1] == "delete"
+
+
+def test_what_cannot_be_installed_is_tried_three_times(run_script, cloud):
+    (cloud / "script").write_text("0")
+    assert run_script("tpu.sh", "create", *SLICE, "--topology", "v5e:4x4").returncode == 0
+    for number in (0, 1):
+        (cloud / f"host-{number}" / "bert_jax.tar.gz").mkdir()  # nothing can be copied there
+    done = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--", *RUN)
+    assert done.returncode == 2
+    assert calls_of(cloud).count("scp") == 3
+    assert "cannot be installed or started on bert (see above), which still" in done.stderr
 
 
 def test_a_run_that_was_broken_off_is_found_again(run_script, cloud):
