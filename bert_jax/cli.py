@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bert_jax.benchmarks import command as bench_command
-from bert_jax.errors import UserError
+from bert_jax.errors import TryAgainError, UserError
 from bert_jax.files import as_path
 from bert_jax.inference.predictions import command as predict_command
 from bert_jax.planning import command as plan_command
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 done, 1 `parity` found differences, 2 bad input, 75 stopped by a signal
-        after saving.
+        after saving, or by a store that could not be written to: run the same command again.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     rest, overrides = _split_overrides(given)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _outcome(error: BaseException) -> tuple[str, int]:
     """What users are told of an error, and the exit code; any other error is raised again."""
     if isinstance(error, UserError):
-        return str(error), BAD_INPUT
+        return str(error), STOPPED if isinstance(error, TryAgainError) else BAD_INPUT
     if isinstance(error, OSError):
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{place}; mend it and run again", BAD_INPUT

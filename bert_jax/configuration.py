@@ -33,8 +33,8 @@ def defaults(task: str) -> ConfigDict:
     """
     from bert_jax.models.config import BertConfig
     from bert_jax.sharding.mesh import MeshShape
-    from bert_jax.training.loop import TrainOptions
     from bert_jax.training.optimizer import OptimizerOptions
+    from bert_jax.training.options import TrainOptions
 
     config: dict[str, Any] = {
         "task": task,
@@ -130,10 +130,12 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     if isinstance(old, tuple):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
         value = tuple(one for one in value if one != "")
-    if value is None:
-        fits = dict(_flat(defaults(config.task)))[key] is None
+    if value is None or type(value) is not type(old):
+        # What is None by default says its kind to who reads it.
+        is_open = dict(_flat(defaults(config.task)))[key] is None
+        fits = is_open or (value is not None and key == "data.source")
     else:
-        fits = old is None or type(value) is type(old) or key == "data.source"
+        fits = True
     if not fits:
         raise UserError(
             f"{where}: {key} is {value!r}, a {type(value).__name__}; "

@@ -9,5 +9,12 @@ class UserError(Exception):
     """
 
 
+class TryAgainError(UserError):
+    """What was begun may be gone on with, and nothing needs mending: a store did not answer.
+
+    The command line exits with 75, as after a signal, so that launchers start it again.
+    """
+
+
 class NotFiniteError(UserError):
     """A model's score is no number: its parameters are damaged, or its training diverges."""

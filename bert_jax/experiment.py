@@ -28,9 +28,10 @@ from bert_jax.planning.meshes import chosen_mesh
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import load_tokenizer
-from bert_jax.training.loop import TrainOptions
+from bert_jax.training.device_memory import enough_memory
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.options import TrainOptions
 from bert_jax.training.plots import draw_curves
 from bert_jax.training.state import abstract_state
 from bert_jax.training.task import Foundation, Task
@@ -105,20 +106,22 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
         run_directory.check_unchanged(workdir, task)
     elif is_main_host():
         run_directory.save_model_files(workdir, task)
-    # Where the last step is bound to become the model, its evaluation is the one that counts.
+    # Where the last step is bound to become the model, its evaluation is the one that counts; else
+    # the model that is exported is evaluated by itself.
     is_last = options.export == "latest" and not options.patience
-    metrics = train_loop(
-        task,
-        optimizer_options=optimizer_options,
-        options=options,
-        mesh=mesh,
-        workdir=workdir,
-        seed=config.seed,
-        initial_params=_initial_params(config, base, task, mesh) if is_new else None,
-        predictions=workdir / PREDICTIONS if is_last else None,
-    )
+    with enough_memory(options, mesh):
+        metrics = train_loop(
+            task,
+            optimizer_options=optimizer_options,
+            options=options,
+            mesh=mesh,
+            workdir=workdir,
+            seed=config.seed,
+            initial_params=_initial_params(config, base, task, mesh) if is_new else None,
+            predictions=workdir / PREDICTIONS if is_last else None,
+        )
     baselines = task.baselines()
-    if task.writes_predictions and not is_last:
+    if not is_last:
         params, _ = run_directory.restore_params(
             workdir, task.description, options.export, mesh, task.module
         )

@@ -53,6 +53,10 @@ FREE_KEYS = frozenset(
         "mesh.tensor",
         "optimizer.shard_over_data",
         "mesh.auto",
+        # How it is computed; what comes out is the same, but for rounding.
+        "model.remat",
+        "model.scan_layers",
+        "model.attention",
     }
 )
 

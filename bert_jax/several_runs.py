@@ -138,9 +138,10 @@ def _check(config: ConfigDict) -> None:
     """Refuses what a run would refuse, before other runs have taken their hours."""
     options = TrainOptions(**config.train)
     OptimizerOptions(**config.optimizer)
-    rows_per_host(
-        options.global_batch_size, make_mesh(MeshShape(**config.mesh)), options.microbatches
-    )
+    shape = MeshShape(**config.mesh)
+    mesh = make_mesh(shape)
+    if not shape.auto:
+        rows_per_host(options.global_batch_size, mesh, options.microbatches)
 
 
 def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> Report:

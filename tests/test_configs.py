@@ -43,8 +43,8 @@ def test_a_config_is_parsed_and_its_header_has_a_command(path):
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_options_of_a_config_are_accepted_as_they_stand(path):
-    from bert_jax.training.loop import TrainOptions
     from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+    from bert_jax.training.options import TrainOptions
 
     config = configuration.load(str(path))
     options = TrainOptions(**config.train).resolved(examples_per_epoch=100)

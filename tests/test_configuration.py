@@ -94,6 +94,12 @@ def test_values_of_another_kind(config, key, value):
         configuration.set_key(config, key, value, where="here")
 
 
+def test_a_field_that_the_size_decides_takes_any_number(config):
+    for text, value in (("0", 0), ("0.1", 0.1), ("0", 0)):
+        set_all(config, model__hidden_dropout_prob=text)
+        assert config.model.hidden_dropout_prob == value
+
+
 def test_model_fields_may_be_left_to_the_size_again(config):
     configuration.set_key(config, "model.hidden_size", 64, where="here")
     configuration.set_key(config, "model.hidden_size", None, where="here")

@@ -15,7 +15,7 @@ from orbax.checkpoint.checkpoint_managers import (
     LatestN,
 )
 
-from bert_jax.errors import UserError
+from bert_jax.errors import TryAgainError, UserError
 from bert_jax.files import is_remote, reachable
 
 # What stands beside a checkpoint: the higher, the better.
@@ -23,10 +23,13 @@ _SCORE = "score"
 
 
 def has_checkpoint(workdir: Path) -> bool:
-    """Whether a run has anything to go on from."""
-    directory = workdir / "checkpoints"
-    with reachable(directory):
-        return directory.is_dir() and any(path.name.isdecimal() for path in directory.iterdir())
+    """Whether a run has a whole checkpoint to go on from.
+
+    In a bucket nothing can be renamed: one that is being written has its own name already, and a
+    file in it says when it is whole.
+    """
+    with reachable(workdir):
+        return bool(ocp.utils.checkpoint_steps(workdir / "checkpoints"))
 
 
 class RunCheckpoints:
@@ -227,16 +230,21 @@ class RunCheckpoints:
             )
 
     def _unreadable(self, step: int, error: Exception) -> UserError:
+        others = "network, credentials" if is_remote(self._directory) else "disk"
         return UserError(
-            f"cannot read the checkpoint {self._directory / str(step)}: {_first_line(error)}; "
-            "remove this directory to go on from the one before it"
+            f"cannot read the checkpoint {self._directory / str(step)}: {_first_line(error)}; if "
+            f"{others} and memory are in order, it is damaged: remove this directory to go on from "
+            "the one before it"
         )
 
     def _failure(self, error: Exception) -> UserError:
-        return UserError(
+        line = (
             f"cannot write a checkpoint to {self._directory}: {_first_line(error)}; the last whole "
-            f"one is {self.latest}; free space and run the same command again"
+            f"one is {self.latest}; "
         )
+        if is_remote(self._directory):
+            return TryAgainError(f"{line}when it can be reached, run the same command again")
+        return UserError(f"{line}free space and run the same command again")
 
 
 def _first_line(error: Exception) -> str:

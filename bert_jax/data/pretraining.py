@@ -120,14 +120,17 @@ class PretrainingBatches:
         first = (number * hosts + host) * rows
         return self.examples(np.arange(first, first + rows))
 
-    def evaluation_batch(self, number: int, rows: int, *, host: int = 0, hosts: int = 1) -> Batch:
-        """As `batch`, within one epoch: rows past its end weigh nothing.
+    def evaluation_batch(self, number: int, rows: int, places: np.ndarray) -> Batch:
+        """Some rows of batch `number` of an evaluation, which counts each example of an epoch once.
 
-        So an evaluation over all batches counts each example once, whatever the batch size.
+        Args:
+            number: which batch, from 0.
+            rows: examples of a batch.
+            places: int64 [B], which of them; those past the end of the batch or of the epoch are
+                only there to be computed, and weigh nothing.
         """
-        first = (number * hosts + host) * rows
-        numbers = np.arange(first, first + rows)
-        inside = numbers < self.examples_per_epoch
+        numbers = number * rows + places
+        inside = (places < rows) & (numbers < self.examples_per_epoch)
         batch = self.examples(np.where(inside, numbers, 0))
         batch["masked_lm_weights"] *= inside[:, None]
         batch["next_sentence_weights"] *= inside

@@ -40,7 +40,7 @@ def fetch(path: Path, patterns: Sequence[str] = ("*",)) -> Path:
     with reachable(path):
         store, root = filesystem(path)
         if store.isfile(root):
-            return fetch(path.parent, [path.name]) / path.name
+            return _fetched(path.parent, {path.name: store.info(root)}) / path.name
         found: dict[str, FileInfo] = {
             name[len(root) :].strip("/"): info
             for name, info in store.find(root, detail=True).items()
@@ -52,13 +52,27 @@ def fetch(path: Path, patterns: Sequence[str] = ("*",)) -> Path:
     }
     if not wanted:
         raise UserError(f"{path} does not exist, or holds nothing of {', '.join(patterns)}")
-    scheme, _, rest = os.fspath(path).partition("://")
+    return _fetched(path, wanted, found)
+
+
+def _fetched(
+    directory: Path, wanted: Mapping[str, FileInfo], found: Mapping[str, FileInfo] | None = None
+) -> Path:
+    """The copy of a remote directory, with some of its files.
+
+    Args:
+        directory: in a bucket.
+        wanted: the files, by their names in it.
+        found: all that it has, where that is known: what else is in the copy is removed.
+    """
+    scheme, _, rest = os.fspath(directory).partition("://")
     copy = user_cache() / "fetched" / scheme / rest
+    store, root = filesystem(directory)
     from tqdm import tqdm
 
     with _disk(copy), _alone(copy):
         record = _read_record(copy)
-        for name in [name for name in record if name not in found]:
+        for name in [name for name in record if found is not None and name not in found]:
             (copy / name).unlink(missing_ok=True)
             del record[name]
         missing = {
@@ -69,7 +83,7 @@ def fetch(path: Path, patterns: Sequence[str] = ("*",)) -> Path:
         _check_space(copy, missing)
         with tqdm(
             total=sum(int(info["size"]) for info in missing.values()),
-            desc=f"fetching {path}",
+            desc=f"fetching {directory}",
             unit="B",
             unit_scale=True,
             disable=None if missing else True,  # None: where nobody watches
@@ -78,7 +92,7 @@ def fetch(path: Path, patterns: Sequence[str] = ("*",)) -> Path:
                 target = copy / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 partial = target.with_name(f"{target.name}.partial")
-                with reachable(path / name):
+                with reachable(directory / name):
                     store.get_file(f"{root}/{name}", str(partial))
                 partial.replace(target)
                 record[name] = _version(info)

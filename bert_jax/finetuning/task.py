@@ -72,8 +72,6 @@ class LabelledTask(Task, Generic[Example, Answer]):
         splits: the examples.
     """
 
-    writes_predictions = True
-
     def __init__(
         self, splits: Splits[Example], model: TrainedModel, options: LabelledOptions
     ) -> None:

@@ -37,16 +37,12 @@ class Collective:
         count: how often a step runs it.
         bytes: of the whole array on one device, once: before a reduce-scatter, after an all-gather.
         group: devices that take part together.
-        dtypes: of what is sent.
-        origin: the operation of the model that it comes from, "" where the compiler does not say.
     """
 
     kind: str
     count: int
     bytes: int
     group: int
-    dtypes: tuple[str, ...]
-    origin: str
 
     @property
     def sent_bytes(self) -> float:
@@ -125,15 +121,7 @@ def _collective(
     size = hlo.array_bytes(shape)
     if instruction.opcode.startswith("reduce-scatter"):
         size *= group
-    origin = re.search(r'op_name="([^"]*)"', instruction.attributes)
-    return Collective(
-        kind,
-        count,
-        size,
-        group,
-        tuple(sorted(set(re.findall(r"([a-z]\w*)\[", shape)))),
-        origin[1] if origin else "",
-    )
+    return Collective(kind, count, size, group)
 
 
 def _group(program: hlo.Program, instruction: hlo.Instruction) -> int:

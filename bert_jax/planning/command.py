@@ -2,6 +2,9 @@
 
 import argparse
 import dataclasses
+import math
+
+from bert_jax.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +22,12 @@ class PlanOptions:
     search: bool = True
     steps: int | None = None
     price: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.steps < 1:
+            raise UserError(f"--steps {self.steps}: at least 1")
+        if self.price is not None and not 0 <= self.price < math.inf:
+            raise UserError(f"--price {self.price:g}: it must be 0 or more")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,5 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def plan_options(options: argparse.Namespace) -> PlanOptions:
-    """The arguments as they were given."""
+    """The arguments as they were given.
+
+    Raises:
+        UserError: a number is out of range.
+    """
     return PlanOptions(tuple(options.mesh), options.search, options.steps, options.price)

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from bert_jax.errors import UserError
 from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.memory import estimate, trace_activations
-from bert_jax.sharding.hosts import is_main_host, rows_per_host
+from bert_jax.sharding.hosts import from_all_hosts, is_main_host, rows_per_host
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
@@ -68,8 +68,8 @@ def choose_mesh(
         raise refusal
     raise UserError(
         f"mesh=auto: a step needs about {best[0] / 2**30:.1f} GiB of each device, even with "
-        f"{label(best[1])}, and {_ESTIMATED * memory_bytes / 2**30:.1f} are there; raise "
-        f"train.microbatches (now {options.microbatches}), or set model.remat=full"
+        f"{label(best[1])}, and {_ESTIMATED * memory_bytes / 2**30:.1f} are there; set "
+        f"model.remat=full, or raise train.microbatches (now {options.microbatches}) of a new run"
     )
 
 
@@ -130,7 +130,9 @@ def sensible_meshes(devices: int) -> list[MeshShape]:
 def chosen_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
     """The mesh of `mesh=auto` over all devices of this run."""
     devices = jax.devices()
-    shape = choose_mesh(task, optimizer, options, devices, device_memory(devices))
+    # One answer for all hosts, whose memories may differ.
+    memory = min(from_all_hosts(device_memory(devices)))
+    shape = choose_mesh(task, optimizer, options, devices, memory)
     if is_main_host():
         print(f"mesh=auto: {label(shape)}", file=sys.stderr)
     return make_mesh(shape, devices)

@@ -141,6 +141,7 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
             program_flops=training.program_flops,
             moved_bytes=memory_traffic(
                 own,
+                training.estimate.optimizer,
                 training.estimate.activations,
                 mesh,
                 itemsize=itemsize,

@@ -9,8 +9,9 @@ from jax.sharding import Mesh
 
 from bert_jax.planning.hardware import Hardware
 
-# Adam reads gradient, parameter and two moments, and writes the latter three, float32 each.
-_OPTIMIZER_BYTES = 28
+# Adam reads gradient, parameter and two moments, and writes the latter three, float32 each: 28
+# bytes for the 8 of the two moments.
+_OF_MOMENTS = 28 / 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +88,13 @@ def own_parameters(params: Any) -> OwnParameters:
 
 
 def memory_traffic(
-    own: OwnParameters, activations: int, mesh: Mesh, *, itemsize: int, microbatches: int
+    own: OwnParameters,
+    moments: int,
+    activations: int,
+    mesh: Mesh,
+    *,
+    itemsize: int,
+    microbatches: int,
 ) -> float:
     """The least bytes that a step moves through a device's memory.
 
@@ -96,6 +103,8 @@ def memory_traffic(
 
     Args:
         own: parameters of the device.
+        moments: bytes of the optimizer's state on the device, which are those of the parameters
+            that it updates: frozen ones have none, and replicas may share the work.
         activations: bytes that the backward pass of a micro-batch keeps.
         mesh: its sizes.
         itemsize: bytes of an activation.
@@ -103,9 +112,7 @@ def memory_traffic(
     """
     used = own.whole + own.split * mesh.shape["fsdp"]
     return (
-        _OPTIMIZER_BYTES * (own.whole + own.split)
-        + microbatches * 2 * itemsize * used
-        + microbatches * 2 * activations
+        _OF_MOMENTS * moments + microbatches * 2 * itemsize * used + microbatches * 2 * activations
     )
 
 

@@ -54,6 +54,19 @@ def from_main_host(value: Any) -> Any:
     return json.loads(coordination().blocking_key_value_get(key, _WEEK))
 
 
+def from_all_hosts(value: Any) -> list[Any]:
+    """The values of all hosts, on all of them and in their order; JSON."""
+    if jax.process_count() == 1:
+        return [value]
+    key = f"bert_jax/value/{next(_values)}"
+    coordination().key_value_set(f"{key}/{jax.process_index()}", json.dumps(value))
+    found = (
+        coordination().blocking_key_value_get(f"{key}/{index}", _WEEK)
+        for index in range(jax.process_count())
+    )
+    return [json.loads(text) for text in found]
+
+
 def batch_share(mesh: Mesh) -> BatchShare:
     """The rows of each global batch that lie on the devices of this process.
 

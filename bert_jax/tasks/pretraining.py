@@ -25,7 +25,7 @@ from bert_jax.data.sources import SourceSpec
 from bert_jax.data.stand_in import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.sharding.hosts import batch_share, rows_per_host
+from bert_jax.sharding.hosts import batch_share
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
@@ -135,30 +135,31 @@ class PretrainingTask(Task):
         """See `Task`."""
         return with_rows(self._train.batch(0, 1), self._global_batch_size)
 
-    def evaluation_batches(self, *, host: int, hosts: int) -> Generator[Batch, None, None]:
+    def evaluation_batches(
+        self, *, host: int, hosts: int, divisor: int = 1
+    ) -> Generator[Batch, None, None]:
         """This host's rows of held-out batches, the same examples and masks every time.
 
-        Rows that only fill up a batch weigh nothing.
+        Rows that only fill up a batch, to a multiple of `divisor`, weigh nothing.
         """
         rows = self._evaluation.rows
+        own = -(-rows // divisor) * divisor // hosts
+        places = np.arange(host * own, (host + 1) * own)
         batches = -(-self._held_out.examples_per_epoch // rows)
         if self._evaluation.batches:
             batches = min(batches, self._evaluation.batches)
         return batches_in_order(
-            lambda number: self._held_out.evaluation_batch(
-                number, rows // hosts, host=host, hosts=hosts
-            ),
-            0,
-            batches,
+            lambda number: self._held_out.evaluation_batch(number, rows, places), 0, batches
         )
 
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
         """See `Task`; there are no predictions to write."""
-        rows_per_host(self._evaluation.rows, mesh)
         if mesh not in self._evaluation_steps:  # else each evaluation would compile it anew
             self._evaluation_steps[mesh] = make_evaluation_step(self, mesh=mesh)
         share = batch_share(mesh)
-        batches = self.evaluation_batches(host=share.index, hosts=share.count)
+        batches = self.evaluation_batches(
+            host=share.index, hosts=share.count, divisor=mesh.shape["data"] * mesh.shape["fsdp"]
+        )
         return evaluate(self, self._evaluation_steps[mesh], params, batches, mesh)
 
     def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:

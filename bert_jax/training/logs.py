@@ -3,10 +3,12 @@
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+from bert_jax.errors import TryAgainError, UserError
 from bert_jax.files import is_remote, reachable, upload, write_atomically
 
 METRICS = "metrics.jsonl"
@@ -51,27 +53,39 @@ class RunLog:
     def save(self) -> None:
         """Sees to it that what is written is where it will be found after a crash.
 
-        Raises:
-            UserError: the bucket cannot be reached.
+        A bucket that cannot be reached now is no reason to end a run: the next save sends it all.
         """
         if not self._enabled:
             return
-        os.fsync(self._file.fileno())
-        self._events.flush()
-        if self._place != self._workdir:
-            upload(self._place, self._workdir)
+        self._flush()
         self._saved = time.monotonic()
+        if self._place != self._workdir:
+            try:
+                upload(self._place, self._workdir)
+            except UserError as error:
+                sys.stderr.write(f"bert-jax: {error} (metrics: tried again at the next save)\n")
 
     def close(self) -> None:
-        """Writes everything out."""
+        """Writes everything out.
+
+        Raises:
+            TryAgainError: the bucket cannot be reached.
+        """
         if not self._enabled:
             return
-        self.save()
+        self._flush()
         self._file.close()
         self._events.close()
         if self._place != self._workdir:
-            upload(self._place, self._workdir)
+            try:
+                upload(self._place, self._workdir)
+            except UserError as error:
+                raise TryAgainError(f"{error}; the metrics are in {self._place}") from error
             shutil.rmtree(self._place)
+
+    def _flush(self) -> None:
+        os.fsync(self._file.fileno())
+        self._events.flush()
 
 
 def read_metrics(workdir: Path, split: str) -> list[dict[str, float]]:

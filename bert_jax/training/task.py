@@ -54,7 +54,6 @@ class Task(abc.ABC):
         tokenizer: that made the ids of the batches.
         best_metric: name of the metric that chooses the best checkpoint, and whether the higher
             value is the better one.
-        writes_predictions: whether `evaluate` has something to write.
 
     A task lives in a module of `bert_jax.tasks` with `defaults()`, the sections and keys of a
     config that are its own or have another default here, and `create(config, foundation)`. Where
@@ -65,7 +64,6 @@ class Task(abc.ABC):
     description: ModelDescription
     tokenizer: Tokenizer
     best_metric: tuple[str, bool]
-    writes_predictions: bool = False
 
     @property
     @abc.abstractmethod

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.checkpoints.runs import RunCheckpoints, has_checkpoint
 from bert_jax.errors import UserError
+from bert_jax.files import as_path
 
 
 def state_of(step: int):
@@ -132,7 +133,7 @@ def test_a_damaged_checkpoint_is_named(open_run, abstract, tmp_path, restore):
     for path in (tmp_path / "checkpoints" / "2" / "state").rglob("*"):
         if path.is_file() and path.parent.name == "d":
             path.write_bytes(path.read_bytes()[:10])
-    with pytest.raises(UserError, match="cannot read the checkpoint .*/checkpoints/2: .*; remove"):
+    with pytest.raises(UserError, match="cannot read the checkpoint .*/checkpoints/2: .*: remove"):
         getattr(checkpoints, restore)(2, wanted)
     shutil.rmtree(tmp_path / "checkpoints" / "2")
     assert open_run().latest_step == 1
@@ -149,3 +150,13 @@ def test_a_checkpoint_of_another_model_is_named(open_run, abstract):
         open_run().restore(1, other)
     with pytest.raises(UserError, match="cannot read the checkpoint .*/checkpoints/1: "):
         open_run().restore(1, {"params": {"bias": abstract["params"]["kernel"]}})
+
+
+def test_in_a_bucket_a_checkpoint_that_is_being_written_does_not_count(bucket):
+    workdir = as_path(f"{bucket}/run")
+    place = workdir / "checkpoints" / "5"
+    (place / "state").mkdir(parents=True)
+    (place / "state" / "data").write_bytes(b"half")
+    assert not has_checkpoint(workdir)
+    (place / "commit_success.txt").write_bytes(b"")
+    assert has_checkpoint(workdir)

@@ -228,25 +228,28 @@ def restored(batch) -> np.ndarray:
     return ids
 
 
-@pytest.mark.parametrize(("rows", "hosts"), [(1, 1), (2, 1), (4, 1), (9, 1), (10, 1), (2, 3)])
-def test_an_evaluation_counts_each_example_once(tiny_batches, rows, hosts):
+@pytest.mark.parametrize(
+    ("rows", "slots", "hosts"),
+    [(1, 1, 1), (2, 2, 1), (4, 4, 1), (9, 9, 1), (10, 10, 1), (6, 6, 3), (2, 8, 1), (3, 4, 2)],
+)
+def test_an_evaluation_counts_each_example_once(tiny_batches, rows, slots, hosts):
     batches = tiny_batches()
     size = batches.examples_per_epoch
     assert size == 9
     expected = batches.batch(0, size)
-    count = -(-size // (rows * hosts))
+    count = -(-size // rows)
     found = [
-        batches.evaluation_batch(number, rows, host=host, hosts=hosts)
+        batches.evaluation_batch(number, rows, places)
         for number in range(count)
-        for host in range(hosts)
+        for places in np.split(np.arange(slots), hosts)
     ]
     joined = {name: np.concatenate([batch[name] for batch in found]) for name in expected}
-    assert len(joined["input_ids"]) == count * rows * hosts
+    assert len(joined["input_ids"]) == count * slots
+    counted = joined["next_sentence_weights"] > 0
     for name, array in joined.items():
         assert array.dtype == expected[name].dtype
-        assert array[:size].tobytes() == expected[name].tobytes()
-    assert not joined["masked_lm_weights"][size:].any()
-    assert not joined["next_sentence_weights"][size:].any()
+        assert array[counted].tobytes() == expected[name].tobytes()
+    assert not joined["masked_lm_weights"][~counted].any()
 
 
 def test_bad_options(tiny_batches, make_split, tokenizer):

@@ -95,7 +95,9 @@ def test_spot_and_service_account(run_script):
 
 def test_what_is_sent_is_what_the_dry_run_shows(run_script, add_program, tmp_path):
     sent = tmp_path / "sent.yaml"
-    add_program("kubectl", f'[ "$1" = get ] || {{ [ "$*" = "apply --filename=-" ] && cat > {sent}; }}')
+    add_program(
+        "kubectl", f'[ "$1" = get ] || {{ [ "$*" = "apply --filename=-" ] && cat > {sent}; }}'
+    )
     arguments = (*START, "--topology", "v5e:4x4")
     done = run_script("gke.sh", *arguments, "--", "train", *RUN)
     assert done.returncode == 0, done.stderr

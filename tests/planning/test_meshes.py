@@ -72,7 +72,7 @@ def test_a_large_batch_needs_microbatches(choose):
 def test_what_fits_nowhere_is_an_error_with_a_remedy(choose):
     message = (
         r"mesh=auto: a step needs about 0.0 GiB of each device, even with fsdp=8, and 0.0 are "
-        r"there; raise train.microbatches \(now 1\), or set model.remat=full"
+        r"there; set model.remat=full, or raise train.microbatches \(now 1\) of a new run"
     )
     with pytest.raises(UserError, match=message):
         choose(8, 1)

@@ -1,9 +1,12 @@
 """What a run writes down, and what a resumed run keeps of it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from bert_jax.errors import TryAgainError
+from bert_jax.files import as_path
 from bert_jax.training.logs import RunLog, read_metrics
 
 
@@ -100,3 +103,16 @@ def test_tensorboard_shows_each_step_once(workdir, resume_step, expected):
     events = EventAccumulator(str(workdir / "tensorboard"))
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == expected
+
+
+def test_a_bucket_that_cannot_be_reached_ends_no_run(store, capfd):
+    log = RunLog(as_path("gs://not-there/run"), resume_step=0)
+    log.write(1, "train", {"loss": 1.0})
+    log.save()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("bert-jax: gs://not-there/run: cannot be reached")
+    assert line.endswith("(metrics: tried again at the next save)")
+    with pytest.raises(TryAgainError, match="the metrics are in ") as found:
+        log.close()
+    kept = Path(str(found.value).rpartition(" ")[2])
+    assert read_metrics(kept, "train") == [{"step": 1, "loss": 1.0}]

@@ -264,7 +264,10 @@ def test_a_damaged_checkpoint_is_named_in_one_line(start, finished):
     # Threads of tensorstore may print around our line that their event loop is closed.
     (line,) = [line for line in errors.splitlines() if line.startswith("bert-jax: ")]
     assert f"cannot read the checkpoint {finished}/checkpoints/{STEPS}" in line
-    assert line.endswith("; remove this directory to go on from the one before it")
+    assert line.endswith(
+        "; if disk and memory are in order, it is damaged: remove this directory to go on from the "
+        "one before it"
+    )
     # And that is what happens.
     shutil.rmtree(finished / "checkpoints" / str(STEPS))
     _, errors = finish(start(finished))

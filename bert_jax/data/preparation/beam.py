@@ -35,7 +35,10 @@ def beam_runner(
         raise UserError(
             "--runner beam needs the extra [beam]: pip install 'bert_jax[beam]'"
         ) from error
-    words = shlex.split(options)
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise UserError(f"--runner-options {options!r}: {error}") from error
     if workers is not None:
         words = [
             *(f"--direct_num_workers={workers}", "--direct_running_mode=multi_processing"),
@@ -83,13 +86,21 @@ def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
 
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
     try:
-        with apache_beam.Pipeline(options=options) as pipeline:
-            (
-                pipeline
-                | "shards" >> apache_beam.Create(list(shards))
-                | "spread" >> apache_beam.Reshuffle()
-                | "encode" >> apache_beam.Map(encode_shard, work)
-            )
+        pipeline = apache_beam.Pipeline(options=options)
+        _ = (
+            pipeline
+            | "shards" >> apache_beam.Create(list(shards))
+            | "spread" >> apache_beam.Reshuffle()
+            | "encode" >> apache_beam.Map(encode_shard, work)
+        )
+        result = pipeline.run()
+        try:
+            result.wait_until_finish()
+        except KeyboardInterrupt:
+            # Machines elsewhere would go on, and cost, beside those of the next call.
+            with contextlib.suppress(NotImplementedError):
+                result.cancel()
+            raise
     except UserError:
         raise
     except Exception as error:

@@ -140,7 +140,9 @@ def prepare(
     )
     given = _given_tokenizer(options)
     fingerprint = job.fingerprint(given)
+    shards = output.with_name(f"{output.name}.shards-{fingerprint}")
     if finished := finished_manifest(output, fingerprint):
+        remove(shards)  # a call that was interrupted at the very end has left them
         job.say(f"{output} is finished already: nothing to do")
         return finished
     with staging_directory(output) as partial:
@@ -148,7 +150,6 @@ def prepare(
         chunks = f"{chunk_characters} in shards" if encode_shards else str(chunk_characters)
         state = _resume_or_begin(job, partial, f"{fingerprint}/{chunks}")
         tokenizer = _place_tokenizer(job, partial, given)
-        shards = output.with_name(f"{output.name}.shards-{fingerprint}")
         with CorpusWriter(partial, token_dtype(tokenizer.vocab_size), state) as writer:
             if encode_shards:
                 _append_all(job, writer, _from_shards(job, tokenizer, shards, encode_shards))

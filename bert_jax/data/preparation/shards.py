@@ -5,6 +5,7 @@ is fast, and encodes only the chunks of the shard, which is not. What it finds g
 a directory that all machines reach, so nothing but names passes between them.
 """
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -19,7 +20,7 @@ from bert_jax.data.preparation.encoding import EncodedSplit, encode_chunk
 from bert_jax.data.preparation.workers import Encoder
 from bert_jax.data.sources import Source
 from bert_jax.errors import UserError
-from bert_jax.files import as_path, fetch, reachable, write_atomically
+from bert_jax.files import as_path, open_binary, reachable, write_atomically
 from bert_jax.tokenization import load_tokenizer
 
 SHARD_BYTES = 64 << 20
@@ -126,18 +127,20 @@ def join_shards(
     next_document = 0
     for _, group in itertools.groupby(shards, lambda shard: (shard.source, shard.position)):
         same, first_document = list(group), next_document
-        files = [_open(as_path(work.directory) / shard.name) for shard in same]
-        for number in itertools.count():
-            file, place = files[number % len(files)], number // len(files)
-            if place == len(file["positions"]):
-                break
-            encoded = {split: _encoded(file, place, split, first_document) for split in SPLITS}
-            for part in encoded.values():
-                next_document = max([next_document, *(part.documents[-1:, 0] + 1)])
-            position = same[0].position + int(file["positions"][place])
-            yield same[0].source, position, encoded
-        for file in files:
-            file.close()
+        with contextlib.ExitStack() as opened:
+            files = [_open(as_path(work.directory) / shard.name, opened) for shard in same]
+            for number in itertools.count():
+                file, place = files[number % len(files)], number // len(files)
+                if place == len(file["positions"]):
+                    break
+                with reachable(as_path(work.directory)):
+                    encoded = {
+                        split: _encoded(file, place, split, first_document) for split in SPLITS
+                    }
+                for part in encoded.values():
+                    next_document = max([next_document, *(part.documents[-1:, 0] + 1)])
+                position = same[0].position + int(file["positions"][place])
+                yield same[0].source, position, encoded
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
@@ -155,12 +158,15 @@ def _key(number: int, split: str, field: str) -> str:
     return f"{number}/{split}/{field}"
 
 
-def _open(path: Path) -> "np.lib.npyio.NpzFile":
+def _open(path: Path, opened: contextlib.ExitStack) -> "np.lib.npyio.NpzFile":
+    """A shard's file, read where it lies: nobody wants it twice."""
     try:
-        file: np.lib.npyio.NpzFile = np.load(fetch(path), allow_pickle=False)
+        with reachable(path):
+            file = opened.enter_context(open_binary(path))
+            found: np.lib.npyio.NpzFile = np.load(file, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}; remove it and run again") from error
-    return file
+    return found
 
 
 def _encoded(

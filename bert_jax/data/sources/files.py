@@ -37,9 +37,13 @@ class FileSource(Source):
     def __init__(self, spec: SourceSpec, pattern: str):
         self.paths = find_files(pattern, spec.source)
         self._states = [state_of(path) for path in self.paths]
-        ends = list(itertools.accumulate(state.size for state in self._states))
-        self._starts = dict(zip(self.paths, [0, *ends], strict=False))
-        super().__init__(spec, ends[-1])
+        super().__init__(spec, sum(state.size for state in self._states))
+        self._starts = self._find_starts()
+
+    def _find_starts(self) -> dict[Path, int]:
+        """The bytes of the files before each one."""
+        ends = itertools.accumulate(state.size for state in self._states)
+        return dict(zip(self.paths, [0, *ends], strict=False))
 
     @property
     def piece_sizes(self) -> list[int]:
@@ -50,6 +54,8 @@ class FileSource(Source):
         """See `Source.piece_sizes`."""
         part = copy.copy(self)
         part.paths, part._states = self.paths[start:stop], self._states[start:stop]
+        part.size = sum(state.size for state in part._states)
+        part._starts = part._find_starts()
         return part
 
     def identity(self) -> dict[str, object]:

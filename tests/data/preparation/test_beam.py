@@ -71,6 +71,7 @@ def test_mistakes_are_one_line(command, tmp_path, capsys):
     capsys.readouterr()  # what its import says
     beam = [*command, "--output", tmp_path / "corpus", "--runner", "beam", "--runner-options"]
     assert "Beam does not know --projct=p" in refused(capsys, *beam, "--projct=p")
+    assert "No closing quotation" in refused(capsys, *beam, "--project='p")
     assert "argument --project: expected one argument" in refused(capsys, *beam, "--project")
     assert "give gs://BUCKET/CORPUS" in refused(
         capsys, *beam, "--runner=DataflowRunner --project=p --region=r --temp_location=gs://b/t"
