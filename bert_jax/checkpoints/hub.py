@@ -4,12 +4,13 @@ import os
 import re
 from pathlib import Path
 
+from bert_jax.checkpoints.sentence_transformers import POOLING_FILES
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch, is_remote
 
 DESCRIPTION_PATTERNS = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("vocab.txt", "*.model"),
+    *("vocab.txt", "*.model", *POOLING_FILES),
 )
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 PYTORCH_PATTERNS = (
@@ -103,7 +104,7 @@ def _snapshot(
             hub_id,
             revision=revision,
             allow_patterns=patterns,
-            ignore_patterns="*/*",  # the same weights for other programs: "onnx/", "openvino/"
+            ignore_patterns="*/*.model",  # those of other programs, as below "onnx/"
             local_files_only=refusal is not None,
         )
     except LocalEntryNotFoundError as error:

@@ -19,7 +19,11 @@ from bert_jax.checkpoints.config_file import (
 )
 from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import LoadReport, locate, read_parameters, to_tensors
-from bert_jax.checkpoints.sentence_transformers import write_pooling
+from bert_jax.checkpoints.sentence_transformers import (
+    POOLING_FILES,
+    read_pooling,
+    write_pooling,
+)
 from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.checkpoints.whole_directory import whole_directory
@@ -40,13 +44,14 @@ _HEADS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 _CLASSIFIER = "classifier.weight"
 
-# Weights in any form: of an older model in the same place, nothing may be left.
-_WEIGHTS = (
-    "model-*-of-*.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model-*-of-*.bin",
-    "pytorch_model.bin.index.json",
+# Weights in any form, tokenizers of any kind: of an older model in the same place, nothing that
+# somebody would read may be left.
+_OBSOLETE = (
+    *("model-*-of-*.safetensors", "model.safetensors.index.json"),
+    *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
+    *("tokenizer.json", "vocab.txt", "*.model", "tokenizer_config.json"),
+    *("special_tokens_map.json", "added_tokens.json"),
+    *POOLING_FILES,
 )
 
 
@@ -79,14 +84,14 @@ def _write(
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    with whole_directory(directory, marker=CONFIG, last=SAFETENSORS, obsolete=_WEIGHTS) as partial:
+    with whole_directory(directory, marker=CONFIG, last=SAFETENSORS, obsolete=_OBSOLETE) as partial:
         tokenizer.save(partial, max_length=description.config.max_position_embeddings)
         write_config(partial / CONFIG, description)
+        write_pooling(partial, description)
         try:
             save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
-    write_pooling(directory, description)
 
 
 def load_description(directory: Path, architecture: str = "") -> ModelDescription:
@@ -121,6 +126,7 @@ def load_description(directory: Path, architecture: str = "") -> ModelDescriptio
         described,
         config=config,
         architecture=architecture,
+        other={**read_pooling(directory), **described.other},
         mixed_dtypes=named if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
         add_pooling_layer=architecture != "BertModel" or "bert.pooler.dense.weight" in located,

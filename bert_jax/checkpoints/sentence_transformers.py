@@ -1,6 +1,6 @@
-"""What sentence-transformers reads beside a model: how the vectors of tokens become one.
+"""What sentence-transformers has beside a model: how the vectors of tokens become one.
 
-    modules.json            the parts: encoder, pooling
+    modules.json            the parts: encoder, pooling, perhaps what makes vectors of length 1
     1_Pooling/config.json   which pooling
 
 Without these files it takes the mean. They are written as its version 2 had them, which all later
@@ -11,36 +11,71 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.config_file import ModelDescription, read_json_object
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
 
 SENTENCE_POOLING = "sentence_pooling"
 """The key of `config.json` that says how a model's vectors of texts were trained to be made."""
 
+SENTENCE_NORMALIZE = "sentence_normalize"
+"""The key that says whether sentence-transformers makes them of length 1: true, or left out."""
+
 _MODULES = "modules.json"
 _POOLING = "1_Pooling"
+_NORMALIZE = "2_Normalize"
+POOLING_FILES = (_MODULES, f"{_POOLING}/config.json")
+
+# As `1_Pooling/config.json` has it since version 6, and the switches before.
+_SWITCHES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+}
+_MEAN_OF_ROOTS = "pooling_mode_mean_sqrt_len_tokens"
+
+
+def read_pooling(directory: Path) -> dict[str, Any]:
+    """What the files of a directory say, as our keys of `config.json`.
+
+    Empty where there are none, or where they name what we do not have.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    if not all((directory / name).is_file() for name in POOLING_FILES):
+        return {}
+    try:
+        modules = json.loads((directory / _MODULES).read_text(encoding="utf-8"))
+        kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{directory / _MODULES} is damaged: {error!r}; copy it again") from error
+    fields = read_json_object(directory / _POOLING / "config.json")
+    chosen = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value]
+    pooling = fields.get("pooling_mode", [_SWITCHES.get(name) for name in chosen])
+    pooling = [pooling] if isinstance(pooling, str) else pooling
+    if pooling not in [[name] for name in _SWITCHES.values()]:
+        return {}
+    return {SENTENCE_POOLING: pooling[0]} | (
+        {SENTENCE_NORMALIZE: True} if "Normalize" in kinds else {}
+    )
 
 
 def write_pooling(directory: Path, description: ModelDescription) -> None:
-    """Writes the files into the directory of an encoder that was trained to make vectors of texts.
+    """Writes the files beside an encoder that was trained to make vectors of texts.
 
-    In that of any other model, nothing is written.
-
-    Raises:
-        UserError: they cannot be written.
+    Beside any other model, nothing is written.
     """
     pooling = description.other.get(SENTENCE_POOLING)
     if pooling is None or description.architecture != "BertModel":
         return
     fields = {
         "word_embedding_dimension": description.config.hidden_size,
-        "pooling_mode_cls_token": pooling == "cls",
-        "pooling_mode_mean_tokens": pooling == "mean",
-        "pooling_mode_max_tokens": pooling == "max",
-        "pooling_mode_mean_sqrt_len_tokens": False,
+        **{name: pooling == ours for name, ours in _SWITCHES.items()},
+        _MEAN_OF_ROOTS: False,
     }
     parts = [("", "Transformer"), (_POOLING, "Pooling")]
+    if description.other.get(SENTENCE_NORMALIZE):
+        parts.append((_NORMALIZE, "Normalize"))
     modules = [
         {
             "idx": number,
@@ -50,16 +85,10 @@ def write_pooling(directory: Path, description: ModelDescription) -> None:
         }
         for number, (path, kind) in enumerate(parts)
     ]
-    try:
-        (directory / _POOLING).mkdir(exist_ok=True)
-        write_atomically(directory / _POOLING / "config.json", _as_json(fields))
-        write_atomically(directory / _MODULES, _as_json(modules))
-    except OSError as error:
-        raise UserError(
-            f"cannot write {directory / _POOLING}: {error.strerror or error}; free space or give "
-            "another directory"
-        ) from error
+    (directory / _POOLING).mkdir()
+    (directory / _POOLING / "config.json").write_text(_as_json(fields), encoding="utf-8")
+    (directory / _MODULES).write_text(_as_json(modules), encoding="utf-8")
 
 
-def _as_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
+def _as_json(value: Any) -> str:
+    return json.dumps(value, indent=2) + "\n"

@@ -68,12 +68,15 @@ def _move(partial: Path, directory: Path, last: str, obsolete: Sequence[str]) ->
     directory.mkdir(exist_ok=True)
     _remove(directory, (last, *obsolete))
     for name in names:
+        (directory / name).parent.mkdir(exist_ok=True)
         (partial / name).replace(directory / name)
 
 
 def _ordered(partial: Path, last: str) -> list[str]:
     """Names of the new files, that at the end which makes the directory whole."""
-    return sorted((path.name for path in partial.iterdir()), key=lambda name: name == last)
+    files = (path for path in partial.rglob("*") if path.is_file())
+    names = (path.relative_to(partial).as_posix() for path in files)
+    return sorted(names, key=lambda name: name == last)
 
 
 def _remove(directory: Path, patterns: Sequence[str]) -> None:
