@@ -204,6 +204,7 @@ class SelfAttention(nn.Module):
             rate,
             weights_wanted=output_attentions,
             one_text=tokens.segments.query.shape[1] == 1,
+            dtype=execution.dtype,
         )
         pairs = Pairs.of(tokens, config.num_attention_heads)
         if kernel == "exact":

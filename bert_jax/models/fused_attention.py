@@ -19,7 +19,13 @@ _WORTHWHILE = 512
 
 
 def usable_kernel(
-    wanted: str, length: int, rate: float, *, weights_wanted: bool, one_text: bool = True
+    wanted: str,
+    length: int,
+    rate: float,
+    *,
+    weights_wanted: bool,
+    one_text: bool = True,
+    dtype: str = "bfloat16",
 ) -> str:
     """The kernel for a call: the wanted one, or "exact" where it cannot or need not be used.
 
@@ -29,10 +35,12 @@ def usable_kernel(
         rate: of the dropout on the weights.
         weights_wanted: whether the weights are asked for.
         one_text: whether no row holds several texts.
+        dtype: of the activations.
     """
     too_short = length < _WORTHWHILE or (wanted == "pallas" and length % _BLOCK)
-    sees_all = wanted == "cudnn" and not one_text  # it knows lengths alone
-    return "exact" if rate or weights_wanted or too_short or sees_all else wanted
+    # It knows lengths alone, and numbers of 16 bits.
+    not_cudnns = wanted == "cudnn" and not (one_text and dtype == "bfloat16")
+    return "exact" if rate or weights_wanted or too_short or not_cudnns else wanted
 
 
 def fused_attention(

@@ -10,6 +10,10 @@ from bert_jax.processor import cpu_flags
 _CPU_FLAGS = ("avx512_bf16", "amx_bf16")
 _GPU_SINCE = 8.0  # Ampere
 
+# Where kernels of attention run. A run goes with its config from one kind of device to another, so
+# elsewhere the exact one takes their place.
+_KERNELS = {"pallas": "tpu", "cudnn": "gpu"}
+
 
 class Preferences(NamedTuple):
     """Fields of an `Execution`."""
@@ -32,12 +36,12 @@ def chosen(
     of float32, of which a row of layers takes 0.8 times as long as a loop over them. In float32 the
     loop is as fast, and it compiles in half the time.
 
-    cuDNN's attention is taken where it is asked for alone: no GPU was there to measure it on.
+    cuDNN's attention is taken only where it is asked for: no GPU was there to measure it on.
 
     Args:
         precision: "auto" or a dtype.
         scan_layers: as in `Execution`; None for what is fastest.
-        attention: "auto" or as in `Execution`.
+        attention: "auto" or as in `Execution`; "exact" comes out where it cannot be had.
         platform: "cpu", "gpu" or "tpu" of devices elsewhere; "" for those that are here.
     """
     capability = None
@@ -52,5 +56,7 @@ def chosen(
     if scan_layers is None:
         scan_layers = not (platform == "cpu" and dtype == "bfloat16")
     if attention == "auto":
-        attention = "pallas" if platform == "tpu" else "exact"
+        attention = "pallas"
+    if attention in _KERNELS and platform != _KERNELS[attention]:
+        attention = "exact"
     return Preferences(dtype, scan_layers, attention)

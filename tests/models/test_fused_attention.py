@@ -28,9 +28,10 @@ def test_what_is_used_where(wanted, length, rate, weights_wanted, used):
     assert usable_kernel(wanted, length, rate, weights_wanted=weights_wanted) == used
 
 
-def test_a_kernel_that_knows_lengths_alone_gets_no_row_of_several_texts():
+@pytest.mark.parametrize("what", [{"one_text": False}, {"dtype": "float32"}])
+def test_what_cudnn_does_not_know_the_tpu_does(what):
     used = [
-        usable_kernel(wanted, 512, 0.0, weights_wanted=False, one_text=False)
+        usable_kernel(wanted, 512, 0.0, weights_wanted=False, **what)
         for wanted in ("cudnn", "pallas")
     ]
     assert used == ["exact", "pallas"]
@@ -43,12 +44,15 @@ SEGMENTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEGMENTS)
-def test_the_tpu_kernel_computes_the_same(name):
+@pytest.mark.parametrize(
+    ("name", "dtype", "tolerance"),
+    [("padding", "float32", 2e-5), ("packed", "float32", 2e-5), ("padding", "bfloat16", 3e-2)],
+)
+def test_the_tpu_kernel_computes_the_same(name, dtype, tolerance):
     """The kernel itself, interpreted."""
     segments = SegmentIds(*(numbers.astype(jnp.int32) for numbers in SEGMENTS[name]))
     drawn = np.random.default_rng(5).normal(size=(4, 2, 2, 256, 64))
-    query, key, value, cotangent = (jnp.asarray(array, jnp.float32) for array in drawn)
+    query, key, value, cotangent = (jnp.asarray(array, dtype) for array in drawn)
 
     def exact(*operands):
         pairs = Pairs.of(Tokens.of(segments), 2)
@@ -63,4 +67,24 @@ def test_the_tpu_kernel_computes_the_same(name):
         found, backward = jax.vjp(fused, query, key, value)
         gradients = backward(cotangent)
     for one, other in zip((found, *gradients), (expected, *wanted), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5)
+        assert one.dtype == other.dtype == dtype
+        one, other = np.asarray(one, np.float32), np.asarray(other, np.float32)
+        np.testing.assert_allclose(one, other, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN is of GPUs")
+def test_cudnn_computes_the_same():
+    segments = SegmentIds(
+        jnp.ones((3, 1), jnp.int32),
+        (jnp.arange(512) < jnp.array([[512], [100], [0]])).astype(jnp.int32),
+    )
+    drawn = np.random.default_rng(5).normal(size=(3, 3, 2, 512, 64))
+    query, key, value = (jnp.asarray(array, jnp.bfloat16) for array in drawn)
+    pairs = Pairs.of(Tokens.of(segments), 2)
+    expected = attention(0.0, query, key, value, pairs, jnp.zeros(2, jnp.uint32))
+    found = fused_attention("cudnn", query, key, value, segments)
+    # What a row of padding alone finds is of no interest, but it must be a number.
+    assert np.isfinite(np.asarray(found, np.float32)).all()
+    np.testing.assert_allclose(
+        np.asarray(found[:2], np.float32), np.asarray(expected[:2], np.float32), atol=3e-2
+    )

@@ -1,5 +1,7 @@
 """What a device decides where a config does not."""
 
+import types
+
 import pytest
 
 from bert_jax.models import preferences
@@ -37,6 +39,28 @@ def test_what_is_given_counts(cpu):
     assert preferences.chosen("auto", True, platform="cpu").scan_layers
     assert preferences.chosen("auto", None, "exact", platform="tpu").attention == "exact"
     assert preferences.chosen("auto", None, "cudnn", platform="gpu").attention == "cudnn"
+
+
+def test_kernels_stay_on_their_devices(cpu):
+    cpu("avx512_bf16")
+    chosen = {
+        (kernel, platform): preferences.chosen("auto", None, kernel, platform=platform).attention
+        for kernel in ("pallas", "cudnn")
+        for platform in ("cpu", "gpu", "tpu")
+    }
+    assert {place for place, found in chosen.items() if found != "exact"} == {
+        ("pallas", "tpu"),
+        ("cudnn", "gpu"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"), [("7.5", "float32"), ("8.0", "bfloat16"), (None, "bfloat16")]
+)
+def test_the_gpu_that_is_here(monkeypatch, capability, dtype):
+    device = types.SimpleNamespace(platform="gpu", compute_capability=capability)
+    monkeypatch.setattr(preferences.jax, "devices", lambda: [device])
+    assert preferences.chosen("auto") == (dtype, True, "exact")
 
 
 def test_flags_are_read_as_linux_writes_them(tmp_path):
