@@ -1,4 +1,4 @@
-"""The exceptions that users see."""
+"""The exceptions that users see, and what is passed on of those of libraries."""
 
 
 class UserError(Exception):
@@ -18,3 +18,8 @@ class TryAgainError(UserError):
 
 class NotFiniteError(UserError):
     """A model's score is no number: its parameters are damaged, or its training diverges."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of a library says first, for a line of ours; its kind, if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

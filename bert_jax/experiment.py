@@ -1,7 +1,7 @@
 """From a config to things that are done: prepare a corpus, train, evaluate and export a run.
 
-This is where configs meet the floors below; each key is read here, in `foundation`, or in the
-task's `create`.
+This is where configs meet the floors below. A section that is the fields of a class becomes one
+where it is needed; the model's keys are read in `foundation`, the task's own in its `create`.
 """
 
 import json

@@ -13,12 +13,15 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.corpus import CorpusSplit
 from bert_jax.data.preparation.prepare import PrepareOptions, prepare
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
 from bert_jax.data.sources import SourceSpec
 from bert_jax.models import preferences
-from bert_jax.models.config import BertConfig
+from bert_jax.models.bert import init_params
+from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 from tests.google_storage import google_storage
 
@@ -172,6 +175,16 @@ def bucket(store, tmp_path, monkeypatch) -> str:
     """An empty place in a bucket, and an empty cache of the user."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return f"{store}/{tmp_path.name}"
+
+
+@pytest.fixture(scope="session")
+def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
+    """The directory of a random encoder of two layers and 32 positions."""
+    directory = tmp_path_factory.mktemp("base") / "model"
+    description = ModelDescription(tiny_config, "BertModel")
+    params = init_params(description.make_module(Execution()), jax.random.key(0))
+    model_directory.save(directory, description, params, tokenizer)
+    return directory
 
 
 SplitMaker = Callable[..., CorpusSplit]

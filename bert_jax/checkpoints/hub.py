@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from bert_jax.checkpoints.sentence_transformers import POOLING_FILES
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote
 
 DESCRIPTION_PATTERNS = (
@@ -147,11 +147,6 @@ def _explanation(error: Exception, revision: str | None) -> str:
         case _:
             return (
                 "is neither a directory here nor whole in the hub's cache, and cannot be "
-                f"downloaded ({_first_line(error)}); check the network, HF_ENDPOINT and the space "
-                "for the cache, or give the path of a model directory"
+                f"downloaded ({type(error).__name__}: {first_line(error)}); check the network, "
+                "HF_ENDPOINT and the space for the cache, or give the path of a model directory"
             )
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

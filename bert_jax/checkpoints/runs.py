@@ -15,7 +15,7 @@ from orbax.checkpoint.checkpoint_managers import (
     LatestN,
 )
 
-from bert_jax.errors import TryAgainError, UserError
+from bert_jax.errors import TryAgainError, UserError, first_line
 from bert_jax.files import is_remote, reachable
 
 # What stands beside a checkpoint: the higher, the better.
@@ -232,20 +232,16 @@ class RunCheckpoints:
     def _unreadable(self, step: int, error: Exception) -> UserError:
         others = "network, credentials" if is_remote(self._directory) else "disk"
         return UserError(
-            f"cannot read the checkpoint {self._directory / str(step)}: {_first_line(error)}; if "
+            f"cannot read the checkpoint {self._directory / str(step)}: {first_line(error)}; if "
             f"{others} and memory are in order, it is damaged: remove this directory to go on from "
             "the one before it"
         )
 
     def _failure(self, error: Exception) -> UserError:
         line = (
-            f"cannot write a checkpoint to {self._directory}: {_first_line(error)}; the last whole "
+            f"cannot write a checkpoint to {self._directory}: {first_line(error)}; the last whole "
             f"one is {self.latest}; "
         )
         if is_remote(self._directory):
             return TryAgainError(f"{line}when it can be reached, run the same command again")
         return UserError(f"{line}free space and run the same command again")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

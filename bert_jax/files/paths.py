@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, first_line
 
 if TYPE_CHECKING:
     import fsspec
@@ -77,9 +77,8 @@ def reachable(path: Path) -> Iterator[None]:
             f"pip install 'bert_jax[{_EXTRAS[scheme]}]'"
         ) from error
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise UserError(
-            f"{path}: cannot be reached: {reason}; check the path, your credentials "
+            f"{path}: cannot be reached: {first_line(error)}; check the path, your credentials "
             "(gcloud auth application-default login) and the network, and run again"
         ) from error
 

@@ -42,12 +42,6 @@ def masked_max(hidden: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.where(mask[:, :, None], hidden, least).max(axis=1)
 
 
-def unit_length(vectors: jax.Array) -> jax.Array:
-    """Each vector divided by its Euclidean norm: [B, D] → [B, D]; a zero vector stays."""
-    norm = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / jnp.maximum(norm, 1e-12)
-
-
 OF_TOKENS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "cls": lambda hidden, mask: cls(hidden),
     "mean": masked_mean,

@@ -1,7 +1,7 @@
 """BERT with each of its heads, under the names of Hugging Face's classes (paper, figures 1 and 4).
 
-Every model takes what `Bert` takes and is called in the same way. Its parameters are the
-encoder's, under `bert`, and those of its head beside them.
+Every model takes the ids that `Bert` takes first, and is called in the same way; what else it
+takes, it says. Its parameters are the encoder's, under `bert`, and those of its head beside them.
 """
 
 from typing import NamedTuple

@@ -14,7 +14,7 @@ from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.dropout import Numbers, dropped, key_of
 from bert_jax.models.fused_attention import fused_attention, usable_kernel
 from bert_jax.models.layers import dense
-from bert_jax.models.products import product, sum_over_last, sum_over_rows
+from bert_jax.models.products import product, product_over_last, product_over_rows
 from bert_jax.models.segments import Tokens
 
 # Remat policies know the weights by this name.
@@ -28,8 +28,8 @@ _LONG_ON_CPU = 384
 _NARROW = 64
 
 
-class Pairs(NamedTuple):
-    """What is known of queries and keys besides their vectors; the last axis is T or S.
+class TokenPairs(NamedTuple):
+    """What is known of pairs of a query and a key besides their vectors; the last axis is T or S.
 
     Attributes:
         query_segments: int32 [..., T] or [..., 1]; a query sees the keys that have its number.
@@ -44,7 +44,7 @@ class Pairs(NamedTuple):
     places: jax.Array
 
     @classmethod
-    def of(cls, tokens: Tokens, heads: int) -> "Pairs":
+    def of(cls, tokens: Tokens, heads: int) -> "TokenPairs":
         """Of N heads: [B, 1, ...] or [B, N, ...]."""
         rows = tokens.numbers[:, None] * heads + jnp.arange(heads)[:, None]  # BNT
         segments = tokens.segments
@@ -61,7 +61,7 @@ class Pairs(NamedTuple):
         return Numbers(self.rows[..., :, None], self.places[..., None, :])
 
 
-def attention_weights(query: jax.Array, key: jax.Array, pairs: Pairs) -> jax.Array:
+def attention_weights(query: jax.Array, key: jax.Array, pairs: TokenPairs) -> jax.Array:
     """softmax(q · k / sqrt(H)) over the keys that each query sees.
 
     Args:
@@ -73,7 +73,7 @@ def attention_weights(query: jax.Array, key: jax.Array, pairs: Pairs) -> jax.Arr
         float32 [..., T, S]; each row sums to 1. A row without any visible key is uniform, not
         NaN: the score of a hidden key is the least finite float32, not minus infinity.
     """
-    scores = sum_over_last(query, key) * _scale(query)
+    scores = product_over_last(query, key) * _scale(query)
     scores = jnp.where(pairs.visible, scores, jnp.finfo(jnp.float32).min)
     return jax.nn.softmax(scores, axis=-1)
 
@@ -88,13 +88,13 @@ def attention(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    pairs: Pairs,
+    pairs: TokenPairs,
     dropout_key: jax.Array,
 ) -> jax.Array:
     """What each query finds: the values, weighted by `attention_weights` after dropout.
 
-    The backward pass keeps the weights in the dtype of the activations, and draws their dropout
-    again.
+    With A for the weights and A' for those after dropout, O = A' V. The backward pass keeps A, in
+    the dtype of the activations, and draws the dropout again.
 
     Args:
         rate: of the dropout; each example, head and position has its own mask, as in the original.
@@ -120,7 +120,7 @@ def _attend(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    pairs: Pairs,
+    pairs: TokenPairs,
 ) -> tuple[jax.Array, jax.Array]:
     """[..., T, H], and what the backward pass keeps: the weights [..., T, S] before dropout."""
     weights = attention_weights(query, key, pairs)
@@ -135,16 +135,21 @@ def _forward(rate: float, *operands: Any) -> tuple[jax.Array, Any]:
 
 
 def _backward(rate: float, saved: Any, of_context: jax.Array) -> Any:
+    """The gradients; `of_x` is that of x.
+
+    dV = A'ᵀ dO; dA' = dO Vᵀ, of which dropout lets through the same as before: dA; of the softmax
+    dS = A ∘ (dA - Σₛ A ∘ dA), where S = Q Kᵀ / sqrt(H); dQ = dS K / sqrt(H), dK = dSᵀ Q / sqrt(H).
+    """
     query, key, value, pairs, dropout_key, weights = saved
     dtype = value.dtype
     kept = dropped(rate, weights.astype(jnp.float32), dropout_key, pairs.numbers).astype(dtype)
-    of_value = sum_over_rows(kept, of_context)  # BNSH
-    of_kept = sum_over_last(of_context, value)  # BNTS
-    weighted = weights * dropped(rate, of_kept, dropout_key, pairs.numbers)
+    of_value = product_over_rows(kept, of_context)  # BNSH
+    of_kept = product_over_last(of_context, value)  # BNTS
+    weighted = weights * dropped(rate, of_kept, dropout_key, pairs.numbers)  # BNTS
     of_scores = weighted - weights * weighted.sum(axis=-1, keepdims=True)
     of_scores = jnp.where(pairs.visible, of_scores * _scale(query), 0).astype(dtype)
     of_query = product(of_scores, key)  # BNTH
-    of_key = sum_over_rows(of_scores, query)  # BNSH
+    of_key = product_over_rows(of_scores, query)  # BNSH
     return (*(found.astype(dtype) for found in (of_query, of_key, of_value)), None, None)
 
 
@@ -206,7 +211,7 @@ class SelfAttention(nn.Module):
             one_text=tokens.segments.query.shape[1] == 1,
             dtype=execution.dtype,
         )
-        pairs = Pairs.of(tokens, config.num_attention_heads)
+        pairs = TokenPairs.of(tokens, config.num_attention_heads)
         if kernel == "exact":
             dropout_key = key_of(self) if rate else jnp.zeros(2, jnp.uint32)
             context = attention(rate, query, key, value, pairs, dropout_key)

@@ -41,7 +41,7 @@ class BertConfig:
         hidden_dropout_prob: dropout after the embeddings and after each sub-layer.
         attention_probs_dropout_prob: dropout on the attention weights.
         max_position_embeddings: the longest sequence.
-        type_vocab_size: number of segments (2 in the released checkpoints).
+        type_vocab_size: number of token types, the paper's segments A and B: 2.
         initializer_range: standard deviation of the truncated normal initialisation.
         layer_norm_eps: added to the variance in every LayerNorm.
         pad_token_id: id of [PAD].

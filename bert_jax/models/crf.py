@@ -83,15 +83,10 @@ def log_likelihood(
     by_word = jnp.where(mask, emitted + jnp.concatenate([first, steps], axis=1), 0)
     scores = jnp.concatenate([by_word, behind], axis=1)
     # Word by word, since the sums of long sentences are large and their difference is small.
-    return jnp.where(mask[:, 0], (scores - _log_partition_parts(emissions, mask, chain)).sum(1), 0)
+    return jnp.where(mask[:, 0], (scores - log_partition_parts(emissions, mask, chain)).sum(1), 0)
 
 
-def log_partition(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
-    """The logarithm of Z of each row, float32 [B]; see `log_likelihood`."""
-    return _log_partition_parts(emissions, mask, chain).sum(axis=1)
-
-
-def _log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+def log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
     """What each word, and then the end, adds to log Z, float32 [B, W + 1].
 
     The forward algorithm, normalised at every word: its numbers stay small however long the

@@ -12,7 +12,10 @@ from bert_jax.models.layers import kernel_init, layer_norm, word_rows_init
 
 
 class Embeddings(nn.Module):
-    """Sum of word, position and segment embeddings, then LayerNorm, then dropout."""
+    """Sum of word, position and token-type embeddings, then LayerNorm, then dropout.
+
+    The token type is what the paper calls the segment: sentence A or B.
+    """
 
     config: BertConfig
     execution: Execution

@@ -2,7 +2,8 @@
 
 One alphabet of dimensions in the whole project: B batch, T tokens, S source tokens, N heads,
 H head width, D model width, F feed-forward width, V vocabulary, P predictions, L layers, K texts
-of a packed row.
+of a packed row, W words, C labels or choices, R rows that short texts share; and of a product
+M rows, I inputs and O outputs, each of which may be several axes.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,11 +42,11 @@ def word_rows_init(config: BertConfig) -> Callable[..., jax.Array]:
 
 
 class Dense(nn.Module):
-    """An affine map: kernel [K, F] and bias [F], where K and F may be several axes.
+    """An affine map: kernel [I, O] and bias [O], where I and O may be several axes.
 
     Attributes:
-        features: F.
-        axes: how many axes K is.
+        features: O.
+        axes: how many axes I is.
         dtype: of the result.
         kernel_init: of the kernel; the bias begins at 0.
     """
@@ -57,7 +58,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        """[..., K] → [..., F]."""
+        """[..., I] → [..., O]."""
         shape = (*inputs.shape[-self.axes :], *self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
         bias = self.param("bias", nn.initializers.zeros, self.features)
@@ -92,3 +93,9 @@ def layer_norm(config: BertConfig, execution: Execution, name: str) -> nn.LayerN
         dtype=jnp.dtype(execution.dtype),
         name=name,
     )
+
+
+def unit_length(vectors: jax.Array) -> jax.Array:
+    """Vectors [..., D] divided by their length, zeros for zeros; differentiable there, too."""
+    squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
+    return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))

@@ -22,14 +22,14 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
     """Inputs · kernel + bias, summed over the last `axes` axes of the inputs.
 
     Args:
-        axes: how many axes K stands for.
-        inputs: [..., K], float32 or bfloat16.
-        kernel: [K, F], where F may be several axes, too; multiplied in the dtype of the inputs.
+        axes: how many axes I stands for.
+        inputs: [..., I], float32 or bfloat16.
+        kernel: [I, O], where O may be several axes, too; multiplied in the dtype of the inputs.
             Its gradient is rounded to that, so that devices send each other half as much.
-        bias: [F].
+        bias: [O].
 
     Returns:
-        [..., F] in the dtype of the inputs.
+        [..., O] in the dtype of the inputs.
     """
     return checkpoint_name(_affine(axes, inputs, kernel.astype(inputs.dtype), bias), PRODUCT)
 
@@ -45,11 +45,11 @@ def _forward(axes: int, *operands: jax.Array) -> tuple[jax.Array, tuple[jax.Arra
 
 
 def _backward(axes: int, saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
-    inputs, kernel = _matrices(axes, *saved[:2])  # MK, KF
-    cotangent = cotangent.reshape(len(inputs), -1)  # MF
-    of_inputs = sum_over_last(cotangent, kernel)  # MK
-    of_kernel = sum_over_rows(inputs, cotangent)  # KF
-    of_bias = cotangent.astype(jnp.float32).sum(axis=0)  # F
+    inputs, kernel = _matrices(axes, *saved[:2])  # MI, IO
+    cotangent = cotangent.reshape(len(inputs), -1)  # MO
+    of_inputs = product_over_last(cotangent, kernel)  # MI
+    of_kernel = product_over_rows(inputs, cotangent)  # IO
+    of_bias = cotangent.astype(jnp.float32).sum(axis=0)  # O
     found = (of_inputs, of_kernel, of_bias)
     return tuple(
         gradient.astype(operand.dtype).reshape(operand.shape)
@@ -61,7 +61,7 @@ _affine.defvjp(_forward, _backward)
 
 
 def _matrices(axes: int, inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """[M, K] and [K, F]: a sum over one axis is what libraries of products are made for."""
+    """[M, I] and [I, O]: a sum over one axis is what libraries of products are made for."""
     width = math.prod(kernel.shape[:axes])
     return inputs.reshape(-1, width), kernel.reshape(width, -1)
 
@@ -82,7 +82,7 @@ def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
 @jax.custom_vjp
 def _scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
-    return sum_over_last(rows, table).reshape(*vectors.shape[:-1], -1)
+    return product_over_last(rows, table).reshape(*vectors.shape[:-1], -1)
 
 
 def _scores_forward(*operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
@@ -94,7 +94,7 @@ def _scores_backward(saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
     rounded = cotangent.astype(rows.dtype).reshape(len(rows), -1)  # MV
     of_rows = product(rounded, table)  # MD
-    of_table = sum_over_rows(rounded, rows)  # VD
+    of_table = product_over_rows(rounded, rows)  # VD
     return of_rows.astype(rows.dtype).reshape(vectors.shape), of_table.astype(table.dtype)
 
 
@@ -102,17 +102,17 @@ _scores.defvjp(_scores_forward, _scores_backward)
 
 
 def product(left: jax.Array, right: jax.Array) -> jax.Array:
-    """[..., M, K] and [..., K, F] → float32 [..., M, F]."""
-    return _sum(left, right, -1, -2)
+    """Left · right: [..., M, I] and [..., I, O] → float32 [..., M, O]."""
+    return _product(left, right, -1, -2)
 
 
-def sum_over_last(left: jax.Array, right: jax.Array) -> jax.Array:
-    """[..., M, K] and [..., F, K] → float32 [..., M, F]."""
-    return _sum(left, right, -1, -1)
+def product_over_last(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Left · rightᵀ: [..., M, I] and [..., O, I] → float32 [..., M, O]."""
+    return _product(left, right, -1, -1)
 
 
-def sum_over_rows(left: jax.Array, right: jax.Array) -> jax.Array:
-    """[..., M, K] and [..., M, F] → float32 [..., K, F].
+def product_over_rows(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Leftᵀ · right: [..., M, I] and [..., M, O] → float32 [..., I, O].
 
     XLA's fast product of bfloat16 matrices on a CPU wants the rows of the left one to be summed
     over; for another axis it makes all float32 first, and takes twice as long. A transposition
@@ -120,19 +120,19 @@ def sum_over_rows(left: jax.Array, right: jax.Array) -> jax.Array:
     reversed along the sum.
     """
 
-    def reversed_sum(left: jax.Array, right: jax.Array) -> jax.Array:
-        return _sum(jnp.flip(left.swapaxes(-1, -2), -1), jnp.flip(right, -2), -1, -2)
+    def of_reversed(left: jax.Array, right: jax.Array) -> jax.Array:
+        return _product(jnp.flip(left.swapaxes(-1, -2), -1), jnp.flip(right, -2), -1, -2)
 
-    def plain_sum(left: jax.Array, right: jax.Array) -> jax.Array:
-        return _sum(left, right, -2, -2)
+    def of_plain(left: jax.Array, right: jax.Array) -> jax.Array:
+        return _product(left, right, -2, -2)
 
     if left.dtype == jnp.float32:
-        return plain_sum(left, right)
-    return jax.lax.platform_dependent(left, right, cpu=reversed_sum, default=plain_sum)
+        return of_plain(left, right)
+    return jax.lax.platform_dependent(left, right, cpu=of_reversed, default=of_plain)
 
 
-def _sum(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
-    """The product over an axis of each, float32."""
+def _product(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
+    """The product that sums over an axis of each, float32."""
     axes = ((left.ndim + left_axis,), (right.ndim + right_axis,))
     batch = tuple(range(left.ndim - 2))
     return jax.lax.dot_general(

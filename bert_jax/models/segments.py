@@ -1,4 +1,8 @@
-"""What layers know of tokens besides their vectors: who sees whom, and which token it is."""
+"""What layers know of tokens besides their vectors: who sees whom, and which token it is.
+
+A segment is here what sees itself alone: a text in a row of several, or all of a row but its
+padding. The paper's segments, the sentences A and B of one text, are `token_type_ids`.
+"""
 
 from typing import NamedTuple
 

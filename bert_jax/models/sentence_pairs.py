@@ -14,7 +14,7 @@ import optax
 
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import dense
+from bert_jax.models.layers import dense, unit_length
 from bert_jax.models.shared_rows import SharedRows
 
 Pool = Callable[[jax.Array, jax.Array], jax.Array]
@@ -93,7 +93,7 @@ def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
 
 def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
     """The cosine of each pair of vectors: float32 [B, D] twice → [B]; 0 for a zero vector."""
-    return (_unit_length(u) * _unit_length(v)).sum(axis=-1)
+    return (unit_length(u) * unit_length(v)).sum(axis=-1)
 
 
 def cosine_losses(vectors: jax.Array, similarity: jax.Array) -> jax.Array:
@@ -137,7 +137,7 @@ def in_batch_losses(
         is_pair: bool [B], False for rows that fill up the batch.
         scale: one over the temperature.
     """
-    first, second = _unit_length(vectors[:, 0]), _unit_length(vectors[:, 1])
+    first, second = unit_length(vectors[:, 0]), unit_length(vectors[:, 1])
     scores = scale * jnp.einsum("BD,SD->BS", first, second)  # B × B
     same = (texts[:, None, :] == texts[None, :, :]).any(axis=-1)
     same |= texts[:, None, 0] == texts[None, :, 1]
@@ -146,9 +146,3 @@ def in_batch_losses(
     # The lowest finite number: minus infinity has no derivative where a row has nothing else.
     scores = jnp.where(own | wrong, scores, jnp.finfo(jnp.float32).min)
     return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.arange(len(texts)))
-
-
-def _unit_length(vectors: jax.Array) -> jax.Array:
-    """Vectors of length 1, zeros for zeros; there, the root has no derivative, but this has."""
-    squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))

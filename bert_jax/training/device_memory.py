@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, first_line
 from bert_jax.training.options import TrainOptions
 
 
@@ -24,11 +24,10 @@ def enough_memory(options: TrainOptions, mesh: Mesh) -> Iterator[None]:
             raise
         rows = options.global_batch_size // options.microbatches
         parts = mesh.shape["data"] * mesh.shape["fsdp"]
-        reason = str(error).strip().splitlines()[0][:200]
         raise UserError(
             f"the memory of a device does not suffice for {rows // parts} rows at a time "
             f"(train.global_batch_size={options.global_batch_size}, "
-            f"train.microbatches={options.microbatches}, {parts} parts of the batch): {reason}; "
-            "set model.remat=full, split the state by mesh.fsdp, or begin a new run with more "
-            "train.microbatches; `bert-jax plan` says what fits"
+            f"train.microbatches={options.microbatches}, {parts} parts of the batch): "
+            f"{first_line(error)}; set model.remat=full, split the state by mesh.fsdp, or begin a "
+            "new run with more train.microbatches; `bert-jax plan` says what fits"
         ) from error

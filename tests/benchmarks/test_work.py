@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_jax import configuration, costs
 from bert_jax.benchmarks.command import BenchOptions
 from bert_jax.benchmarks.timing import Timing, time_steps
 from bert_jax.benchmarks.work import row_lengths
@@ -93,6 +94,37 @@ def test_the_other_works(work, tmp_path):
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["work"], found["steps"]) == (work, 3)
     assert list(tmp_path.rglob("perfetto_trace.json.gz"))
+
+
+def flops_of_a_token(found):
+    return found["flops_per_s"] / found["real_tokens_per_s"]
+
+
+def test_flops_are_those_of_the_layers():
+    config = configuration.load(
+        "configs/pretrain.py:size=tiny", [(key, str(value)) for key, value in KEYS.items()]
+    )
+    # A layer of width 128: four matrices of attention and two four times as wide, each number of
+    # which is multiplied and added once for a token; and scores and sums over the row's 16.
+    forward = 2 * (4 * 128**2 + 2 * 128 * 512) + 4 * 128 * 16
+    infer = costs.bench(config, BenchOptions("infer", steps=2))
+    assert flops_of_a_token(infer) == pytest.approx(forward)
+    train = costs.bench(config, BenchOptions("train", steps=2))
+    # The words' scores besides, of at most 3 tokens of a row, and the pooler.
+    heads = 3 / 16 * 2 * (128 * 100 + 128**2) + 2 / 16 * 128**2
+    assert 3 * forward < flops_of_a_token(train) < 3 * (forward + heads)
+
+
+def test_finetuning_a_table(tmp_path, base_model):
+    table = tmp_path / "train.tsv"
+    table.write_text("text\tlabel\n" + "the cat sat\tgood\na dog ran away\tbad\n" * 8)
+    config = configuration.load(
+        f"configs/classification.py:train={table},init_from={base_model}",
+        [("train.global_batch_size", "4"), ("data.length", "16")],
+    )
+    found = costs.bench(config, BenchOptions("finetune", steps=2))
+    assert (found["work"], found["rows"]) == ("finetune", 4)
+    assert 0 < found["real_tokens_per_s"] <= found["tokens_per_s"]
 
 
 def test_a_corpus_is_not_finetuned_on():

@@ -14,7 +14,7 @@ from bert_jax.models.crf import (
     IMPOSSIBLE,
     Chain,
     log_likelihood,
-    log_partition,
+    log_partition_parts,
     marginals,
     viterbi,
 )
@@ -35,6 +35,10 @@ def all_paths(emissions, chain):
     return paths, np.array(
         [path_score(path, emissions.astype(np.float64), double) for path in paths]
     )
+
+
+def log_partition(emissions, mask, chain):
+    return log_partition_parts(emissions, mask, chain).sum(axis=1)
 
 
 def random_chain(generator, tags, scale=1.0):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import Pairs, attention_weights
+from bert_jax.models.attention import TokenPairs, attention_weights
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.heads import gather_positions
 from bert_jax.models.layers import dense, layer_norm
@@ -48,7 +48,7 @@ def test_parameters_are_float32_under_bfloat16():
 
 def pairs(of_queries, of_keys):
     """Of any number of heads."""
-    return Pairs.of(Tokens.of(SegmentIds(jnp.array(of_queries), jnp.array(of_keys))), 1)
+    return TokenPairs.of(Tokens.of(SegmentIds(jnp.array(of_queries), jnp.array(of_keys))), 1)
 
 
 def test_attention_weights_by_hand():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.products import affine, product, scores, sum_over_last, sum_over_rows
+from bert_jax.models.products import affine, product, product_over_last, product_over_rows, scores
 
 # Inputs, kernel, and how many axes are summed over.
 SHAPES = {
@@ -91,8 +91,8 @@ def test_products_of_batches_of_matrices(dtype):
     rows = np.swapaxes(left, -1, -2)
     found = {
         "product": product(jnp.asarray(left, dtype), jnp.asarray(right, dtype)),
-        "last": sum_over_last(jnp.asarray(left, dtype), jnp.asarray(last, dtype)),
-        "rows": sum_over_rows(jnp.asarray(rows, dtype), jnp.asarray(right, dtype)),
+        "last": product_over_last(jnp.asarray(left, dtype), jnp.asarray(last, dtype)),
+        "rows": product_over_rows(jnp.asarray(rows, dtype), jnp.asarray(right, dtype)),
     }
     for key, array in found.items():
         assert array.dtype == jnp.float32, key

@@ -1,27 +1,10 @@
-"""A tiny model to fine-tune, and files in which the label can be seen in the words."""
+"""Files in which the label can be seen in the words, and their training."""
 
 import random
-from pathlib import Path
 
 import pytest
 
 from bert_jax import configuration, experiment
-from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution
-
-
-@pytest.fixture(scope="session")
-def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
-    """The directory of a random encoder of two layers and 32 positions."""
-    import jax
-
-    directory = tmp_path_factory.mktemp("base") / "model"
-    description = ModelDescription(tiny_config, "BertModel")
-    params = init_params(description.make_module(Execution()), jax.random.key(0))
-    model_directory.save(directory, description, params, tokenizer)
-    return directory
 
 
 @pytest.fixture
@@ -68,7 +51,7 @@ def train(base_model, tmp_path):
         }
         for key, value in settings.items():
             configuration.set_key(config, key, value, where="test")
-        directory: Path = tmp_path / workdir
+        directory = tmp_path / workdir
         return experiment.train(config, directory), directory
 
     return run

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from bert_jax.checkpoints.tensors.mapped_file import MappedTensorFile
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, first_line
 
 DTYPES = {
     "BOOL": np.dtype("?"),
@@ -52,7 +52,7 @@ class SafetensorsFile(MappedTensorFile):
                 pass
         except (SafetensorError, OSError) as error:
             size = len(self._map)
-            raise ValueError(f"{_first_line(error)} (the file has {size:,} bytes)") from error
+            raise ValueError(f"{first_line(error)} (the file has {size:,} bytes)") from error
         begin = LENGTH_BYTES + int.from_bytes(self._map[:LENGTH_BYTES], "little")
         header = json.loads(self._map[LENGTH_BYTES:begin], object_pairs_hook=_unique)
         header.pop("__metadata__", None)
@@ -76,7 +76,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"its header names {twice} twice")
     return entries
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,6 +1,5 @@
 """The scripts under launch/ that measure fine-tuning: what they draw, count, show and refuse."""
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -12,14 +11,7 @@ from bert_jax import configuration
 from bert_jax.data.labelled.tagged import read_tagged
 from bert_jax.errors import UserError
 
-LAUNCH = Path(__file__).parents[1] / "launch" / "measure"
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Imports a script as it is imported when it runs: beside its neighbours."""
-    monkeypatch.syspath_prepend(str(LAUNCH))
-    return importlib.import_module
+LAUNCH = Path(__file__).parents[3] / "launch" / "measure"
 
 
 def test_every_row_of_the_table_is_a_valid_config(script):

@@ -1,13 +1,12 @@
 """The script that compares speed: turns, ratios, contenders that are not there, both sides tiny."""
 
-import importlib
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
-LAUNCH = Path(__file__).parents[1] / "launch" / "measure"
+LAUNCH = Path(__file__).parents[3] / "launch" / "measure"
 
 COUNTS = """
 import sys
@@ -17,13 +16,6 @@ done = []
 serve(lambda: done.append(print("noise")))
 print(len(done))
 """
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Imports a script as it is imported when it runs: beside its neighbours."""
-    monkeypatch.syspath_prepend(str(LAUNCH))
-    return importlib.import_module
 
 
 def test_a_contender_does_its_steps_when_it_is_asked(script, tmp_path):

@@ -1,0 +1,49 @@
+"""How a process of `bert-jax` begins."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax import __main__ as entry
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are asked for on Linux")
+
+# What the process that does the work was given.
+PROGRAM = """
+import os, sys
+from bert_jax import cli
+cli.main = lambda: print(os.environ["GLIBC_TUNABLES"], sys.flags.utf8_mode, sys.argv[1:]) or 3
+from bert_jax.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "found"), [(None, "glibc.malloc.hugetlb=1"), ("glibc.malloc.check=0",) * 2]
+)
+def test_the_process_has_its_pages_its_arguments_and_its_options(own, found, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", str(program), "train", "a b"],
+        env=environment | ({} if own is None else {"GLIBC_TUNABLES": own}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == f"{found} 1 ['train', 'a b']\n"
+
+
+def test_a_process_begins_anew_once(monkeypatch):
+    begun = []
+    monkeypatch.setattr(os, "execv", lambda *words: begun.append(words))
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    for _ in range(2):
+        entry._ask_for_huge_pages()
+    assert len(begun) == 1
+    program, words = begun[0]
+    assert program == words[0] == sys.executable
