@@ -11,10 +11,11 @@ Tasks, with what is looked for below `--data`:
                 questions to train on
 
 For each seed, `bert-jax train` and `finetuning_peer.py` run one after the other, each as a user
-would run it: a whole process, with import, reading, tokenising, compiling, training, judging and
-saving. Both read the same files (the subsets are drawn once and written to `--output`), have the
-same recipe, and judge the weights of the last step once the training is over. Ours computes as a
-user's does who says nothing, in bfloat16 where the processor multiplies it; `--precision` says it.
+would run it: a whole process, with import, reading, tokenising, compiling, training and judging;
+ours saves its model, too. Both read the same files (the subsets are drawn once and written to
+`--output`), have the same recipe, and judge the weights of the last step once the training is over.
+Both compute as they do for a user who says nothing: ours in bfloat16 where the processor multiplies
+it, with huge pages where Linux gives them; the peer in float32. `--precision` gives both the same.
 The predictions of both are scored by `bert_jax.metrics`.
 
 A run that is finished is not repeated. Writes `comparison.md` and `comparison.png` to `--output`.
@@ -65,6 +66,7 @@ class Job:
     def settings(self, side: str, seed: int) -> dict[str, Any]:
         """What a result depends on."""
         files = {"train": self.train.name, "development": self.development.name}
+        files["model"] = str(self.model)
         return {"side": side, "seed": seed, **files, **dataclasses.asdict(self.recipe)}
 
     def result(self, side: str, seed: int) -> Any:
@@ -116,6 +118,7 @@ class Job:
             "--batch-size": recipe.batch_size,
             "--learning-rate": recipe.learning_rate,
             "--length": recipe.length,
+            "--precision": recipe.precision,
         }
         command = [sys.executable, str(HERE / "finetuning_peer.py"), self.task]
         for name, value in options.items():
@@ -231,7 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--judged", type=int, default=0, help="development examples (0: all)")
     parser.add_argument("--epochs", type=float, help="in place of the task's number")
     parser.add_argument("--length", type=int, help="the most tokens of a row, likewise")
-    parser.add_argument("--precision", help="of ours: auto (default), float32 or bfloat16")
+    parser.add_argument("--precision", help="of both: float32 or bfloat16 (default: each its own)")
     options = parser.parse_args(arguments)
     options.output = options.output.resolve()
     sides = [options.only] if options.only else list(SIDES)

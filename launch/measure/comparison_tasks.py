@@ -34,7 +34,8 @@ class Recipe:
         learning_rate: the peak, after a warm-up of a tenth of the steps.
         length: the most tokens of a row.
         batch_size: rows.
-        precision: of ours; the peer's is float32.
+        precision: "auto": what each side takes if nobody says anything, which is float32 for the
+            peer; else that of both.
     """
 
     epochs: float = 3.0

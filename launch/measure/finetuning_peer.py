@@ -6,8 +6,8 @@ r"""The other side of `compare_finetuning.py`: PyTorch and Hugging Face transfor
 Tasks: mrpc (GLUE's columns), conll2003 (word, tab, tag), squad (1.1).
 It does what the examples of transformers do (run_glue, run_ner, run_qa): fast tokenizers, batches
 in random order padded to their longest row, AdamW without decay of biases and LayerNorm, a linear
-warm-up over a tenth of the steps and a linear decay, gradients clipped at 1, float32, one
-evaluation at the end. Windows of passages are cut as google-research/bert cuts them.
+warm-up over a tenth of the steps and a linear decay, gradients clipped at 1, float32 (bfloat16
+by autocast where it is asked for), one evaluation at the end. Windows of passages are cut as google-research/bert cuts them.
 
 Writes the predictions for the development file and prints a line of JSON with times and with
 metrics as scikit-learn and seqeval have them. Nothing of bert_jax is imported here.
@@ -72,7 +72,8 @@ def train(model: Any, batches: torch.utils.data.DataLoader, options: argparse.Na
     done = 0
     while done < steps:
         for batch in batches:
-            loss = model(**batch).loss
+            with cast(options):
+                loss = model(**batch).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -83,13 +84,20 @@ def train(model: Any, batches: torch.utils.data.DataLoader, options: argparse.Na
                 return
 
 
-def outputs_of(model: Any, batches: torch.utils.data.DataLoader) -> list[dict[str, np.ndarray]]:
+def cast(options: argparse.Namespace) -> torch.autocast:
+    """Within it, products are of bfloat16 if that is wanted."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bfloat16")
+
+
+def outputs_of(
+    model: Any, batches: torch.utils.data.DataLoader, options: argparse.Namespace
+) -> list[dict[str, np.ndarray]]:
     """The outputs of each row, by their names."""
     found: list[dict[str, np.ndarray]] = []
     model.eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), cast(options):
         for batch in batches:
-            output = {name: value.numpy() for name, value in model(**batch).items()}
+            output = {name: value.float().numpy() for name, value in model(**batch).items()}
             rows = len(batch["input_ids"])
             found.extend(
                 {name: value[row] for name, value in output.items()} for row in range(rows)
@@ -110,6 +118,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--length", type=int, default=128, help="the most tokens of a row")
+    parser.add_argument("--precision", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--window-step", type=int, default=128, help="tokens (squad)")
     options = parser.parse_args()
 
@@ -127,7 +136,8 @@ def main() -> None:
     train(model, loader(features, collate, options.batch_size, options.seed), options)
     trained = time.perf_counter()
     judged_features = task.features(judged, with_labels=False)
-    outputs = outputs_of(model, loader(judged_features, collate, options.batch_size, None))
+    judging = loader(judged_features, collate, options.batch_size, None)
+    outputs = outputs_of(model, judging, options)
     predictions = task.predictions(judged, judged_features, outputs)
     options.predictions.write_text(json.dumps(predictions), encoding="utf-8")
     result = {
