@@ -28,6 +28,7 @@ from bert_jax.checkpoints.config_file import (
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import UserError
 from bert_jax.files import reachable, write_atomically, written
+from bert_jax.inference.classification import label_names
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
@@ -139,15 +140,16 @@ def check_unchanged(workdir: Path, task: Task) -> None:
         UserError: its files have changed.
     """
     old = description_of(workdir)
-    if old.labels != task.description.labels:
-        raise UserError(
-            f"{workdir} learns the labels {', '.join(old.labels)}, but those of the data are now "
-            f"{', '.join(task.description.labels)}; use another --workdir, or the old data"
-        )
-    before, now = read_json_object(workdir / DATA), _of_data(task)
+    before, now = label_names(old), label_names(task.description)
     if before != now:
         raise UserError(
-            f"{workdir} was begun with {before} and the data now have {now}; use another "
+            f"{workdir} learns the labels {', '.join(before)}, but those of the data are now "
+            f"{', '.join(now)}; use another --workdir, or the old data"
+        )
+    then, today = read_json_object(workdir / DATA), _of_data(task)
+    if then != today:
+        raise UserError(
+            f"{workdir} was begun with {then} and the data now have {today}; use another "
             "--workdir, or the old data"
         )
 

@@ -146,12 +146,8 @@ def _check(config: ConfigDict) -> None:
 
 def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> Report:
     """Trains all runs, or goes on with them; then reports and copies the best model."""
-    # The first task tells what the best is; it also refuses a bad config before anything is made.
-    task = experiment.make_task(next(iter(configs.values())))
-    report = functools.partial(
-        Report, best_metric=task.best_metric, baselines=task.baselines(), kind=kind
-    )
-    del task
+    best_metric, baselines = _common_metric(configs)
+    report = functools.partial(Report, best_metric=best_metric, baselines=baselines, kind=kind)
     with main_host_first():
         _claim(workdir, kind)
     outcomes = []
@@ -164,6 +160,39 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
     if is_main_host():
         _finish(found, workdir)
     return found
+
+
+def _common_metric(
+    configs: Mapping[str, ConfigDict],
+) -> tuple[tuple[str, bool], dict[str, float]]:
+    """What the best of the runs is chosen by, and the baselines of the first.
+
+    Each run's task is made, so that none is refused after others have trained.
+
+    Raises:
+        UserError: of a task, or they are judged by different metrics.
+    """
+    found: dict[str, tuple[str, bool]] = {}
+    baselines: dict[str, float] = {}
+    for name, config in configs.items():
+        # What else a config says, tasks do not read.
+        read = {
+            key: str(config[key]) for key in ("task", "data", "model", "tokenizer", "init_from")
+        }
+        text = json.dumps(read)
+        if text in found:
+            continue
+        task = experiment.make_task(config)
+        found[text] = task.best_metric
+        if len(found) == 1:
+            baselines = task.baselines()
+        elif task.best_metric != next(iter(found.values())):
+            first = next(iter(found.values()))
+            raise UserError(
+                f"run {name} is judged by {task.best_metric[0]} and the first by {first[0]}; "
+                "compare what is judged alike, or set data.best_metric"
+            )
+    return next(iter(found.values())), baselines
 
 
 def _outcome(config: ConfigDict, workdir: Path, name: str) -> Outcome:

@@ -4,10 +4,10 @@ r"""Question answering on SQuAD (paper, sections 4.2 and 4.3), or on questions o
         --workdir runs/squad
 
 The directory holds train-v1.1.json and dev-v1.1.json, or those of 2.0; other names are given with
-`train=…,development=…`. `data.window_step` is what google-research/bert calls `doc_stride`; Hugging
-Face's is an overlap, see `bert_jax.data.passage_windows`. Version 2.0 has questions without an
-answer: from which difference of scores on a passage has none is tuned on the development file and
-stored in the model's config.json. `RUN/predictions/` has the files of the official scripts.
+`train=…,development=…,test=…`. `data.window_step` is what google-research/bert calls `doc_stride`;
+Hugging Face's is an overlap, see `bert_jax.data.passage_windows`. Version 2.0 has questions without
+an answer: from which difference of scores on a passage has none is tuned on the development file
+and stored in the model's config.json. `RUN/predictions/` has the files of the official scripts.
 """
 
 from ml_collections import ConfigDict
@@ -22,6 +22,7 @@ def get_config(
     directory: str = "",
     train: str = "",
     development: str = "",
+    test: str = "",
     init_from: str = "",
 ) -> ConfigDict:
     """The paper's recipe: its rate, batches and epochs."""
@@ -31,8 +32,10 @@ def get_config(
             "init_from": init_from,
             "data": {
                 "directory": directory,
+                # Of questions of your own without a development file, a tenth is held out.
                 "train": train or f"train-v{version}.json",
-                "development": development or f"dev-v{version}.json",
+                "development": development or ("" if train else f"dev-v{version}.json"),
+                "test": test,
                 "version": version,
                 "length": 384,
                 "window_step": 128,

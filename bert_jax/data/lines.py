@@ -56,6 +56,21 @@ class Lines:
                 line = _decode(data, place)
                 yield number, line.removeprefix("\ufeff") if number == 1 else line
 
+    def whole(self) -> str:
+        """All that is left, of any length of line.
+
+        Raises:
+            UserError: the input cannot be read, is damaged, or not UTF-8.
+        """
+        with _named_errors(self.name):
+            data = self._stream.read()
+        self._bytes_read += len(data)
+        try:
+            return data.decode("utf-8").removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            number = data.count(b"\n", 0, error.start)
+            return _decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # which says it
+
     def fraction(self) -> float | None:
         """How much of the input is read; None: who knows."""
         if self._raw is None or not self._size:

@@ -62,6 +62,9 @@ def without_strange_labels(part: Part[TextExample], problem: Problem) -> Part[Te
     if all(example.label is None for example in part.examples):
         return part
     try:
+        # An empty cell may say that a text has none of several labels; a file of them says nothing.
+        if all(example.label == () for example in part.examples):
+            raise UserError(f"{part.source}: no text has a label")
         problem.targets(part.examples)
     except UserError as error:
         if is_main_host():

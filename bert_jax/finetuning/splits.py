@@ -87,28 +87,29 @@ def read_splits(
     """
     if data.limit < 0:
         raise UserError(f"data.limit is {data.limit}; it must be 0 (all examples) or more")
-    sources = {
-        split: _sources(data, split, (default_names or {}).get(split, ()))
-        for split in ("train", "development", "test")
-    }
+
+    def sources(split: str) -> list[str]:
+        return _sources(data, split, (default_names or {}).get(split, ()))
+
     given: list[Example] = []
     train: list[Example] = []
-    development = _parts(sources["development"], "development", read)
+    development = _parts(sources("development"), "development", read)
     if with_train or not development:
-        if not sources["train"]:
+        to_train = sources("train")
+        if not to_train:
             raise UserError("data.train is not set; give a file of examples to train on")
-        given = [example for source in sources["train"] for example in read(source, "train")]
+        given = [example for source in to_train for example in read(source, "train")]
         if not given:
-            raise UserError(f"{', '.join(sources['train'])}: no examples; give another data.train")
+            raise UserError(f"{', '.join(to_train)}: no examples; give another data.train")
         order = permute(np.arange(len(given)), len(given), derive_key(_SEED))
         if not development:
             count = _held_out(data.held_out, len(given))
             chosen = np.sort(order[:count])
-            part = Part("development", sources["train"][0], [given[place] for place in chosen])
+            part = Part("development", to_train[0], [given[place] for place in chosen])
             development, order = [part], order[count:]
         kept = np.sort(order[: data.limit] if data.limit else order)
         train = [given[place] for place in kept]
-    test = _parts(sources["test"], "test", read)
+    test = _parts(sources("test"), "test", read)
     names = [part.name for part in (*development, *test)]
     if len(set(names)) < len(names):
         raise UserError(f"the files {', '.join(names)} have a name in common; rename one")

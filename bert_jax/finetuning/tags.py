@@ -116,7 +116,8 @@ def find_tag_set(
         train: tagged sentences; none if a finished model is judged.
         foundation: of the model.
         scheme: one of `SCHEMES`, for tags that are names of entities.
-        given: the tags in their order, if the config names them.
+        given: the tags in their order, if the config names them; of a finished model, in place of
+            its own names.
 
     Raises:
         UserError: a tag is that of no entity where others are, or the model, the config and the
@@ -126,8 +127,15 @@ def find_tag_set(
         raise UserError(f"data.scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
     if foundation.is_finished and foundation.description:
         labels = foundation.description.labels
+        outputs = foundation.description.config.num_labels
+        if given and len(given) != outputs:
+            raise UserError(f"data.labels names {len(given)} tags, but the model has {outputs}")
+        labels = given or labels
         if not labels:
-            raise UserError("the model does not name its tags (id2label in config.json); name them")
+            raise UserError(
+                "the model does not name its tags (id2label in config.json); name them in their "
+                f"order with data.labels: {outputs}"
+            )
         return TagSet(labels, scheme_of(labels))
     tags = {tag for sentence in train for tag in sentence.tags or ()}
     if not any("-" in tag and detect_scheme([[tag]]) for tag in tags):

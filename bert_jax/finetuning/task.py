@@ -18,6 +18,7 @@ from bert_jax.data.labelled.sharing import share_rows
 from bert_jax.errors import UserError
 from bert_jax.files import written
 from bert_jax.finetuning.splits import Part, Splits
+from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.classification import label_names
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import BertConfig, Execution
@@ -66,7 +67,8 @@ class LabelledTask(Task, Generic[Example, Answer]):
     """Training on labelled examples, and judging by the answers that users would get.
 
     An evaluation asks the model for its answers through `inference/`, as `bert-jax predict` does,
-    and compares them with the labels; rows have the length that the config says.
+    and compares them with the labels; rows have the length that the config says. A task sets what
+    its `has_labels` and `metric_names` read before it has this class begin.
 
     Attributes:
         splits: the examples.
@@ -79,7 +81,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
 
         Raises:
             UserError: the model has fewer positions than rows are to have tokens, or a training
-                has nothing to be judged by.
+                has nothing to be judged by, or no metric of the name that the best is chosen by.
         """
         check_length(options.length, model.description.config)
         for part in splits.development if splits.train else ():
@@ -95,6 +97,13 @@ class LabelledTask(Task, Generic[Example, Answer]):
         self.options = options
         self.best_metric = options.best_metric
         self._batches: LabelledBatches | None = None
+        for part in filter(self.is_labelled, splits.development):
+            names = set(self.metric_names(part.examples))
+            if splits.train and self.best_metric[0] not in names:
+                raise UserError(
+                    f"data.best_metric {self.best_metric[0]!r} is none of "
+                    f"{', '.join(sorted(names))}"
+                )
 
     @abc.abstractmethod
     def make_batches(self) -> LabelledBatches:
@@ -111,6 +120,14 @@ class LabelledTask(Task, Generic[Example, Answer]):
     @abc.abstractmethod
     def metrics(self, examples: list[Example], answers: list[Answer]) -> dict[str, float]:
         """Compares answers with labels; all examples have them."""
+
+    @abc.abstractmethod
+    def metric_names(self, examples: list[Example]) -> Iterable[str]:
+        """The names of what `metrics` gives for such examples.
+
+        Raises:
+            UserError: they cannot be judged, as their labels are of the wrong kind.
+        """
 
     @abc.abstractmethod
     def guesses(self, examples: list[Example]) -> dict[str, float]:
@@ -235,8 +252,6 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """The metric that the best checkpoint is chosen by: of several parts, their mean."""
         name, parts = self.best_metric[0], self.splits.development
         names = [name] if len(parts) == 1 else [f"{part.name}_{name}" for part in parts]
-        if not set(names) <= set(found):
-            raise UserError(f"data.best_metric: {name!r} is none of {', '.join(found)}")
         return {name: sum(found[one] for one in names) / len(names)}
 
     def _write(self, directory: Path | None, part: Part[Example], answers: list[Answer]) -> None:
@@ -269,11 +284,10 @@ def model_tokenizer(foundation: Foundation) -> Tokenizer:
 
 def check_length(length: int, config: BertConfig) -> None:
     """Raises UserError where rows are longer than the model takes."""
-    if not 3 <= length <= config.max_position_embeddings:
-        raise UserError(
-            f"data.length is {length}; this model takes 3 to {config.max_position_embeddings} "
-            "tokens, [CLS] and [SEP] counted"
-        )
+    try:
+        BatchOptions(max_length=length).limit(config)
+    except UserError as error:
+        raise UserError(str(error).replace("max_length", "data.length", 1)) from None
 
 
 def choose_labels(

@@ -19,6 +19,7 @@ from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.classification import softmax
+from bert_jax.inference.finite import finite
 from bert_jax.inference.interface import Advance, Model, TextError
 from bert_jax.inference.records import shortest
 from bert_jax.inference.streams import answers
@@ -109,6 +110,7 @@ def logits(
         advance: told the number of items after each batch.
 
     Raises:
+        NotFiniteError: a score is NaN or infinite.
         UserError: the model does not score choices, or an option is wrong.
         TextError: something is no text, or there is nothing to choose from.
     """
@@ -124,7 +126,9 @@ def logits(
         encode.checked(items),
         encode,
         functools.partial(_scores, model.params, module=model.module),
-        lambda item, encodings, scores: np.array(scores, np.float32),
+        lambda item, encodings, scores: finite(
+            np.array(scores, np.float32), "the scores of the choices of an item"
+        ),
         options,
         characters=_characters,
         advance=advance,

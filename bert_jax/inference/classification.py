@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions
+from bert_jax.inference.finite import finite
 from bert_jax.inference.interface import Advance, Model, Text
 from bert_jax.inference.records import shortest
 from bert_jax.inference.texts import text_answers
@@ -52,6 +54,7 @@ def logits(
     """The scores of all labels for each text, float32 [C], before softmax.
 
     Raises:
+        NotFiniteError: a score is NaN or infinite.
         UserError: the model has no classifier of texts.
     """
     if model.description.architecture != "BertForSequenceClassification":
@@ -63,7 +66,7 @@ def logits(
         model,
         texts,
         functools.partial(_logits, model.params, module=model.module),
-        lambda encoding, row: row.copy(),
+        lambda encoding, row: finite(row.copy(), "the scores of a text"),
         BatchOptions(batch_size, max_length),
         advance=advance,
     )
@@ -101,11 +104,18 @@ def as_record(found: Outcome) -> dict[str, Any]:
     }
 
 
-def as_prediction(found: Outcome) -> str:
-    """An outcome as a field of a table, as GLUE's submissions have it."""
+SUBMISSION_HEAD = "index\tprediction\n"
+"""The first line of the tables that GLUE's test server reads."""
+
+
+def submission_line(identity: str, found: Outcome) -> str:
+    """A further line of such a table, under the id that the text's own row has."""
     if isinstance(found, float):
-        return f"{found:.3f}"
-    return found.label if isinstance(found.label, str) else ",".join(found.label)
+        prediction = f"{found:.3f}"
+    else:
+        prediction = found.label if isinstance(found.label, str) else ",".join(found.label)
+    fields = (re.sub(r"[\t\r\n]", " ", field) for field in (identity, prediction))
+    return "\t".join(fields) + "\n"
 
 
 def problem_type(description: ModelDescription) -> str:

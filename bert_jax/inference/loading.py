@@ -33,6 +33,10 @@ TASKS: dict[str, str] = {
     "similarity": "BertModel",
 }
 
+_OF_LABELS = tuple(
+    f"BertFor{head}" for head in ("SequenceClassification", "TokenClassification", "MultipleChoice")
+)
+
 
 def load(
     path: str | Path,
@@ -85,6 +89,15 @@ def load(
         config = dataclasses.replace(description.config, hidden_act=hidden_act)
         description = dataclasses.replace(description, config=config)
     anew: tuple[str, ...] = ()
+    if not google and architecture in _OF_LABELS:
+        # Their heads have the same names, and mean something else.
+        theirs = model_directory.load_description(directory).architecture
+        if theirs in _OF_LABELS and theirs != architecture:
+            config = dataclasses.replace(description.config, num_labels=BertConfig.num_labels)
+            description = dataclasses.replace(
+                description, config=config, labels=(), problem_type=None
+            )
+            anew = HEADS_OF_LABELS
     if labels is not None and tuple(labels) != description.labels:
         config = dataclasses.replace(description.config, num_labels=len(labels))
         description = dataclasses.replace(description, config=config, labels=tuple(labels))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import heapq
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 
@@ -10,8 +9,9 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
-from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.errors import UserError
 from bert_jax.inference.features import embeddings
+from bert_jax.inference.finite import finite
 from bert_jax.inference.interface import Advance, Model, TextError
 
 DEFAULT_POOLING = "mean"
@@ -52,6 +52,7 @@ def pair_vectors(
         advance: told the number of pairs after each batch.
 
     Raises:
+        NotFiniteError: a vector is not finite.
         UserError: the pooling is unknown, or the model has no pooler.
         TextError: something is no pair of texts.
     """
@@ -71,7 +72,7 @@ def pair_vectors(
         max_length=max_length,
         advance=halved,
     )
-    return (np.stack([vector, next(found)]) for vector in found)
+    return (finite(np.stack([vector, next(found)]), "the vectors of a pair") for vector in found)
 
 
 def similarities(
@@ -88,8 +89,7 @@ def similarities(
     Arguments are those of `pair_vectors`.
 
     Raises:
-        NotFiniteError: a vector is not finite.
-        UserError: as `pair_vectors`.
+        NotFiniteError, UserError: as `pair_vectors`.
     """
     vectors = pair_vectors(
         model,
@@ -99,17 +99,7 @@ def similarities(
         max_length=max_length,
         advance=advance,
     )
-
-    def compared() -> Iterator[float]:
-        for pair in vectors:
-            found = cosine(pair)
-            if math.isnan(found):
-                raise NotFiniteError(
-                    "a vector is not finite; the parameters of the model are damaged"
-                )
-            yield found
-
-    return compared()
+    return map(cosine, vectors)
 
 
 def similarity(

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data.passage_windows import PassageWindow
-from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.errors import UserError
+from bert_jax.inference.finite import finite
 
 Logits = tuple[np.ndarray, np.ndarray]
 """Scores of the tokens of a row as the first and as the last of the answer, float32 [≥ T] each."""
@@ -140,8 +141,8 @@ def _span_scores(
     start, stop = window.best
     starts = start_logits[start:stop].astype(np.float64)
     ends = end_logits[start : len(window) - 1].astype(np.float64)
-    if not (np.isfinite(starts).all() and np.isfinite(ends).all()):
-        raise NotFiniteError("the scores of a question are not finite; the parameters are damaged")
+    for scores in (starts, ends):
+        finite(scores, "the scores of a question")
     beyond = np.full(options.answer_length, -np.inf)
     by_length = np.lib.stride_tricks.sliding_window_view(
         np.concatenate([ends, beyond]), options.answer_length

@@ -12,9 +12,10 @@ import numpy as np
 from bert_jax.data.labelled.conll import OUTSIDE
 from bert_jax.data.word_windows import WordWindow, WordWindows
 from bert_jax.data.words import Word, joined, split_words
-from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.classification import label_names
+from bert_jax.inference.finite import finite
 from bert_jax.inference.interface import Advance, Model, TextError
 from bert_jax.inference.records import shortest
 from bert_jax.inference.streams import answers
@@ -206,9 +207,7 @@ def _read(
             for window, row in zip(windows, rows, strict=True)
         ]
     )
-    if not np.isfinite(scores).all():
-        raise NotFiniteError("the scores of a sentence are not finite; the parameters are damaged")
-    return asked, numbers, scores
+    return asked, numbers, finite(scores, "the scores of a sentence")
 
 
 def _tagging(

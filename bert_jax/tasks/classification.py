@@ -40,10 +40,11 @@ from bert_jax.finetuning.task import (
     model_tokenizer,
 )
 from bert_jax.inference.classification import (
-    as_prediction,
+    SUBMISSION_HEAD,
     as_record,
     logits,
     outcome,
+    submission_line,
 )
 from bert_jax.inference.interface import Text
 from bert_jax.inference.model import LoadedModel
@@ -78,17 +79,10 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         Raises:
             UserError: the best metric is unknown, or what is to be balanced is no class.
         """
-        super().__init__(splits, model, options)
         if balanced and not isinstance(problem, OneOfSeveral):
             raise UserError("data.class_weights is for texts that have one label each")
         self._problem = problem
-        for part in filter(self.is_labelled, splits.development):
-            names = {"loss", *problem.metrics(*_one_answer(problem, part.examples))}
-            if splits.train and options.best_metric[0] not in names:
-                raise UserError(
-                    f"data.best_metric {options.best_metric[0]!r} is none of "
-                    f"{', '.join(sorted(names))}"
-                )
+        super().__init__(splits, model, options)
         self._balanced = balanced
         self._submissions = submissions
 
@@ -141,6 +135,10 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         loss = float(np.mean(jax.device_get(losses), dtype=np.float64))
         return {"loss": loss, **self._problem.metrics(scores, targets)}
 
+    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
+        """Those of the problem, and the loss."""
+        return "loss", *self._problem.metrics(*_one_answer(self._problem, examples))
+
     def guesses(self, examples: list[TextExample]) -> dict[str, float]:
         """`<metric>_majority`: what the commonest answer alone would get."""
         metrics = self._problem.metrics(*_one_answer(self._problem, examples))
@@ -156,16 +154,16 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
 
     def write(self, directory: Path, part: Part[TextExample], answers: list[np.ndarray]) -> None:
         """`<part>.jsonl`, the file of a benchmark, and a report where there are labels."""
-        lines = ["index\tprediction"]
+        lines = [SUBMISSION_HEAD]
         with open_records(directory / f"{part.name}.jsonl") as records:
-            for row, (example, scores) in enumerate(zip(part.examples, answers, strict=True)):
+            for example, scores in zip(part.examples, answers, strict=True):
                 found = outcome(self.description, scores)
                 gold = {} if example.label is None else {"expected": example.label}
                 records.write({"id": example.id, **gold, **as_record(found)})
-                lines.append(f"{row}\t{as_prediction(found)}")
+                lines.append(submission_line(example.id, found))
         submission = self._submissions.get(Path(part.source).name)
         if submission:
-            write_atomically(directory / submission, ("\n".join(lines) + "\n").encode())
+            write_atomically(directory / submission, "".join(lines).encode())
         if self.is_labelled(part):
             targets = self._problem.targets(part.examples)
             self._problem.report(np.stack(answers), targets, directory / part.name)

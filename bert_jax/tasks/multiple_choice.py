@@ -94,6 +94,10 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
             correct.append(scores.argmax() == target)
         return {"loss": float(np.mean(losses)), "accuracy": float(np.mean(correct))}
 
+    def metric_names(self, examples: list[ChoiceExample]) -> Iterable[str]:
+        """Always the same."""
+        return "loss", "accuracy"
+
     def guesses(self, examples: list[ChoiceExample]) -> dict[str, float]:
         """`accuracy_majority`: the commonest place alone; `accuracy_chance`: a guess."""
         places = Counter(example.label for example in examples)

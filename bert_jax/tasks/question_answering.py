@@ -154,6 +154,13 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
             self._set_threshold(best_threshold(gold, guesses, odds))
         return scores_v2(gold, guesses, odds, self._threshold)
 
+    def metric_names(self, examples: list[Question]) -> Iterable[str]:
+        """Those of the official script."""
+        gold, nothing = gold_texts(examples), {question.id: "" for question in examples}
+        if self._threshold is None:
+            return score_v1(gold, nothing)
+        return scores_v2(gold, nothing, dict.fromkeys(nothing, 0.0), self._threshold)
+
     def guesses(self, examples: list[Question]) -> dict[str, float]:
         """`f1_no_answer`: what is right if no question is answered, where that may be."""
         if self._threshold is None:

@@ -104,9 +104,6 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
             labels=len(objective.labels),
         )
         self._targets = objective.targets(splits.train)
-        for part in splits.development:
-            if self.is_labelled(part) and objective.judges(part.examples):
-                objective.targets(part.examples)
 
     def make_batches(self) -> LabelledBatches:
         """Each pair is an example of two rows, padded to one length."""
@@ -167,6 +164,17 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
         targets = jnp.asarray(self._objective.targets(examples))
         losses = self._objective.losses(output, targets, jnp.ones(len(examples), bool))
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **found}
+
+    def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
+        """Those of `finetuning.pair_metrics`, and the loss where the labels have one."""
+        labels = self._objective.labels
+        vectors = np.zeros((len(examples), 2, 1), np.float32)
+        logits = np.zeros((len(examples), len(labels)), np.float32) if labels else None
+        names = metrics_for(examples, labels).of(vectors, logits)
+        if not self._objective.judges(examples):
+            return names
+        self._objective.targets(examples)  # labels of the wrong kind are refused
+        return "loss", *names
 
     def guesses(self, examples: list[TextExample]) -> dict[str, float]:
         """What needs no model, as `<metric>_<name>`."""
@@ -236,7 +244,7 @@ def create(config: ConfigDict, foundation: Foundation) -> SimilarityTask:
         ),
         with_train=not foundation.is_finished,
     )
-    objective = _objective(data, options, splits.train, foundation)
+    objective = _objective(data, options, splits.given, foundation)
     splits = dataclasses.replace(splits, train=objective.select(splits.train))
     best = metrics_for(splits.development[0].examples, objective.labels).best
     return SimilarityTask(
@@ -279,7 +287,7 @@ def _texts(example: TextExample) -> tuple[str, str]:
 
 
 def _objective(
-    data: ConfigDict, options: TextOptions, train: list[TextExample], foundation: Foundation
+    data: ConfigDict, options: TextOptions, given: list[TextExample], foundation: Foundation
 ) -> Objective:
     label_range = tuple(map(float, data.label_range))
     if not label_range:
@@ -298,8 +306,9 @@ def _objective(
         return InBatchObjective(data.scale, label_range)
     if foundation.is_finished:
         return SoftmaxObjective()  # the classifier is no part of the model that came out
-    given = tuple(map(str, data.labels)) or (options.layout.classes if options.layout else ())
-    return SoftmaxObjective(choose_labels({str(one.label) for one in train}, foundation, given))
+    named = tuple(map(str, data.labels)) or (options.layout.classes if options.layout else ())
+    # A class that is only held out is a class.
+    return SoftmaxObjective(choose_labels({str(one.label) for one in given}, foundation, named))
 
 
 def _description(

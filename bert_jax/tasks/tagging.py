@@ -69,13 +69,13 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         Raises:
             UserError: tags are to be balanced in the loss of a chain, which has no terms to weigh.
         """
-        super().__init__(splits, model, options)
         if balanced and model.description.config.use_crf:
             raise UserError(
                 "data.class_weights: with model.use_crf the loss is that of whole paths; leave one "
                 "of them out"
             )
         self._tag_set = tag_set
+        super().__init__(splits, model, options)
         self._files = files
         self._balanced = balanced
         self._rows: TaggedRows | None = None
@@ -154,6 +154,10 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         entities have an accuracy alone.
         """
         return self._scores(examples, [found.tags for found in answers])
+
+    def metric_names(self, examples: list[TaggedSentence]) -> Iterable[str]:
+        """Those of entities, or the accuracy alone."""
+        return self._scores(examples, [self._gold(example) for example in examples])
 
     def guesses(self, examples: list[TaggedSentence]) -> dict[str, float]:
         """`<metric>_lexicon`: each word has the commonest of its tags in the training sentences.

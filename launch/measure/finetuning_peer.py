@@ -7,7 +7,8 @@ Tasks: mrpc (GLUE's columns), conll2003 (word, tab, tag), squad (1.1).
 It does what the examples of transformers do (run_glue, run_ner, run_qa): fast tokenizers, batches
 in random order padded to their longest row, AdamW without decay of biases and LayerNorm, a linear
 warm-up over a tenth of the steps and a linear decay, gradients clipped at 1, float32 (bfloat16
-by autocast where it is asked for), one evaluation at the end. Windows of passages are cut as google-research/bert cuts them.
+by autocast where it is asked for), one evaluation at the end. Windows of passages are cut as
+google-research/bert cuts them.
 
 Writes the predictions for the development file and prints a line of JSON with times and with
 metrics as scikit-learn and seqeval have them. Nothing of bert_jax is imported here.

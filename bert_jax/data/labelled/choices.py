@@ -231,7 +231,7 @@ def choice_of(
     return ChoiceExample(
         prompt=str(parts.prompt),
         choices=tuple(map(str, parts.choices)),
-        label=None if parts.answer in (None, "", -1) else _answer(parts, place),
+        label=None if parts.answer in (None, "", -1, "-1") else _answer(parts, place),
         id=record_id(record, usual_column(USUAL_IDS, list(record.fields)), number),
         place=place,
         question=str(parts.question),

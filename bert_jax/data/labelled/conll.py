@@ -61,11 +61,13 @@ class Block:
     Attributes:
         lines: as they are in the file, with their ends.
         rows: which of the lines are its words.
+        separator: `ColumnOptions.separator`.
         sentence: what they say; behind the last sentence of a file may be a block without words.
     """
 
     lines: tuple[str, ...]
     rows: tuple[int, ...]
+    separator: str
     sentence: TaggedSentence
 
     def tagged(self, tags: Sequence[str]) -> str:
@@ -78,7 +80,7 @@ class Block:
         """
         added = dict(zip(self.rows, tags, strict=True))
         return "".join(
-            _with_tag(line, added.get(row, OUTSIDE))
+            _with_tag(line, added.get(row, OUTSIDE), self.separator)
             if row in added or line.startswith(DOCUMENT_START)
             else line
             for row, line in enumerate(self.lines)
@@ -109,7 +111,7 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
             str(number),
             place,
         )
-        return Block(tuple(waiting), tuple(rows), sentence)
+        return Block(tuple(waiting), tuple(rows), options.separator, sentence)
 
     for line_number, line in lines:
         is_blank = not line.strip(_NOTHING)
@@ -205,9 +207,11 @@ def _place(column: int, width: int) -> int | None:
     return place if 0 <= place < width else None
 
 
-def _with_tag(line: str, tag: str) -> str:
-    content = line.rstrip(f" \t{_ENDS}")
+def _with_tag(line: str, tag: str, separator: str) -> str:
     end = line[len(line.rstrip(_ENDS)) :]
+    if separator == "tab":  # blanks belong to the columns, and the last may be empty
+        return f"{line.rstrip(_ENDS)}\t{tag}{end}"
+    content = line.rstrip(f" \t{_ENDS}")
     found = list(_BLANKS.finditer(content))
-    separator = found[-1].group() if found else "\t"
-    return f"{content}{separator}{tag}{end}"
+    between = found[-1].group() if found else "\t"
+    return f"{content}{between}{tag}{end}"

@@ -98,7 +98,7 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
     """Articles of paragraphs of questions; or rows below "data", as others export them."""
     with open_lines(source) as lines:
         name = lines.name
-        content = "".join(line for _, line in lines)
+        content = lines.whole()
     try:
         whole = json.loads(content)
     except json.JSONDecodeError as error:

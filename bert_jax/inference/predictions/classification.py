@@ -1,19 +1,16 @@
 """Labels or numbers for texts: JSON lines, or the table that GLUE's submissions are made of."""
 
 import contextlib
-import re
 from collections.abc import Iterator
 
-import numpy as np
-
 from bert_jax.data.rows import Row
-from bert_jax.errors import UserError
 from bert_jax.inference.classification import (
+    SUBMISSION_HEAD,
     Outcome,
-    as_prediction,
     as_record,
     logits,
     outcome,
+    submission_line,
 )
 from bert_jax.inference.interface import Advance, Text
 from bert_jax.inference.model import LoadedModel
@@ -38,20 +35,16 @@ def _answers(
         max_length=options.max_length,
         advance=advance,
     )
-    for scores in found:
-        if not np.isfinite(scores).all():
-            raise UserError("the scores of a text are not finite; the parameters are damaged")
-        yield outcome(model.description, scores)
+    return (outcome(model.description, scores) for scores in found)
 
 
 @contextlib.contextmanager
 def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, Outcome]]:
     """A table of ids and labels, as the test server of GLUE reads it."""
-    output.write("index\tprediction\n")
+    output.write(SUBMISSION_HEAD)
 
     def write(row: Row[Text], found: Outcome) -> None:
-        fields = row.id, as_prediction(found)
-        output.write("\t".join(re.sub(r"[\t\r\n]", " ", field) for field in fields) + "\n")
+        output.write(submission_line(row.id, found))
 
     yield write
 

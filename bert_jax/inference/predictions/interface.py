@@ -101,8 +101,14 @@ def text_options(options: PredictOptions) -> TextOptions:
 
 def _join(row: Row[Item], answer: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a row; nothing of either side is overwritten."""
+    is_renamed = row.gold in answer
+    if is_renamed and row.gold in row.other and EXPECTED in row.other:
+        raise UserError(
+            f"{row.place}: {row.gold!r} is what the answer is called, and {EXPECTED!r} what the "
+            "row's own would be; rename one of them"
+        )
     other = {
-        EXPECTED if key == row.gold and key in answer else key: value
+        EXPECTED if is_renamed and key == row.gold else key: value
         for key, value in row.other.items()
     }
     for key in answer:

@@ -21,7 +21,6 @@ from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.data.labelled.sources import open_records
 from bert_jax.data.rows import Row, Rows
 from bert_jax.data.tables import Record, Table, format_of
-from bert_jax.errors import UserError
 from bert_jax.inference.choosing import as_record, best_choice, logits
 from bert_jax.inference.interface import Advance
 from bert_jax.inference.model import LoadedModel
@@ -70,17 +69,13 @@ def _answers(
     options: PredictOptions,
     advance: Advance,
 ) -> Iterator[np.ndarray]:
-    found = logits(
+    return logits(
         model,
         examples,
         batch_size=options.batch_size or 32,
         max_length=options.max_length,
         advance=advance,
     )
-    for scores in found:
-        if not np.isfinite(scores).all():
-            raise UserError("the scores of a row are not finite; the parameters are damaged")
-        yield scores
 
 
 def _as_record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:

@@ -46,6 +46,11 @@ def _open_sentences(source: str | Path, options: PredictOptions) -> Iterator[Row
     form = options.input_format or (CONLL if _is_conll(source) else format_of(source))
     if not form and options.output_format == CONLL:
         form = CONLL
+        print(
+            f"{source}: read as words in columns, which --output has; if it is text, add "
+            "--input-format text",
+            file=sys.stderr,
+        )
     if form == CONLL:
         with open_lines(source) as lines:
             yield Rows(_blocks(lines, options), lines.fraction)
