@@ -1,4 +1,4 @@
-"""Every shipped config is parsed, and trains two real steps when it is made small."""
+"""Every shipped config is parsed, and trains two real steps when it or its model is small."""
 
 import inspect
 import json
@@ -49,8 +49,9 @@ def test_options_of_a_config_are_accepted_as_they_stand(path):
     config = configuration.load(str(path))
     options = TrainOptions(**config.train).resolved(examples_per_epoch=100)
     make_optimizer(OptimizerOptions(**config.optimizer), options.steps)
-    for key in ("log_every", "eval_every", "checkpoint_every"):
-        assert 0 < config.train[key] <= options.steps or options.epochs
+    if not options.epochs:
+        for key in ("log_every", "eval_every", "checkpoint_every"):
+            assert 0 < config.train[key] <= options.steps
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,82 @@ def test_a_shrunken_pretraining_config_trains_two_steps(path, tiny_corpus, tmp_p
     ]
     for name in ("config.json", "curves.png", "checkpoints/2", "model/model.safetensors"):
         assert (workdir / name).exists(), name
+
+
+SENTENCES = ["the cat was low .", "a dog was long ."]
+QUESTION = {
+    "question": "it was",
+    "context": "the cat sat",
+    "answers": [{"text": "cat", "answer_start": 4}],
+}
+# For each config of a labelled task its arguments, with the file that a row of is written to.
+LABELLED = {
+    "classification": (("train", "development"), {"text": SENTENCES[0], "label": "x"}),
+    "multiple_choice": (
+        ("train", "development"),
+        {"prompt": "the cat", "choices": ["sat", "ran"], "label": 1},
+    ),
+    "similarity": (
+        ("train", "development"),
+        {"text": SENTENCES[0], "text_pair": SENTENCES[1], "label": 0.5},
+    ),
+    "squad": (("train", "development"), QUESTION),
+    "tagging": (("train", "development"), {"tokens": ["the", "cat"], "tags": ["O", "B-A"]}),
+}
+
+
+def labelled_files(name, directory):
+    """Writes files for a config, and gives its arguments."""
+    if name == "glue":
+        head = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+        rows = [f"{number % 2}\t1\t2\t{SENTENCES[0]}\t{SENTENCES[1]}" for number in range(8)]
+        for file in ("train.tsv", "dev.tsv"):
+            (directory / file).write_text("\n".join([head, *rows]) + "\n")
+        return f"task=mrpc,directory={directory}"
+    arguments, row = LABELLED[name]
+    for file in arguments:
+        rows = [dict(row, id=str(number)) for number in range(8)]
+        if name == "classification":
+            rows = [dict(one, label=f"class {number % 2}") for number, one in enumerate(rows)]
+        content = "".join(json.dumps(one) + "\n" for one in rows)
+        (directory / f"{file}.jsonl").write_text(content)
+    return ",".join(f"{file}={directory}/{file}.jsonl" for file in arguments)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.stem, marks=[pytest.mark.slow] * (path.stem != "glue"))
+        for path in CONFIGS
+        if "corpus" not in configuration.load(str(path)).data
+    ],
+)
+def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base_model, tmp_path):
+    path = next(path for path in CONFIGS if path.stem == name)
+    arguments = labelled_files(name, tmp_path)
+    keys = [("train.global_batch_size", "4"), ("train.steps", "2"), ("data.length", "16")]
+    if name == "squad":
+        keys += [("data.window_step", "4"), ("data.question_length", "4")]
+    config = configuration.load(f"{path}:{arguments},init_from={base_model}", keys)
+    result = experiment.train(config, tmp_path / "run")
+    assert (tmp_path / "run" / "predictions" / "development.jsonl").is_file()
+    for file in tmp_path.glob("train.*"):
+        file.unlink()  # who judges a model need not have it any more
+    model = tmp_path / "run" / "model"
+    judged = experiment.evaluate(config, None, model, tmp_path / "judged")
+    for metric, value in judged.items():
+        if metric in result and not metric.endswith("_lexicon"):
+            assert value == pytest.approx(result[metric], rel=1e-5), metric
+
+
+def test_questions_of_ones_own_need_no_development_file(base_model, tmp_path):
+    labelled_files("squad", tmp_path)
+    path = next(path for path in CONFIGS if path.stem == "squad")
+    config = configuration.load(f"{path}:train={tmp_path}/train.jsonl,init_from={base_model}")
+    configuration.set_key(config, "data.length", 32, where="test")
+    configuration.set_key(config, "data.question_length", 8, where="test")
+    task = experiment.make_task(config)
+    assert [len(part.examples) for part in task.splits.development] == [1]
 
 
 def test_arguments_of_the_main_config():

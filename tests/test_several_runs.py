@@ -133,6 +133,12 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
     grid = {"optimizer.layer_decay": (0.9, 2.0)}
     with pytest.raises(UserError, match="optimizer.layer_decay is 2.0; it must be above 0"):
         several_runs.sweep(make_config(), tmp_path / "runs", grid)
+    grid = {"data.length": (16, 17)}
+    with pytest.raises(UserError, match="data.length is 17; this model takes 3 to 16 tokens"):
+        several_runs.sweep(make_config(), tmp_path / "runs", grid)
+    grid = {"data.best_metric": ("loss", "accuracy")}
+    with pytest.raises(UserError, match="judged by accuracy and the first by loss"):
+        several_runs.sweep(make_config(), tmp_path / "runs", grid)
     with pytest.raises(UserError, match="train.seeds .* has a seed twice"):
         several_runs.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

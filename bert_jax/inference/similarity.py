@@ -125,6 +125,7 @@ def similarity(
         float32 [n, m], from -1 to 1.
 
     Raises:
+        NotFiniteError: a vector is not finite.
         UserError: something is no text, the pooling is unknown, or the model has no pooler.
     """
 
@@ -137,7 +138,8 @@ def similarity(
             batch_size=batch_size,
             max_length=max_length,
         )
-        return np.array(list(found), np.float32).reshape(-1, model.config.hidden_size)
+        vectors = np.array(list(found), np.float32).reshape(-1, model.config.hidden_size)
+        return finite(vectors, "the vectors of the texts")
 
     left = vectors_of(texts)
     right = left if others is None else vectors_of(others)
@@ -166,7 +168,7 @@ def search(
         max_length: the most tokens of a text; None for as many as the model takes.
 
     Raises:
-        UserError: `top_k` is below 1, something is no text, or as `similarity`.
+        NotFiniteError, UserError: as `similarity`; or `top_k` is below 1.
     """
     if top_k < 1:
         raise UserError(f"top_k is {top_k}; it must be at least 1")
@@ -186,10 +188,8 @@ def search(
         max_length=max_length,
     )
     wanted = next(vectors)
-    matches = (
-        Match(index, waiting.popleft(), cosine(np.stack([wanted, vector])))
-        for index, vector in enumerate(vectors)
-    )
+    pairs = (finite(np.stack([wanted, vector]), "the vectors of a text") for vector in vectors)
+    matches = (Match(index, waiting.popleft(), cosine(pair)) for index, pair in enumerate(pairs))
     return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
 
 

@@ -49,6 +49,15 @@ def test_a_share_is_held_out_always_the_same(files):
     assert splits(files, train="train.txt", held_out=0.25, with_train=False).development == [part]
 
 
+def test_a_finished_model_needs_no_file_to_train_on(files):
+    names = {"train": ("gone.txt",), "development": ("dev.txt",)}
+    for keys in ({"train": "gone.txt", "development": ("dev.txt",)}, {"default_names": names}):
+        found = splits(files, **keys, with_train=False)
+        assert len(found.development[0].examples) == 3
+        with pytest.raises(UserError, match=r"gone.txt"):
+            splits(files, **keys)
+
+
 def test_a_limit_draws_from_all_of_the_file(files):
     found = splits(files, train="train.txt", development=("dev.txt",), limit=5)
     assert len(found.train) == 5

@@ -77,6 +77,10 @@ def test_a_finished_model_keeps_its_labels(labels, scheme):
 def test_a_finished_model_must_name_them():
     with pytest.raises(UserError, match="the model does not name its tags"):
         find_tag_set([], finished(()), "iob2", ())
+    named = finished(tuple(f"LABEL_{number}" for number in range(len(IOB2))))
+    assert find_tag_set([], named, "iob2", IOB2) == TagSet(IOB2, "iob2")
+    with pytest.raises(UserError, match="data.labels names 1 tags, but the model has 5"):
+        find_tag_set([], named, "iob2", ("O",))
 
 
 def test_a_misspelt_tag_among_entities():

@@ -1,5 +1,6 @@
 """A loaded model: from a directory and back, on one device and on several."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -45,6 +46,24 @@ def test_a_head_on_request(make_model, tmp_path, capsys):
         model.fill_mask("[MASK]")
     again = bert_jax.load(tmp_path / "model", task="masked_lm")
     assert len(again.fill_mask("[MASK]")) == 5
+
+
+def test_heads_of_one_name_are_not_taken_for_each_other(make_model, tmp_path, capsys):
+    heads = {"classification": "Sequence", "tagging": "Token", "multiple_choice": None}
+    for theirs, kind in heads.items():
+        name = f"BertFor{kind}Classification" if kind else "BertForMultipleChoice"
+        labels = () if kind is None else ("a", "b", "c")
+        found = make_model(name, num_labels=len(labels) or 2)
+        found = dataclasses.replace(
+            found, description=dataclasses.replace(found.description, labels=labels)
+        )
+        found.save(tmp_path / theirs)
+        for task in heads:
+            capsys.readouterr()
+            model = bert_jax.load(tmp_path / theirs, task=task)
+            is_new = "classifier/kernel" in capsys.readouterr().err
+            assert is_new == (task != theirs), (theirs, task)
+            assert model.description.labels == (labels if task == theirs else ())
 
 
 def test_a_directory_that_is_no_model(tmp_path):

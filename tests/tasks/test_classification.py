@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment
+from bert_jax import configuration, experiment, run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
@@ -234,6 +234,22 @@ def test_lists_of_labels(base_model, tmp_path):
     description = _task(base_model, table).description
     assert description.problem_type == "multi_label_classification"
     assert description.labels == ("x", "y")
+
+
+def test_a_number_is_gone_on_with(base_model, write_table, tmp_path):
+    rows = [("text", "label"), *((f"the cat was {n} .", n / 2) for n in range(20))]
+    table = write_table("train.tsv", rows)
+    task = _task(base_model, table, problem_type="regression")
+    run_directory.save_model_files(tmp_path / "run", task)
+    run_directory.check_unchanged(tmp_path / "run", task)
+
+
+def test_a_test_file_without_any_of_several_labels_is_predicted(base_model, write_table, capsys):
+    table = write_table("train.tsv", [("text", "label"), *[("a cat", "x|y"), ("a dog", "")] * 20])
+    empty = write_table("test.tsv", [("text", "label"), ("a cat", ""), ("a dog", "")])
+    task = _task(base_model, table, test=(str(empty),), label_separator="|")
+    assert [one.label for one in task.splits.test[0].examples] == [None, None]
+    assert "test.tsv: no text has a label" in capsys.readouterr().err
 
 
 @pytest.mark.slow

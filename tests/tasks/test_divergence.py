@@ -17,10 +17,22 @@ ASKED = {
 
 
 @pytest.mark.parametrize("rate", [1e30, 1e10])
-@pytest.mark.parametrize(("task", "row"), [("tagging", TAGGED), ("question_answering", ASKED)])
+@pytest.mark.parametrize(
+    ("task", "row"),
+    [
+        ("tagging", TAGGED),
+        ("question_answering", ASKED),
+        ("classification", {"text": "the cat"}),
+        ("multiple_choice", {"prompt": "the cat", "choices": ["sat", "ran"], "label": 1}),
+        ("similarity", {"text": "the cat", "text_pair": "the dog", "label": 0.5}),
+    ],
+)
 def test_it_is_named_before_an_evaluation_stumbles(train, tmp_path, task, row, rate):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({"id": str(number), **row}) + "\n" for number in range(16)))
+    rows = [{"id": str(number), **row} for number in range(16)]
+    if task == "classification":
+        rows = [{**row, "label": "xy"[number % 2]} for number, row in enumerate(rows)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DivergedError, match=r"is not finite; .* lower optimizer.learning_rate"):
         train(
             task,

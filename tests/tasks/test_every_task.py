@@ -1,12 +1,16 @@
 """What is trained by a name can be loaded and asked by the same name."""
 
+import dataclasses
 import json
 import pkgutil
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import bert_jax
-from bert_jax import tasks
+from bert_jax import configuration, experiment, tasks
+from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.loading import TASKS
 from bert_jax.inference.predict import predict
 from bert_jax.inference.predictions.options import PredictOptions
@@ -32,6 +36,53 @@ ROWS = {
 def test_tasks_are_found():
     assert {"classification", "similarity", "tagging"} <= set(NAMES)
     assert set(NAMES) <= set(TASKS)
+
+
+LABELS = {
+    "classification": {"label": "x"},
+    "multiple_choice": {"label": 1},
+    "question_answering": {"answers": [{"text": "cat", "answer_start": 4}]},
+    "similarity": {"label": 0.5},
+    "tagging": {"tags": ["O", "B-A"]},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path, name):
+    rows = [ROWS[name][0] | LABELS[name] | {"id": str(number)} for number in range(20)]
+    if name == "classification":
+        rows = [row | {"label": "xy"[number % 2]} for number, row in enumerate(rows)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    keys = {"train": str(file), "development": (str(file),), "best_metric": "f_one", "length": 32}
+    if name == "question_answering":
+        keys["question_length"] = 8
+    config = configuration.complete(
+        {"task": name, "init_from": str(base_model), "data": keys}, where="test"
+    )
+    with pytest.raises(UserError, match="data.best_metric 'f_one' is none of ") as found:
+        experiment.make_task(config)
+    # Each of those that it names would do.
+    for known in str(found.value).rpartition("none of ")[2].split(", "):
+        config.data.best_metric = known
+        experiment.make_task(config)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_that_are_no_numbers_are_no_answers(base_model, name):
+    row, _ = ROWS[name]
+    model = bert_jax.load(base_model, task=name)
+    damaged = jax.tree.map(lambda leaf: leaf * jnp.nan, model.params)
+    model = dataclasses.replace(model, params=damaged)
+    asked = {
+        "classification": lambda: model.classify([row["text"]]),
+        "multiple_choice": lambda: model.choose(row["prompt"], row["choices"]),
+        "question_answering": lambda: model.answer(row["question"], row["context"]),
+        "similarity": lambda: model.similarity([row["text"]], [row["text_pair"]]),
+        "tagging": lambda: model.tag([row["tokens"]]),
+    }
+    with pytest.raises(NotFiniteError, match="are not finite; the parameters of the model are"):
+        asked[name]()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -85,6 +85,8 @@ def test_json_lines_of_ones_own(choices):
         ({"prompt": "p", "choices": ["1", "2"], "label": "1"}, "could mean two of the 2 choices"),
         ({"prompt": "p", "choices": ["1", "2"], "label": 1}, ("p", "", ("1", "2"), 1, "0")),
         ({"prompt": "p", "choices": ["x", "y"], "label": -1}, ("p", "", ("x", "y"), None, "0")),
+        # As a table has it.
+        ({"prompt": "p", "choices": ["x", "y"], "label": "-1"}, ("p", "", ("x", "y"), None, "0")),
         ({"prompt": "p", "choices": ["x", "y"]}, ("p", "", ("x", "y"), None, "0")),
     ]
     for row, expected in rows:

@@ -151,6 +151,13 @@ def test_a_single_column_gets_a_second_one():
     assert block.tagged(["B-ORG", "O"]) == "EU\tB-ORG\nrejects\tO"
 
 
+def test_blanks_in_columns_between_tabs_stay():
+    (block,) = blocks_of("New York\nBonn \n", separator="tab")
+    assert block.tagged(["B-LOC", "B-LOC"]) == "New York\tB-LOC\nBonn \tB-LOC\n"
+    (block,) = blocks_of("1\tNew York\r\n2\t\r\n", separator="tab", word_column=0, tag_column=5)
+    assert block.tagged(["O", "O"]) == "1\tNew York\tO\r\n2\t\tO\r\n"
+
+
 LINES = st.sampled_from(
     ["a O", "b\tB-X", " c  I-X ", "", " ", "-DOCSTART- O", "-DOCSTART-", "# x y z", "\u200b O"]
 )

@@ -72,6 +72,11 @@ EXPECTED = [
 ]
 
 
+def test_one_line_may_be_of_any_length(read, monkeypatch):
+    monkeypatch.setattr("bert_jax.data.sources.files.LINE_BYTES", 100)
+    assert len(read("dev.json", SQUAD)) == 3
+
+
 def test_squad_by_hand(read):
     assert read("dev.json", SQUAD) == EXPECTED
     assert (

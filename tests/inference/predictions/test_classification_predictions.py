@@ -53,6 +53,14 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
     assert answered(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
 
 
+def test_two_right_answers_are_not_one(answered, classifier):
+    row = {"text": "a", "label": "bad", "expected": "good"}
+    with pytest.raises(
+        UserError, match="'label' is what the answer is called, and 'expected' what"
+    ):
+        answered(classifier, json.dumps(row) + "\n")
+
+
 def test_a_right_answer_of_another_name_keeps_it(answered, classifier):
     found = answered(classifier, '{"text": "a", "gold_label": "bad"}\n{"text": "b"}\n')
     first, second = map(json.loads, found.splitlines())
