@@ -130,6 +130,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self._answer(404)
 
     def _upload(self, bucket: str, query: dict[str, str]) -> None:
+        if bucket != self.storage.bucket:
+            return self._answer(404)
         kind = query["uploadType"]
         if kind == "multipart":
             description, content = _parts(self.headers["Content-Type"], self.body)

@@ -121,13 +121,10 @@ def labelled_files(name, directory):
     return ",".join(f"{file}={directory}/{file}.jsonl" for file in arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(path.stem, marks=[pytest.mark.slow] * (path.stem != "glue"))
-        for path in CONFIGS
-        if "corpus" not in configuration.load(str(path)).data
-    ],
+    [path.stem for path in CONFIGS if "corpus" not in configuration.load(str(path)).data],
 )
 def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base_model, tmp_path):
     path = next(path for path in CONFIGS if path.stem == name)

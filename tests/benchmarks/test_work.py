@@ -100,6 +100,7 @@ def flops_of_a_token(found):
     return found["flops_per_s"] / found["real_tokens_per_s"]
 
 
+@pytest.mark.slow
 def test_flops_are_those_of_the_layers():
     config = configuration.load(
         "configs/pretrain.py:size=tiny", [(key, str(value)) for key, value in KEYS.items()]
@@ -115,6 +116,7 @@ def test_flops_are_those_of_the_layers():
     assert 3 * forward < flops_of_a_token(train) < 3 * (forward + heads)
 
 
+@pytest.mark.slow
 def test_finetuning_a_table(tmp_path, base_model):
     table = tmp_path / "train.tsv"
     table.write_text("text\tlabel\n" + "the cat sat\tgood\na dog ran away\tbad\n" * 8)

@@ -83,6 +83,9 @@ def test_scores_that_are_no_numbers_are_no_answers(base_model, name):
     }
     with pytest.raises(NotFiniteError, match="are not finite; the parameters of the model are"):
         asked[name]()
+    if name == "similarity":
+        with pytest.raises(NotFiniteError):
+            model.search(row["text"], [row["text_pair"]])
 
 
 @pytest.mark.parametrize("name", NAMES)
