@@ -65,15 +65,13 @@ def bench(subject: Subject, options: BenchOptions) -> dict[str, Any]:
         timed = batches[_WARMUP_OF_PIPELINE:][: options.steps]
         return {"work": options.work, **_times(timing), **_rates(timing, timed)}
 
+    is_pretraining = subject.task.description.architecture == "BertForPreTraining"
+    if options.work == "finetune" and is_pretraining:
+        raise UserError("--work finetune needs a config of a labelled task; or --work train")
     batches = first_batches(subject.task)
     if options.work == "infer":
         step = forward_pass(subject.task, subject.execution, subject.mesh, batches)
     else:
-        if (
-            options.work == "finetune"
-            and subject.task.description.architecture == "BertForPreTraining"
-        ):
-            raise UserError("--work finetune needs a config of a labelled task; or --work train")
         parts = subject.options.microbatches
         batches = [arranged(subject.task, subject.mesh, parts, batch) for batch in batches]
         step = training_step(

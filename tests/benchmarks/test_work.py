@@ -74,6 +74,7 @@ def bench(*arguments):
     )
 
 
+@pytest.mark.slow
 def test_a_training_step_without_a_corpus():
     done = bench("--work", "train", "--steps", "2", "--peak-tflops", "0.1")
     assert done.returncode == 0, done.stderr
