@@ -1,20 +1,23 @@
 """Numbered lines of a file or of stdin: UTF-8, compressed or not."""
 
 import contextlib
-import gzip
 import io
 import os
 import stat
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from bert_jax.data.compressed import decompress, named_errors
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch
 
 STDIN = "-"
+LINE_BYTES = 64 * 1024 * 1024
+"""The longest line that is read; a longer one is hardly text."""
+
+_CONVERT = "convert the file to UTF-8"
 
 
 class Lines:
@@ -24,10 +27,28 @@ class Lines:
         name: what the input is called in errors.
     """
 
-    def __init__(self, name: str, stream: BinaryIO, raw: io.FileIO | None) -> None:
-        """See `open_lines`; `raw` is the file below the stream, None if it is no regular file."""
+    def __init__(
+        self,
+        name: str,
+        stream: BinaryIO,
+        raw: io.FileIO | None = None,
+        *,
+        errors: str = "strict",
+        remedy: str = _CONVERT,
+    ) -> None:
+        """See `open_lines`.
+
+        Args:
+            name: of the input.
+            stream: buffered.
+            raw: the file below the stream; None if it is no regular file, or nobody will ask for
+                the `fraction`.
+            errors: see `decode`.
+            remedy: likewise.
+        """
         self.name = name
         self._stream = stream
+        self._errors, self._remedy = errors, remedy
         self._raw = raw
         self._size = os.fstat(raw.fileno()).st_size if raw is not None else 0
         self._is_compressed = raw is None or getattr(stream, "raw", None) is not raw
@@ -39,11 +60,8 @@ class Lines:
         Raises:
             UserError: the input cannot be read, is damaged, or a line is not UTF-8 or too long.
         """
-        # Not at the top: the command line imports this before it knows that it will read.
-        from bert_jax.data.sources.files import LINE_BYTES
-
         number = 0
-        with _named_errors(self.name):
+        with named_errors(self.name):
             while data := self._stream.readline(LINE_BYTES + 1):
                 number += 1
                 self._bytes_read += len(data)
@@ -51,9 +69,10 @@ class Lines:
                 if len(data) > LINE_BYTES:
                     limit = f"{LINE_BYTES >> 20} MiB"
                     raise UserError(
-                        f"{place}: the line is longer than the limit of {limit}; break it"
+                        f"{place}: the line is longer than the limit of {limit}; break it into "
+                        "lines"
                     )
-                line = _decode(data, place)
+                line = decode(data, place, self._errors, self._remedy)
                 yield number, line.removeprefix("\ufeff") if number == 1 else line
 
     def whole(self) -> str:
@@ -62,14 +81,14 @@ class Lines:
         Raises:
             UserError: the input cannot be read, is damaged, or not UTF-8.
         """
-        with _named_errors(self.name):
+        with named_errors(self.name):
             data = self._stream.read()
         self._bytes_read += len(data)
         try:
             return data.decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             number = data.count(b"\n", 0, error.start)
-            return _decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # which says it
+            return decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # which says it
 
     def fraction(self) -> float | None:
         """How much of the input is read; None: who knows."""
@@ -90,13 +109,11 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
     Raises:
         UserError: it cannot be opened.
     """
-    from bert_jax.data.sources.files import decompress
-
     if str(source) == STDIN:
         yield Lines("stdin", sys.stdin.buffer, None)
         return
     with contextlib.ExitStack() as stack:
-        with _named_errors(str(source)):
+        with named_errors(source):
             raw = stack.enter_context(open(fetch(as_path(source)), "rb", buffering=0))
             # A pipe has no size, and nobody can look into it beforehand.
             is_file = stat.S_ISREG(os.fstat(raw.fileno()).st_mode)
@@ -104,24 +121,22 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
         yield Lines(str(source), stream, raw if is_file else None)
 
 
-@contextlib.contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Turns what the operating system and the decompressors say into one line."""
-    import zstandard
+def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
+    """A line of UTF-8 as text.
 
+    Args:
+        data: the line.
+        place: what it is called in errors.
+        errors: "strict", or "replace" for U+FFFD in place of what is no UTF-8.
+        remedy: what the user is told to do.
+
+    Raises:
+        UserError: it is not UTF-8.
+    """
     try:
-        yield
-    except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError) as error:
-        raise UserError(f"{name}: damaged compressed file: {error}; fetch it anew") from error
-    except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
-
-
-def _decode(data: bytes, place: str) -> str:
-    try:
-        return data.decode("utf-8")
+        return data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{place}: byte {error.start + 1} of the line (0x{data[error.start]:02x}) is not "
-            "UTF-8; convert the file to UTF-8"
+            f"UTF-8; {remedy}"
         ) from error

@@ -17,6 +17,8 @@ from bert_jax.errors import UserError
 
 # Within this time all are told of a process that is silent; JAX ends them then.
 HEARTBEAT_SECONDS = 60
+# So long hosts wait for each other's word, ms: one that is gone is found by its silence.
+A_WEEK = 7 * 24 * 3_600_000
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,11 +12,10 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from bert_jax.errors import UserError
-from bert_jax.sharding.distributed import coordination
+from bert_jax.sharding.distributed import A_WEEK, coordination
 from bert_jax.sharding.mesh import BatchShare, share_of
 from bert_jax.sharding.rules import batch_sharding
 
-_WEEK = 7 * 24 * 3_600_000  # ms
 _barriers, _values = itertools.count(), itertools.count()
 
 
@@ -38,7 +37,7 @@ def main_host_first() -> Iterator[None]:
 def wait_for_all_hosts(what: str) -> None:
     """Returns when all processes have called it, in the same order among such calls."""
     if jax.process_count() > 1:
-        coordination().wait_at_barrier(f"bert_jax/{next(_barriers)}: {what}", _WEEK)
+        coordination().wait_at_barrier(f"bert_jax/{next(_barriers)}: {what}", A_WEEK)
 
 
 def from_main_host(value: Any) -> Any:
@@ -51,7 +50,7 @@ def from_main_host(value: Any) -> Any:
     key = f"bert_jax/value/{next(_values)}"
     if is_main_host():
         coordination().key_value_set(key, json.dumps(value))
-    return json.loads(coordination().blocking_key_value_get(key, _WEEK))
+    return json.loads(coordination().blocking_key_value_get(key, A_WEEK))
 
 
 def from_all_hosts(value: Any) -> list[Any]:
@@ -61,7 +60,7 @@ def from_all_hosts(value: Any) -> list[Any]:
     key = f"bert_jax/value/{next(_values)}"
     coordination().key_value_set(f"{key}/{jax.process_index()}", json.dumps(value))
     found = (
-        coordination().blocking_key_value_get(f"{key}/{index}", _WEEK)
+        coordination().blocking_key_value_get(f"{key}/{index}", A_WEEK)
         for index in range(jax.process_count())
     )
     return [json.loads(text) for text in found]

@@ -9,10 +9,9 @@ from typing import Any
 
 import jax
 
-from bert_jax.sharding.distributed import coordination
+from bert_jax.sharding.distributed import A_WEEK, coordination
 
 _runs = itertools.count()
-_WEEK = 7 * 24 * 3_600_000  # ms
 
 
 class Interrupted(Exception):  # noqa: N818 - it reports a wish, not an error
@@ -102,11 +101,11 @@ class _Agreement:
         client = coordination()
         # Should a host be gone, the collectives that wait for it fail, and say so.
         with contextlib.suppress(Exception):
-            if client.blocking_key_value_get(f"{self._place}/word", _WEEK) != "stop":
+            if client.blocking_key_value_get(f"{self._place}/word", A_WEEK) != "stop":
                 return
             with self._lock:
                 mine = f"{self._place}/steps/{jax.process_index()}"
                 client.key_value_set(mine, str(self._step))
-                client.wait_at_barrier(f"{self._place}/all", _WEEK)
+                client.wait_at_barrier(f"{self._place}/all", A_WEEK)
                 steps = client.key_value_dir_get(f"{self._place}/steps/")
                 self._last = max(int(step) for _, step in steps) + 1

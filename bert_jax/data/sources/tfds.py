@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bert_jax.data.lines import decode
 from bert_jax.data.prepared import PreparedDataset
-from bert_jax.data.sources.files import decode
+from bert_jax.data.sources.files import REMEDY
 from bert_jax.data.sources.source import Block, Source, SourceSpec, document_blocks
 from bert_jax.errors import UserError
 
@@ -56,4 +57,5 @@ class TensorFlowDataset(Source):
                 f"data.source: {self.spec.source!r}: field {self.spec.field!r} holds no text; "
                 "set data.field to one that does"
             )
-        return decode(b"\n".join(lines), self.spec.errors, f"{self.spec.source} example", number)
+        place = f"{self.spec.source} example:{number}"
+        return decode(b"\n".join(lines), place, self.spec.errors, REMEDY)

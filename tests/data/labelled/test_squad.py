@@ -73,7 +73,7 @@ EXPECTED = [
 
 
 def test_one_line_may_be_of_any_length(read, monkeypatch):
-    monkeypatch.setattr("bert_jax.data.sources.files.LINE_BYTES", 100)
+    monkeypatch.setattr("bert_jax.data.lines.LINE_BYTES", 100)
     assert len(read("dev.json", SQUAD)) == 3
 
 
