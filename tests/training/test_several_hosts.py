@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from tests.spoken import spoken
+
 pytestmark = pytest.mark.slow
 
 STEPS = 12
@@ -78,7 +80,7 @@ def finish(processes: list) -> tuple[str, str]:
     for process, (_, errors) in zip(processes, texts, strict=True):
         assert process.returncode == 0, errors
     for output, errors in texts[1:]:
-        assert [line for line in output.splitlines() if not line.startswith("[Gloo]")] == []
+        assert spoken(output) == []
         assert errors == ""
     return texts[0]
 
@@ -113,7 +115,7 @@ def test_two_processes_train_as_one(train_command, start_hosts, one_process, tmp
     assert_same_losses(workdir, one_process)
     assert_same_model(workdir, one_process)
     assert_whole(workdir)
-    (line,) = [line for line in output.splitlines() if not line.startswith("[Gloo]")]
+    (line,) = spoken(output)
     result = json.loads(line)
     expected = json.loads((one_process / "result.json").read_text())
     assert result == json.loads((workdir / "result.json").read_text())
