@@ -1,6 +1,7 @@
 """A corpus, a vocabulary and a model that are small enough to check by eye."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -35,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The slow ones run what users run.
     """
+    # Started in the background, we ignore Ctrl-C, and so would all processes that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if "not slow" in config.option.markexpr:
         jax.config.update("jax_disable_most_optimizations", True)
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for processes that tests start
