@@ -172,27 +172,26 @@ def _common_metric(
     Raises:
         UserError: of a task, or they are judged by different metrics.
     """
-    found: dict[str, tuple[str, bool]] = {}
+    seen: set[str] = set()
+    best_metric: tuple[str, bool] | None = None
     baselines: dict[str, float] = {}
     for name, config in configs.items():
         # What else a config says, tasks do not read.
-        read = {
-            key: str(config[key]) for key in ("task", "data", "model", "tokenizer", "init_from")
-        }
-        text = json.dumps(read)
-        if text in found:
+        keys = ("task", "data", "model", "tokenizer", "init_from")
+        read = json.dumps({key: str(config[key]) for key in keys})
+        if read in seen:
             continue
+        seen.add(read)
         task = experiment.make_task(config)
-        found[text] = task.best_metric
-        if len(found) == 1:
-            baselines = task.baselines()
-        elif task.best_metric != next(iter(found.values())):
-            first = next(iter(found.values()))
+        if best_metric is None:
+            best_metric, baselines = task.best_metric, task.baselines()
+        elif task.best_metric != best_metric:
             raise UserError(
-                f"run {name} is judged by {task.best_metric[0]} and the first by {first[0]}; "
+                f"run {name} is judged by {task.best_metric[0]} and the first by {best_metric[0]}; "
                 "compare what is judged alike, or set data.best_metric"
             )
-    return next(iter(found.values())), baselines
+    assert best_metric is not None, "there are runs"
+    return best_metric, baselines
 
 
 def _outcome(config: ConfigDict, workdir: Path, name: str) -> Outcome:

@@ -87,19 +87,13 @@ QUESTION = {
     "context": "the cat sat",
     "answers": [{"text": "cat", "answer_start": 4}],
 }
-# For each config of a labelled task its arguments, with the file that a row of is written to.
+# A row for each config of a labelled task; GLUE's are tables.
 LABELLED = {
-    "classification": (("train", "development"), {"text": SENTENCES[0], "label": "x"}),
-    "multiple_choice": (
-        ("train", "development"),
-        {"prompt": "the cat", "choices": ["sat", "ran"], "label": 1},
-    ),
-    "similarity": (
-        ("train", "development"),
-        {"text": SENTENCES[0], "text_pair": SENTENCES[1], "label": 0.5},
-    ),
-    "squad": (("train", "development"), QUESTION),
-    "tagging": (("train", "development"), {"tokens": ["the", "cat"], "tags": ["O", "B-A"]}),
+    "classification": {"text": SENTENCES[0], "label": "x"},
+    "multiple_choice": {"prompt": "the cat", "choices": ["sat", "ran"], "label": 1},
+    "similarity": {"text": SENTENCES[0], "text_pair": SENTENCES[1], "label": 0.5},
+    "squad": QUESTION,
+    "tagging": {"tokens": ["the", "cat"], "tags": ["O", "B-A"]},
 }
 
 
@@ -111,14 +105,14 @@ def labelled_files(name, directory):
         for file in ("train.tsv", "dev.tsv"):
             (directory / file).write_text("\n".join([head, *rows]) + "\n")
         return f"task=mrpc,directory={directory}"
-    arguments, row = LABELLED[name]
-    for file in arguments:
-        rows = [dict(row, id=str(number)) for number in range(8)]
-        if name == "classification":
-            rows = [dict(one, label=f"class {number % 2}") for number, one in enumerate(rows)]
+    rows = [dict(LABELLED[name], id=str(number)) for number in range(8)]
+    if name == "classification":
+        rows = [dict(one, label=f"class {number % 2}") for number, one in enumerate(rows)]
+    files = ("train", "development")
+    for file in files:
         content = "".join(json.dumps(one) + "\n" for one in rows)
         (directory / f"{file}.jsonl").write_text(content)
-    return ",".join(f"{file}={directory}/{file}.jsonl" for file in arguments)
+    return ",".join(f"{file}={directory}/{file}.jsonl" for file in files)
 
 
 @pytest.mark.slow

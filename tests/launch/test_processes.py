@@ -62,26 +62,9 @@ def test_one_that_fails_stops_the_others(run_script, record, tmp_path):
     assert {"0 saved", "2 saved"} <= set(record.read_text().splitlines())
 
 
-def test_a_signal_reaches_all(environment, record, tmp_path):
-    process = subprocess.Popen(
-        ["bash", "launch/processes.sh", "2", "--logs", tmp_path, "--", "train", "wait", "wait"],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not (record.exists() and record.read_text().count("started") == 2):
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 75
-    assert said == ""
-    assert {"0 saved", "1 saved"} <= set(record.read_text().splitlines())
-
-
-def test_ctrl_c_is_passed_on_once(environment, record, tmp_path):
+@pytest.fixture
+def waiting(environment, record, tmp_path):
+    """The script with two processes that wait, in a session of its own."""
     process = subprocess.Popen(
         ["bash", "launch/processes.sh", "2", "--logs", tmp_path, "--", "train", "wait", "wait"],
         cwd=ROOT,
@@ -94,9 +77,21 @@ def test_ctrl_c_is_passed_on_once(environment, record, tmp_path):
     while not (record.exists() and record.read_text().count("started") == 2):
         assert process.poll() is None
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 75
+    return process
+
+
+def test_a_signal_reaches_all(waiting, record):
+    waiting.send_signal(signal.SIGTERM)
+    _, said = waiting.communicate(timeout=30)
+    assert waiting.returncode == 75
+    assert said == ""
+    assert {"0 saved", "1 saved"} <= set(record.read_text().splitlines())
+
+
+def test_ctrl_c_is_passed_on_once(waiting, record):
+    os.killpg(waiting.pid, signal.SIGINT)  # as a terminal does
+    _, said = waiting.communicate(timeout=30)
+    assert waiting.returncode == 75
     assert said == ""
     assert sorted(record.read_text().splitlines()[2:]) == ["0 saved", "1 saved"]
 
