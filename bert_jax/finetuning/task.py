@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.labelled.batches import LabelledBatches
-from bert_jax.data.labelled.sharing import share_rows
+from bert_jax.data.labelled.sharing import RowSharing
 from bert_jax.errors import UserError
 from bert_jax.files import written
 from bert_jax.finetuning.splits import Part, Splits
@@ -26,6 +26,9 @@ from bert_jax.models.shared_rows import SharedRows
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.task import Batch, Foundation, Task, with_rows
+
+# Training batches by whose lengths it is decided how short rows share one.
+_LOOKED_AT = 64
 
 Example = TypeVar("Example")
 Answer = TypeVar("Answer")
@@ -97,6 +100,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
         self.options = options
         self.best_metric = options.best_metric
         self._batches: LabelledBatches | None = None
+        self._sharing: RowSharing | None = None
         for part in filter(self.is_labelled, splits.development):
             names = set(self.metric_names(part.examples))
             if splits.train and self.best_metric[0] not in names:
@@ -184,8 +188,11 @@ class LabelledTask(Task, Generic[Example, Answer]):
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
 
     def on_one_device(self, rows: Batch) -> Batch:
-        """See `Task`: short rows share one."""
-        return share_rows(rows)
+        """See `Task`: short rows share one, in shapes that the first batches decide."""
+        if self._sharing is None:
+            first = range(min(_LOOKED_AT, self.batches.batches_per_epoch))
+            self._sharing = RowSharing(map(self.batches.batch, first))
+        return self._sharing.share(rows)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """See `Task`: rows as long as the config allows."""

@@ -2,8 +2,8 @@
 
 One alphabet of dimensions in the whole project: B batch, T tokens, S source tokens, N heads,
 H head width, D model width, F feed-forward width, V vocabulary, P predictions, L layers, K texts
-of a packed row, W words, C labels or choices, R rows that short texts share; and of a product
-M rows, I inputs and O outputs, each of which may be several axes.
+of a packed row, W words, C labels or choices, R rows that short texts share (of S slots); and of a
+product M rows, I inputs and O outputs, each of which may be several axes.
 """
 
 from collections.abc import Callable, Sequence

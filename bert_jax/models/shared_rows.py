@@ -14,27 +14,27 @@ from bert_jax.models.segments import SegmentIds, Tokens
 
 
 class SharedRows(NamedTuple):
-    """Where the tokens of a batch [B, T] stand in R rows of the same length, and back.
+    """Where the tokens of a batch [B, T] stand in R rows of S slots, and back.
 
     Attributes:
-        slots: int32 [R, T], the number b · T + t of the token that stands there; -1: none.
-        homes: int32 [B, T], the number r · T + t of the slot of each token; -1 for padding.
+        slots: int32 [R, S], the number b · T + t of the token that stands there; -1: none.
+        homes: int32 [B, T], the number r · S + s of the slot of each token; -1 for padding.
     """
 
     slots: jax.Array
     homes: jax.Array
 
     def gather(self, hidden: jax.Array) -> jax.Array:
-        """[B, T, D] → [R, T, D]."""
+        """[B, T, D] → [R, S, D]."""
         return _moved(hidden, self.slots, self.homes)
 
     def spread(self, hidden: jax.Array) -> jax.Array:
-        """[R, T, D] → [B, T, D]."""
+        """[R, S, D] → [B, T, D]."""
         return _moved(hidden, self.homes, self.slots)
 
     def tokens(self) -> Tokens:
         """For the layers: the texts of a row are its segments."""
-        length = self.slots.shape[1]
+        length = self.homes.shape[1]
         texts = jnp.where(self.slots < 0, 0, self.slots // length + 1)
         return Tokens(SegmentIds(texts, texts), self.slots, self.slots % length)
 

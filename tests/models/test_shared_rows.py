@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.sharing import share_rows
+from bert_jax.data.labelled.sharing import RowSharing
 from bert_jax.models.architectures import (
     BertForMultipleChoice,
     BertForQuestionAnswering,
@@ -49,6 +49,12 @@ MODELS = {
 }
 
 
+def test_rows_longer_than_those_of_the_batch():
+    # Two texts of 8 tokens fit a row of 16 slots, and none of 12.
+    eights = {"attention_mask": (np.arange(12) < np.full((8, 1), 8)).astype(np.int32)}
+    outputs_and_gradients_are_those_of_the_batch("tagging", False, RowSharing([eights]), (4, 16))
+
+
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize(
     "name",
@@ -60,7 +66,11 @@ MODELS = {
         for name in MODELS
     ],
 )
-def test_outputs_and_gradients_are_those_of_the_batch(name, deterministic):
+def test_outputs_and_gradients(name, deterministic):
+    outputs_and_gradients_are_those_of_the_batch(name, deterministic, RowSharing(), (4, 12))
+
+
+def outputs_and_gradients_are_those_of_the_batch(name, deterministic, sharing, shared_shape):
     module, rows = MODELS[name]
     draw = np.random.default_rng(2)
     mask = (np.arange(12) < np.array(LENGTHS)[:, None]).astype(np.int32)
@@ -70,8 +80,8 @@ def test_outputs_and_gradients_are_those_of_the_batch(name, deterministic):
         "attention_mask": mask,
     }
     inputs = {key: jnp.asarray(array.reshape(*rows, 12)) for key, array in batch.items()}
-    planned = share_rows(batch)
-    assert len(planned["slots"]) < len(LENGTHS) / 1.5
+    planned = sharing.share(batch)
+    assert planned["slots"].shape == shared_shape
     shared = SharedRows(jnp.asarray(planned["slots"]), jnp.asarray(planned["homes"]))
     shape = {"input_ids": jnp.zeros((*rows, 12), jnp.int32)}
     params = module.init(jax.random.key(0), **shape)["params"]

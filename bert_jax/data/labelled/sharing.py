@@ -1,42 +1,160 @@
-"""Which short rows of a batch share a row."""
+"""Which short rows of a batch share a row, and what few shapes such shared rows have.
+
+Every shape is compiled by itself, so there are to be few; every slot without a token is computed
+for nothing, so they are to fit. What the first batches of a training need decides.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from bert_jax.data.pipeline import Batch
 
-# The number of shared rows is a multiple of this part of the batch, so that few shapes arise.
+# Shared rows may be longer than the rows of the batch by these factors.
+_STRETCHES = (1.0, 1.125, 1.25)
+_LENGTH_STEP = 8
+
+# At this length, what grows with its square takes as long as all else.
+_LENGTH_OF_EQUAL_WORK = 512
+
+# A further shape is worth its compilation where it saves this part of the work.
+_WORTH = 1 / 48
+
+# A batch that needs more rows than any that was looked at gets a multiple of this part of its own.
 _PARTS = 8
 
 
-def share_rows(batch: Batch) -> Batch:
-    """A batch with `slots` and `homes`, see `models.shared_rows.SharedRows`.
+@dataclasses.dataclass(frozen=True)
+class _Shapes:
+    """What shared rows of batches of one length look like.
 
-    The longest row first, each goes to the first row with room for it.
-
-    Args:
-        batch: `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0 for the
-            others, tells the lengths; all axes but the last count rows.
-
-    Returns:
-        `slots` int32 [R, T] and `homes` int32 [..., T] besides what was there.
+    Attributes:
+        length: slots of a row.
+        counts: how many rows there may be, rising.
     """
+
+    length: int
+    counts: tuple[int, ...] = ()
+
+    def rows(self, needed: int, batch_rows: int) -> int:
+        """How many rows a batch gets that needs so many."""
+        step = max(1, batch_rows // _PARTS)
+        beyond = min(-(-needed // step) * step, batch_rows)
+        return next((count for count in self.counts if count >= needed), beyond)
+
+    def slots(self, needed: int, batch_rows: int) -> int:
+        """All slots of these rows."""
+        return self.rows(needed, batch_rows) * self.length
+
+
+class RowSharing:
+    """Puts short rows of a batch together."""
+
+    def __init__(self, samples: Iterable[Batch] = ()) -> None:
+        """Chooses the shapes.
+
+        Args:
+            samples: batches like those that will come, as for `share`; without any, shared rows
+                are as long as those of the batch, and their number a multiple of an eighth of its.
+        """
+        by_length: dict[int, list[list[int]]] = defaultdict(list)
+        for batch in samples:
+            by_length[batch["attention_mask"].shape[-1]].append(_lengths(batch).tolist())
+        tokens = sum(sum(lengths) for of_length in by_length.values() for lengths in of_length)
+        self._shapes = {
+            length: _choose(of_length, length, tokens * _WORTH)
+            for length, of_length in by_length.items()
+        }
+
+    def share(self, batch: Batch) -> Batch:
+        """A batch with `slots` and `homes`, see `models.shared_rows.SharedRows`.
+
+        Args:
+            batch: `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0 for the
+                others, tells the lengths; all axes but the last count rows.
+
+        Returns:
+            `slots` int32 [R, S] and `homes` int32 [..., T] besides what was there.
+        """
+        shape = batch["attention_mask"].shape
+        lengths, length = _lengths(batch), shape[-1]
+        shapes = self._shapes.get(length, _Shapes(length))
+        places, needed = _placed(lengths.tolist(), shapes.length)
+        if shapes.slots(needed, len(lengths)) > lengths.size * length:
+            # Hardly a row is short, and longer ones would only take more memory than planned.
+            shapes = _Shapes(length)
+            places, needed = _placed(lengths.tolist(), length)
+        slots = np.full((shapes.rows(needed, len(lengths)), shapes.length), -1, np.int32)
+        homes = np.full((len(lengths), length), -1, np.int32)
+        for row, place in places.items():
+            tokens = np.arange(lengths[row], dtype=np.int32)
+            slots.reshape(-1)[place + tokens] = row * length + tokens
+            homes[row, tokens] = place + tokens
+        return {**batch, "slots": slots, "homes": homes.reshape(shape)}
+
+
+def _lengths(batch: Batch) -> np.ndarray:
+    """The tokens of each row."""
     mask = batch["attention_mask"]
-    length = mask.shape[-1]
-    lengths = mask.reshape(-1, length).sum(axis=1)
-    step = max(1, len(lengths) // _PARTS)
+    return mask.reshape(-1, mask.shape[-1]).sum(axis=1)
+
+
+def _placed(lengths: Sequence[int], length: int) -> tuple[dict[int, int], int]:
+    """The slot of the first token of each row that has tokens, and how many shared rows there are.
+
+    The longest row first, each goes to the first shared row with room for it.
+    """
     room: list[int] = []
-    slots = np.full((len(lengths) + step, length), -1, np.int32)
-    homes = np.full((len(lengths), length), -1, np.int32)
-    for row in np.argsort(-lengths, kind="stable"):
-        count = int(lengths[row])
+    places = {}
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        count = lengths[row]
         if not count:
             break
         shared = next((number for number, free in enumerate(room) if free >= count), len(room))
         if shared == len(room):
             room.append(length)
-        start = length - room[shared]
-        slots[shared, start : start + count] = row * length + np.arange(count)
-        homes[row, :count] = shared * length + start + np.arange(count)
+        places[row] = shared * length + length - room[shared]
         room[shared] -= count
-    rows = max(1, -(-len(room) // step)) * step
-    return {**batch, "slots": slots[:rows], "homes": homes.reshape(mask.shape)}
+    return places, max(1, len(room))
+
+
+def _choose(batches: list[list[int]], length: int, worth: float) -> _Shapes:
+    """The shapes that take the least work for batches of rows of such lengths.
+
+    Args:
+        batches: the tokens of each row of each batch, all of which have T = `length`.
+        length: T.
+        worth: the slots that a further shape must save.
+    """
+    candidates = []
+    for stretch in _STRETCHES:
+        stretched = round(length * stretch / _LENGTH_STEP) * _LENGTH_STEP if stretch > 1 else length
+        needed = [_placed(lengths, stretched)[1] for lengths in batches]
+        work = stretched * (1 + stretched / _LENGTH_OF_EQUAL_WORK)
+        counts, rows = _few_counts(needed, worth / work)
+        candidates.append((work * rows, _Shapes(stretched, counts)))
+    return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def _few_counts(needed: list[int], worth: float) -> tuple[tuple[int, ...], float]:
+    """Numbers that each of `needed` is rounded up to, and their sum for all, with `worth` for each.
+
+    Of all choices the one with the least sum: the best for the smallest ones is found first, then
+    for one more (dynamic programming).
+    """
+    numbers, times = np.unique(needed, return_counts=True)
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for last, count in enumerate(numbers.tolist()):
+        best.append(
+            min(
+                (
+                    best[first][0] + worth + count * int(times[first : last + 1].sum()),
+                    (*best[first][1], count),
+                )
+                for first in range(last + 1)
+            )
+        )
+    rows, counts = best[-1]
+    return counts, rows

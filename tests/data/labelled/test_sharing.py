@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.labelled.sharing import share_rows
+from bert_jax.data.labelled.sharing import RowSharing
 
 
 def batch_of(lengths, width):
@@ -13,7 +13,7 @@ def batch_of(lengths, width):
 
 
 def test_by_hand():
-    shared = share_rows(batch_of([2, 5, 3, 0, 1], 6))
+    shared = RowSharing().share(batch_of([2, 5, 3, 0, 1], 6))
     # 5 and 1 fill a row; 3 and 2 another.
     assert shared["slots"].tolist() == [[6, 7, 8, 9, 10, 24], [12, 13, 14, 0, 1, -1]]
     assert shared["homes"].tolist() == [
@@ -26,10 +26,40 @@ def test_by_hand():
     assert shared["labels"].tolist() == [0, 1, 2, 3, 4]
 
 
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=40))
-def test_every_token_has_one_slot_and_texts_stay_whole(lengths):
+def test_longer_rows_where_more_texts_fit():
+    # Two texts of 36 tokens fit 72 slots (9/8 of 64), not 64: four rows in place of eight.
+    sharing = RowSharing([batch_of([36] * 8, 64)] * 3)
+    assert sharing.share(batch_of([36] * 8, 64))["slots"].shape == (4, 72)
+    # Here nothing is won by longer rows.
+    sharing = RowSharing([batch_of([32] * 8, 64)] * 3)
+    assert sharing.share(batch_of([32] * 8, 64))["slots"].shape == (4, 64)
+
+
+def test_the_numbers_of_rows_are_those_that_batches_need():
+    # Of 16 rows each; as many as half the batches need are worth a shape of their own.
+    few, many = batch_of([64] * 3 + [0] * 13, 64), batch_of([64] * 11 + [0] * 5, 64)
+    sharing = RowSharing([few, many] * 10)
+    assert [len(sharing.share(batch)["slots"]) for batch in (few, many)] == [3, 11]
+    # Between them the next; beyond them multiples of an eighth of the batch.
+    more = [batch_of([64] * count + [0] * (16 - count), 64) for count in (1, 4, 12, 13, 16)]
+    assert [len(sharing.share(batch)["slots"]) for batch in more] == [3, 11, 12, 14, 16]
+    # One batch of a hundred is not.
+    sharing = RowSharing([few, *[many] * 99])
+    assert len(sharing.share(few)["slots"]) == 11
+
+
+def test_lengths_that_were_not_looked_at():
+    sharing = RowSharing([batch_of([64] * 8, 64)])
+    assert sharing.share(batch_of([20, 20, 20], 32))["slots"].shape == (3, 32)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=40), max_size=3),
+    st.lists(st.integers(0, 12), min_size=1, max_size=40),
+)
+def test_every_token_has_one_slot_and_texts_stay_whole(samples, lengths):
     batch = batch_of(lengths, 12)
-    shared = share_rows(batch)
+    shared = RowSharing([batch_of(sample, 12) for sample in samples]).share(batch)
     slots, homes = shared["slots"].ravel(), shared["homes"].ravel()
     tokens = np.flatnonzero(batch["attention_mask"])
     assert sorted(slots[slots >= 0].tolist()) == tokens.tolist()
@@ -38,13 +68,15 @@ def test_every_token_has_one_slot_and_texts_stay_whole(lengths):
     for row, length in zip(shared["homes"], lengths, strict=True):
         found = row[:length]
         assert (np.diff(found) == 1).all()
-        assert len(set(found // 12)) <= 1
-    assert len(shared["slots"]) <= max(len(lengths), 1)
-    assert len(shared["slots"]) % max(1, len(lengths) // 8) == 0
+        assert len(set(found // shared["slots"].shape[1])) <= 1
+    assert slots.size <= homes.size
+    if not samples:
+        rows, step = len(shared["slots"]), max(1, len(lengths) // 8)
+        assert rows == len(lengths) or (rows < len(lengths) and rows % step == 0)
 
 
 def test_rows_of_several_sequences():
     mask = np.array([[[1, 1, 0], [1, 0, 0]], [[1, 1, 1], [1, 0, 0]]], np.int32)
-    shared = share_rows({"attention_mask": mask})
+    shared = RowSharing().share({"attention_mask": mask})
     assert shared["homes"].shape == mask.shape
     assert len(shared["slots"]) == 3
