@@ -127,6 +127,30 @@ def test_predict_answers_a_stream_without_end(classifier):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
+def test_predict_answers_in_a_dialogue(classifier):
+    """Whoever asks may wait for the answer before he asks again."""
+    arguments = ["predict", "--model", str(classifier), "--input", "-", "--output", "-"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bert_jax", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    expected = [found.label for found in bert_jax.load(classifier).classify(["the cat", "the sun"])]
+    found = []
+    for text in ("the cat", "the sun") * 2:
+        process.stdin.write(f"{text}\n")
+        process.stdin.flush()
+        found.append(json.loads(process.stdout.readline())["label"])
+    assert found == expected * 2
+    # Stopped while it waits, it ends as any other program, without a word of the interpreter's.
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 75
+    assert "Fatal" not in process.stderr.read()
+
+
 def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path, capsys):
     words = tmp_path / "words.txt"
     words.write_text("lighthouse\n\nfish\n")

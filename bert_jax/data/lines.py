@@ -110,7 +110,8 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
         UserError: it cannot be opened.
     """
     if str(source) == STDIN:
-        yield Lines("stdin", sys.stdin.buffer, None)
+        # Not Python's own reader, which must not be busy in a thread when the program ends.
+        yield Lines("stdin", open(sys.stdin.fileno(), "rb", closefd=False), None)  # noqa: SIM115
         return
     with contextlib.ExitStack() as stack:
         with named_errors(source):
@@ -119,6 +120,15 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
             is_file = stat.S_ISREG(os.fstat(raw.fileno()).st_mode)
             stream = decompress(raw) if is_file else io.BufferedReader(raw)
         yield Lines(str(source), stream, raw if is_file else None)
+
+
+def may_wait(source: str | Path) -> bool:
+    """Whether lines of an input come when somebody writes them: a pipe or a terminal."""
+    try:
+        place = sys.stdin.fileno() if str(source) == STDIN else source
+        return not stat.S_ISREG(os.stat(place).st_mode)
+    except OSError:
+        return False  # no file of this machine
 
 
 def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVERT) -> str:

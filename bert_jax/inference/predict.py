@@ -2,15 +2,16 @@
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bert_jax.data.labelled.sources import is_dataset
-from bert_jax.data.lines import STDIN
+from bert_jax.data.lines import STDIN, may_wait
 from bert_jax.data.rows import Row
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote
+from bert_jax.inference.bursts import bursts
 from bert_jax.inference.interface import TextError
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predictions.options import PredictOptions
@@ -29,7 +30,7 @@ def predict(
     options: PredictOptions = _DEFAULTS,
     stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Answers every row of a file.
+    """Answers every row of a file, or of a pipe as they come.
 
     As JSON lines, each record has the columns or keys of its row that are not asked about, as an
     "id", and then the answer:
@@ -69,7 +70,7 @@ def predict(
     options = dataclasses.replace(options, output_format=form)
     # Rows that are read and wait for their answer: those of two windows at most.
     waiting: deque[Row[Any]] = deque()
-    count = 0
+    count = before = 0
     with (
         chosen.open(source, options) as rows,
         open_output(target) as output,
@@ -77,19 +78,21 @@ def predict(
         Progress(rows.estimated_total, enabled=options.progress) as progress,
     ):
 
-        def items() -> Iterator[Any]:
-            for row in rows:
+        def items(burst: Iterable[Row[Any]]) -> Iterator[Any]:
+            for row in burst:
                 waiting.append(row)
                 yield row.item
 
         try:
-            for answer in chosen.answers(model, items(), options, progress.advance):
-                write(waiting.popleft(), answer)
-                count += 1
-                if stopped():
-                    raise KeyboardInterrupt
+            for burst in bursts(rows) if may_wait(source) else (rows,):
+                before = count
+                for answer in chosen.answers(model, items(burst), options, progress.advance):
+                    write(waiting.popleft(), answer)
+                    count += 1
+                    if stopped():
+                        raise KeyboardInterrupt
         except TextError as error:
-            raise UserError(f"{waiting[error.index - count].place}: {error}") from error
+            raise UserError(f"{waiting[before + error.index - count].place}: {error}") from error
     return count
 
 

@@ -1,14 +1,13 @@
 """Lines of files of every kind, and of pipes."""
 
 import gzip
-import io
 import os
 import threading
 
 import pytest
 import zstandard
 
-from bert_jax.data.lines import open_lines
+from bert_jax.data.lines import may_wait, open_lines
 from bert_jax.errors import UserError
 
 
@@ -55,12 +54,28 @@ def test_a_pipe(tmp_path):
     writer.join()
 
 
-def test_stdin(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeffone\nzwölf".encode())))
-    with open_lines("-") as lines:
-        assert lines.name == "stdin"
-        assert list(lines) == [(1, "one\n"), (2, "zwölf")]
-        assert lines.fraction() is None
+def test_stdin(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_bytes("\ufeffone\nzwölf".encode())
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with open_lines("-") as lines:
+            assert lines.name == "stdin"
+            assert list(lines) == [(1, "one\n"), (2, "zwölf")]
+            assert lines.fraction() is None
+
+
+def test_what_may_wait(tmp_path, monkeypatch):
+    path = tmp_path / "text.txt"
+    path.write_text("one\n")
+    os.mkfifo(tmp_path / "pipe")
+    assert not may_wait(path)
+    assert may_wait(tmp_path / "pipe")
+    assert not may_wait("tfds:glue/mrpc")
+    assert not may_wait("gs://bucket/text.txt")
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert not may_wait("-")
 
 
 def test_what_cannot_be_read(tmp_path):

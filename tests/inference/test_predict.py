@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -189,6 +191,25 @@ def test_places(model, tmp_path):
     with pytest.raises(UserError, match="none.txt does not exist; give another input"):
         predict(model, "embed", tmp_path / "none.txt", tmp_path / "out", quiet)
     assert os.listdir(tmp_path) == ["in.txt"]
+
+
+def test_lines_of_a_pipe_have_their_places(model, tmp_path, capsys):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write():
+        with pipe.open("w") as lines:
+            lines.write("the [MASK]\na [MASK]\n")
+            lines.flush()
+            time.sleep(0.5)  # enough for these to be answered by themselves; either way is right
+            lines.write("it [MASK]\nnone\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with pytest.raises(UserError, match=r"pipe:4: the text has no \[MASK\]"):
+        predict(model, "fill_mask", pipe, "-", PredictOptions(progress=False))
+    writer.join()
+    assert all("fillings" in json.loads(line) for line in capsys.readouterr().out.splitlines())
 
 
 def test_one_entry_makes_a_task(model, tmp_path, monkeypatch):

@@ -27,12 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="classification, tagging, question_answering, multiple_choice, similarity, embed, "
         "fill_mask, hidden_states, attentions (default: what the model is for)",
     )
-    add(
-        "--input",
-        required=True,
-        metavar="FILE",
-        help="- is stdin; answers come after each 64 batches, or its end",
-    )
+    add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
     add("--output", required=True, metavar="FILE", help="- is stdout")
     add("--precision", default="float32", help="float32 (default), bfloat16, or auto")
     add("--batch-size", type=int, metavar="N", help="rows computed together")
