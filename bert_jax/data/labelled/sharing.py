@@ -5,6 +5,7 @@ for nothing, so they are to fit. What the first batches of a training need decid
 """
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -12,9 +13,11 @@ import numpy as np
 
 from bert_jax.data.pipeline import Batch
 
-# Shared rows may be longer than the rows of the batch by these factors.
-_STRETCHES = (1.0, 1.125, 1.25)
-_LENGTH_STEP = 8
+# Shared rows may be longer than the rows of the batch by these factors, and then have a multiple of
+# so many slots: of the second number where attention may have a kernel, see `fused_attention`.
+_STRETCHES = (1.125, 1.25)
+_LENGTH_STEPS = (8, 128)
+_LONG = 512
 
 # At this length, what grows with its square takes as long as all else.
 _LENGTH_OF_EQUAL_WORK = 512
@@ -43,10 +46,6 @@ class _Shapes:
         step = max(1, batch_rows // _PARTS)
         beyond = min(-(-needed // step) * step, batch_rows)
         return next((count for count in self.counts if count >= needed), beyond)
-
-    def slots(self, needed: int, batch_rows: int) -> int:
-        """All slots of these rows."""
-        return self.rows(needed, batch_rows) * self.length
 
 
 class RowSharing:
@@ -82,8 +81,9 @@ class RowSharing:
         lengths, length = _lengths(batch), shape[-1]
         shapes = self._shapes.get(length, _Shapes(length))
         places, needed = _placed(lengths.tolist(), shapes.length)
-        if shapes.slots(needed, len(lengths)) > lengths.size * length:
-            # Hardly a row is short, and longer ones would only take more memory than planned.
+        if shapes.rows(needed, len(lengths)) * shapes.length**2 > len(lengths) * length**2:
+            # Hardly a row is short, and the attention of longer ones would take more memory than
+            # the batch by itself.
             shapes = _Shapes(length)
             places, needed = _placed(lengths.tolist(), length)
         slots = np.full((shapes.rows(needed, len(lengths)), shapes.length), -1, np.int32)
@@ -128,13 +128,14 @@ def _choose(batches: list[list[int]], length: int, worth: float) -> _Shapes:
         length: T.
         worth: the slots that a further shape must save.
     """
+    step = _LENGTH_STEPS[length >= _LONG]
+    stretched = (math.ceil(length * stretch / step) * step for stretch in _STRETCHES)
     candidates = []
-    for stretch in _STRETCHES:
-        stretched = round(length * stretch / _LENGTH_STEP) * _LENGTH_STEP if stretch > 1 else length
-        needed = [_placed(lengths, stretched)[1] for lengths in batches]
-        work = stretched * (1 + stretched / _LENGTH_OF_EQUAL_WORK)
+    for slots in (length, *stretched):
+        needed = [_placed(lengths, slots)[1] for lengths in batches]
+        work = slots * (1 + slots / _LENGTH_OF_EQUAL_WORK)
         counts, rows = _few_counts(needed, worth / work)
-        candidates.append((work * rows, _Shapes(stretched, counts)))
+        candidates.append((work * rows, _Shapes(slots, counts)))
     return min(candidates, key=lambda candidate: candidate[0])[1]
 
 

@@ -48,30 +48,37 @@ def test_the_numbers_of_rows_are_those_that_batches_need():
     assert len(sharing.share(few)["slots"]) == 11
 
 
+def test_long_rows_have_lengths_that_kernels_take():
+    sharing = RowSharing([batch_of([300] * 8, 512)])
+    assert sharing.share(batch_of([300] * 8, 512))["slots"].shape == (4, 640)
+
+
 def test_lengths_that_were_not_looked_at():
     sharing = RowSharing([batch_of([64] * 8, 64)])
     assert sharing.share(batch_of([20, 20, 20], 32))["slots"].shape == (3, 32)
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=40), max_size=3),
-    st.lists(st.integers(0, 12), min_size=1, max_size=40),
-)
-def test_every_token_has_one_slot_and_texts_stay_whole(samples, lengths):
-    batch = batch_of(lengths, 12)
-    shared = RowSharing([batch_of(sample, 12) for sample in samples]).share(batch)
+@given(st.integers(3, 40), st.data())
+def test_every_token_has_one_slot_and_texts_stay_whole(width, data):
+    some_lengths = st.lists(st.integers(0, width), min_size=1, max_size=40)
+    samples = data.draw(st.lists(some_lengths, max_size=3))
+    lengths = data.draw(some_lengths)
+    batch = batch_of(lengths, width)
+    shared = RowSharing([batch_of(sample, width) for sample in samples]).share(batch)
     slots, homes = shared["slots"].ravel(), shared["homes"].ravel()
     tokens = np.flatnonzero(batch["attention_mask"])
     assert sorted(slots[slots >= 0].tolist()) == tokens.tolist()
     assert (slots[homes[tokens]] == tokens).all()
     assert (homes[batch["attention_mask"].ravel() == 0] == -1).all()
+    rows, slots_of_row = shared["slots"].shape
     for row, length in zip(shared["homes"], lengths, strict=True):
         found = row[:length]
         assert (np.diff(found) == 1).all()
-        assert len(set(found // shared["slots"].shape[1])) <= 1
-    assert slots.size <= homes.size
+        assert len(set(found // slots_of_row)) <= 1
+    # Nothing takes more memory than the batch itself.
+    assert rows * slots_of_row**2 <= len(lengths) * width**2
     if not samples:
-        rows, step = len(shared["slots"]), max(1, len(lengths) // 8)
+        step = max(1, len(lengths) // 8)
         assert rows == len(lengths) or (rows < len(lengths) and rows % step == 0)
 
 
