@@ -326,6 +326,7 @@ def _predict(options: argparse.Namespace) -> int:
 def _answer(options: argparse.Namespace) -> int:
     import jax
 
+    from bert_jax.data.lines import may_wait
     from bert_jax.inference.loading import load
     from bert_jax.inference.predict import check_request, predict
     from bert_jax.sharding.compilation_cache import use_compilation_cache
@@ -338,8 +339,9 @@ def _answer(options: argparse.Namespace) -> int:
     # Each device has the whole model and answers its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())
     model = load(options.model, precision=options.precision, mesh=mesh)
-    # Not by an exception: libraries that call Python now and then may swallow it.
-    with StopSignals() if options.input != "-" else contextlib.nullcontext() as stop:
+    # Not by an exception, which libraries that call Python now and then may swallow; but who waits
+    # for a line is woken by nothing else.
+    with contextlib.nullcontext() if may_wait(options.input) else StopSignals() as stop:
         count = predict(
             model,
             options.task,

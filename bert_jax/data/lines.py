@@ -110,8 +110,7 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
         UserError: it cannot be opened.
     """
     if str(source) == STDIN:
-        # Not Python's own reader, which must not be busy in a thread when the program ends.
-        yield Lines("stdin", open(sys.stdin.fileno(), "rb", closefd=False), None)  # noqa: SIM115
+        yield Lines("stdin", _stdin(), None)
         return
     with contextlib.ExitStack() as stack:
         with named_errors(source):
@@ -125,10 +124,25 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
 def may_wait(source: str | Path) -> bool:
     """Whether lines of an input come when somebody writes them: a pipe or a terminal."""
     try:
-        place = sys.stdin.fileno() if str(source) == STDIN else source
+        place = _stdin().fileno() if str(source) == STDIN else source
         return not stat.S_ISREG(os.stat(place).st_mode)
     except OSError:
-        return False  # no file of this machine
+        return False  # no file of this machine, or nothing that the system knows
+
+
+def _stdin() -> BinaryIO:
+    """Standard input.
+
+    Raises:
+        UserError: it is closed.
+    """
+    if sys.stdin is None:
+        raise UserError("stdin is closed; give a file as the input")
+    try:
+        # Not Python's own reader, which must not be busy in a thread when the program ends.
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:
+        return sys.stdin.buffer  # somebody has put something else in its place
 
 
 def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVERT) -> str:

@@ -8,24 +8,22 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-# What comes within so long of a first item is computed with it.
+# Where so many items take longer to come, they are few, and what has come is computed.
+_MANY = 256
 _SECONDS = 0.1
-
-# Items that are read before they are asked for.
-_AHEAD = 256
 
 
 def bursts(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
     """The items in iterators, each of which begins with a wait and has no other that is long.
 
-    The items are read in a thread of its own. Each iterator is to be used up before the next one;
-    the last one may be empty.
+    As long as items come fast, they are all in one. They are read in a thread of its own, a little
+    ahead. Each iterator is to be used up before the next one; the last one may be empty.
 
     Args:
         items: read once; what they raise is raised where their item would be.
     """
     # An item, or nothing at the end.
-    arrived: queue.Queue[tuple[Item, ...] | BaseException] = queue.Queue(_AHEAD)
+    arrived: queue.Queue[tuple[Item, ...] | BaseException] = queue.Queue(_MANY)
     ended = False
 
     def read() -> None:
@@ -38,13 +36,17 @@ def bursts(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
 
     def burst() -> Iterator[Item]:
         nonlocal ended
-        found, until = arrived.get(), time.monotonic() + _SECONDS
+        found, count, left = arrived.get(), 0, _SECONDS
         while not isinstance(found, BaseException) and found:
             yield from found
+            count += 1
+            left = _SECONDS if count % _MANY == 0 else left
+            asked = time.monotonic()
             try:
-                found = arrived.get(timeout=max(0.0, until - time.monotonic()))
+                found = arrived.get(timeout=max(0.0, left))
             except queue.Empty:
                 return
+            left -= time.monotonic() - asked
         ended = True
         if isinstance(found, BaseException):
             raise found

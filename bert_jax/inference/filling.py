@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import Batch, BatchOptions
+from bert_jax.inference.finite import finite
 from bert_jax.inference.interface import Advance, Model, Text, TextError
 from bert_jax.inference.texts import text_answers
 from bert_jax.models.architectures import PreTrainingOutput
@@ -58,6 +59,7 @@ def fillings(
         advance: told the number of texts after each batch.
 
     Raises:
+        NotFiniteError: a score is NaN.
         UserError: the model has no such head, `top_k` is below 1, a text has no mask, or is longer
             than the position table.
     """
@@ -71,6 +73,7 @@ def fillings(
     tokenizer = model.tokenizer
 
     def read(encoding: Encoding, best: tuple[np.ndarray, np.ndarray]) -> list[list[Filling]]:
+        finite(best[0], "the scores of words for a mask")
         return [
             [
                 _filling(tokenizer, encoding, position, int(word), float(score))

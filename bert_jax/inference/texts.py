@@ -107,8 +107,8 @@ class TextEncoder:
             )
         if self._config.type_vocab_size < 2:
             raise TextError(
-                f"text {index} is a pair, but the model knows one segment only "
-                "(type_vocab_size 1); join the two texts",
+                "the text is a pair, but the model knows one segment only (type_vocab_size 1); "
+                "join the two texts",
                 index,
             )
 

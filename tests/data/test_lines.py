@@ -1,6 +1,7 @@
 """Lines of files of every kind, and of pipes."""
 
 import gzip
+import io
 import os
 import threading
 
@@ -63,6 +64,16 @@ def test_stdin(tmp_path, monkeypatch):
             assert lines.name == "stdin"
             assert list(lines) == [(1, "one\n"), (2, "zwölf")]
             assert lines.fraction() is None
+
+
+def test_what_stands_in_place_of_stdin(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo")))
+    with open_lines("-") as lines:
+        assert list(lines) == [(1, "one\n"), (2, "two")]
+    assert not may_wait("-")
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UserError, match="stdin is closed; give a file"), open_lines("-"):
+        pass
 
 
 def test_what_may_wait(tmp_path, monkeypatch):

@@ -154,7 +154,7 @@ def test_what_is_no_text(tokenizer, tiny_config, text, message):
 def test_a_model_of_one_segment_takes_no_pairs(tokenizer, tiny_config):
     config = dataclasses.replace(tiny_config, type_vocab_size=1)
     assert len(list(batches_of(["sun"], tokenizer, config, BatchOptions()))) == 1
-    with pytest.raises(UserError, match="text 0 is a pair, but the model knows one segment only"):
+    with pytest.raises(UserError, match="the text is a pair, but the model knows one segment only"):
         list(batches_of([("sun", "sea")], tokenizer, config, BatchOptions()))
 
 

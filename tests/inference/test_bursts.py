@@ -1,6 +1,7 @@
 """Sources that wait: what has come is given, nothing is lost, errors come where they belong."""
 
 import threading
+import time
 
 import pytest
 
@@ -9,6 +10,17 @@ from bert_jax.inference.bursts import bursts
 
 def test_all_items_in_their_order():
     assert [item for burst in bursts(range(10_000)) for item in burst] == list(range(10_000))
+
+
+def test_slow_items_are_not_waited_for():
+    def source():
+        for number in range(50):
+            time.sleep(0.02)  # each is there soon, and all of them are not
+            yield number
+
+    found = [list(burst) for burst in bursts(source())]
+    assert [number for burst in found for number in burst] == list(range(50))
+    assert len(found) > 3
 
 
 def test_nothing():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.errors import UserError
+from bert_jax.errors import NotFiniteError, UserError
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,12 @@ def test_fillings_by_hand(song_model, architecture):
     np.testing.assert_allclose(
         [filling.score for filling in found], np.exp([3.0, 2.0, 1.0]) / total, rtol=1e-5
     )
+
+
+def test_scores_that_are_no_numbers_are_no_answers(model):
+    damaged = jax.tree.map(lambda leaf: leaf * np.nan, model.params)
+    with pytest.raises(NotFiniteError, match="the scores of words for a mask are not finite"):
+        dataclasses.replace(model, params=damaged).fill_mask("[MASK]")
 
 
 def test_all_scores_sum_to_one(model):

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from bert_jax.data.labelled.examples import GoldAnswer, Question
 from bert_jax.data.labelled.sources import open_records
@@ -77,8 +77,20 @@ def is_squad(source: str | Path, form: str) -> bool:
     return form == SQUAD or (not form and str(source).lower().endswith(_ENDINGS))
 
 
-def distinct(questions: Iterable[Question]) -> Iterator[Question]:
-    """The same questions.
+class _Named(Protocol):
+    """A question, or the row that has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_Named)
+
+
+def distinct(questions: Iterable[Named]) -> Iterator[Named]:
+    """The same questions, or rows of questions.
 
     Raises:
         UserError: two have the same id, so that nobody could tell their answers apart.

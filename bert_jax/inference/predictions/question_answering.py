@@ -62,7 +62,11 @@ class Found:
 
 @contextlib.contextmanager
 def _open_questions(source: str | Path, options: PredictOptions) -> Iterator[Rows[Question]]:
-    """SQuAD's JSON, or rows of a table or of JSON lines, which standard input has, too."""
+    """SQuAD's JSON, or rows of a table or of JSON lines, which standard input has, too.
+
+    For SQuAD's form of output no two questions may have the same id.
+    """
+    check = distinct if options.output_format == SQUAD else iter
     form = options.input_format or ""
     reading = QuestionOptions(
         form,
@@ -71,17 +75,15 @@ def _open_questions(source: str | Path, options: PredictOptions) -> Iterator[Row
         id_column=options.id_column or "id",
     )
     if is_squad(source, form):
-        yield Rows(
-            Row(question, {"id": question.id}, question.place, question.id)
-            for question in read_questions(source, reading)
-        )
+        questions = read_questions(source, reading)
+        yield Rows(check(Row(one, {"id": one.id}, one.place, one.id) for one in questions))
         return
     form = form or format_of(source) or "jsonl"
     with open_records(source, table_options(options, form)) as table:
         rows = (
             _row(record, number, reading, options) for number, record in enumerate(table.records)
         )
-        yield Rows(rows, table.fraction)
+        yield Rows(check(rows), table.fraction)
 
 
 def _row(
@@ -116,8 +118,6 @@ def _answers(
         answer_length=options.answer_length,
         n_best=max(options.top_k or 1, AnswerOptions.n_best),
     )
-    if options.output_format == SQUAD:
-        questions = distinct(questions)
     for found in spans(model, questions, reading, advance=advance):
         yield Found(found, threshold, options.top_k or 1)
 
@@ -128,7 +128,7 @@ def _as_record(question: Question, found: Found) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def _squad(output: Output, options: PredictOptions) -> Iterator[Write[Question, Found]]:
-    """`{id: text}`, as the official scripts read it; no two questions may have the same id.
+    """`{id: text}`, as the official scripts read it.
 
     Beside a file NAME.json stand nbest_NAME.json with the best answers to each question, and where
     a passage may have none, null_odds_NAME.json: what the 2.0 script takes as `--na-prob-file`.

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +79,19 @@ def _blocks(lines: Lines, options: PredictOptions) -> Iterator[Row[Sentence]]:
         separator=options.separator or "",
         comments=options.comments or "",
     )
-    for block in _with_the_rest(read_blocks(lines, columns)):
-        # Lines without words are no sentence, but a file in columns has them again.
-        if block.sentence.words or options.output_format == CONLL:
-            yield Row(block, {}, block.sentence.place, block.sentence.id)
+    blocks: Iterable[Block] = read_blocks(lines, columns)
+    # Lines without words are no sentence, but a file in columns has them again.
+    if options.output_format == CONLL:
+        blocks = _with_the_rest(blocks)
+    else:
+        blocks = (block for block in blocks if block.sentence.words)
+    for block in blocks:
+        yield Row(block, {}, block.sentence.place, block.sentence.id)
 
 
-def _with_the_rest(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks; the last one has the lines that follow its words, too."""
+def _with_the_rest(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The same blocks, each when the next is known; the last one has the lines that follow, too."""
+    blocks = iter(blocks)
     held = next(blocks, None)
     for block in blocks:
         if held is not None and block.sentence.words:

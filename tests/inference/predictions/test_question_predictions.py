@@ -2,12 +2,17 @@
 
 import dataclasses
 import json
+import os
+import threading
+import time
 
 import pytest
 
 from bert_jax.data.labelled.examples import Question
 from bert_jax.errors import UserError
 from bert_jax.inference.answering import AnswerOptions, spans
+from bert_jax.inference.predict import predict
+from bert_jax.inference.predictions.options import PredictOptions
 from bert_jax.inference.squad_files import write_squad_files
 
 PASSAGES = ["the cat sat on the mat . the dog ran to the tree .", "a bird sang . " * 12]
@@ -111,6 +116,26 @@ def test_columns_by_name(answered, model):
     names = {"question_column": "ask", "passage_column": "about", "id_column": "name"}
     assert json.loads(answered(model, content, "in.csv", **names))["name"] == "7"
     assert list(json.loads(answered(model, content, "in.csv", "out.json", **names))) == ["7"]
+
+
+def test_ids_that_come_twice_on_a_pipe(model, rows, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write():
+        with pipe.open("w") as lines:
+            lines.write(rows)
+            lines.flush()
+            time.sleep(0.5)  # enough for these to be answered by themselves; either way is wrong
+            lines.write(rows)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    options = PredictOptions(progress=False)
+    with pytest.raises(UserError, match=r"pipe:5: the id 'q1' was already given at .*pipe:1;"):
+        predict(model, None, pipe, tmp_path / "out.json", options)
+    writer.join()
+    assert not list(tmp_path.glob("*out*"))
 
 
 def test_ids_that_come_twice(answered, model, rows, left):

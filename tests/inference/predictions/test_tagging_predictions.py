@@ -1,10 +1,14 @@
 """Tags of a file: columns that stay as they are, and JSON lines."""
 
 import json
+import os
+import threading
 
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.inference.predict import predict
+from bert_jax.inference.predictions.options import PredictOptions
 
 LABELS = ("O", "B-PER", "I-PER")
 
@@ -77,6 +81,29 @@ def test_sentences_of_columns_as_records(answered, constant):
     lines = answered(constant, COLUMNS, "in.conll", comments="#").splitlines()
     assert [json.loads(line)["words"] for line in lines] == [["the", "cat"], ["sat"]]
     assert [json.loads(line)["tags"] for line in lines] == [["B-PER"] * 2, ["B-PER"]]
+
+
+def test_a_sentence_of_a_pipe_is_answered_when_it_has_ended(constant, tmp_path, capsys):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    answered = threading.Event()
+
+    def write():
+        with pipe.open("w") as lines:
+            lines.write("the\ncat\n\n")
+            lines.flush()
+            assert answered.wait(60)
+
+    def stopped():
+        answered.set()
+        return False
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    options = PredictOptions(input_format="conll", progress=False)
+    assert predict(constant, None, pipe, "-", options, stopped) == 1
+    writer.join()
+    assert json.loads(capsys.readouterr().out)["words"] == ["the", "cat"]
 
 
 def test_the_column_of_words(answered, constant):
