@@ -32,8 +32,9 @@ from bert_jax.runs_report import Outcome, Report
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.loop import DivergedError
-from bert_jax.training.optimizer import OptimizerOptions
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
+from bert_jax.training.state import abstract_state
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -170,19 +171,24 @@ def _common_metric(
     Each run's task is made, so that none is refused after others have trained.
 
     Raises:
-        UserError: of a task, or they are judged by different metrics.
+        UserError: of a task, of an optimizer that does not suit it, or they are judged by different
+            metrics.
     """
     seen: set[str] = set()
     best_metric: tuple[str, bool] | None = None
     baselines: dict[str, float] = {}
     for name, config in configs.items():
-        # What else a config says, tasks do not read.
-        keys = ("task", "data", "model", "tokenizer", "init_from")
-        read = json.dumps({key: str(config[key]) for key in keys})
+        # What else a config says, is nothing that tasks and frozen layers depend on.
+        sections = [config[key] for key in ("task", "data", "model", "tokenizer", "init_from")]
+        frozen = config.optimizer.freeze_encoder, config.optimizer.freeze_layers
+        read = str([*sections, config.train.microbatches, *frozen])
         if read in seen:
             continue
         seen.add(read)
         task = experiment.make_task(config)
+        steps = TrainOptions(**config.train).resolved(task.examples_per_epoch).steps
+        optimizer = make_optimizer(OptimizerOptions(**config.optimizer), steps)
+        abstract_state(task, optimizer, make_mesh(MeshShape(**config.mesh)))
         if best_metric is None:
             best_metric, baselines = task.best_metric, task.baselines()
         elif task.best_metric != best_metric:

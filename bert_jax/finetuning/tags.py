@@ -116,8 +116,8 @@ def find_tag_set(
         train: tagged sentences; none if a finished model is judged.
         foundation: of the model.
         scheme: one of `SCHEMES`, for tags that are names of entities.
-        given: the tags in their order, if the config names them; of a finished model, in place of
-            its own names.
+        given: the tags in their order, if the config names them; of a finished model only where it
+            does not name its own (LABEL_0, LABEL_1, … are no names).
 
     Raises:
         UserError: a tag is that of no entity where others are, or the model, the config and the
@@ -128,9 +128,10 @@ def find_tag_set(
     if foundation.is_finished and foundation.description:
         labels = foundation.description.labels
         outputs = foundation.description.config.num_labels
-        if given and len(given) != outputs:
-            raise UserError(f"data.labels names {len(given)} tags, but the model has {outputs}")
-        labels = given or labels
+        if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and given:
+            if len(given) != outputs:
+                raise UserError(f"data.labels names {len(given)} tags, but the model has {outputs}")
+            labels = given
         if not labels:
             raise UserError(
                 "the model does not name its tags (id2label in config.json); name them in their "

@@ -71,6 +71,9 @@ def test_labels_of_a_model_that_has_the_same_keep_their_numbers():
 )
 def test_a_finished_model_keeps_its_labels(labels, scheme):
     assert find_tag_set([], finished(labels), "iob2", ()) == TagSet(labels, scheme)
+    # Its outputs have names already, in whatever order a config has them.
+    given = tuple(reversed(labels))
+    assert find_tag_set([], finished(labels), "iob2", given) == TagSet(labels, scheme)
     assert scheme_of(labels) == scheme
 
 
