@@ -1,5 +1,8 @@
 """The exceptions that users see, and what is passed on of those of libraries."""
 
+import contextlib
+from collections.abc import Iterator
+
 
 class UserError(Exception):
     """Wrong usage or bad input.
@@ -16,8 +19,25 @@ class TryAgainError(UserError):
     """
 
 
+class UnreachableError(UserError):
+    """A store did not answer, or refused: the path, the credentials or the network."""
+
+
 class NotFiniteError(UserError):
     """A model's score is no number: its parameters are damaged, or its training diverges."""
+
+
+@contextlib.contextmanager
+def worth_another_try() -> Iterator[None]:
+    """For what a run does with a store that it has used before: it will be there again.
+
+    Raises:
+        TryAgainError: in place of UnreachableError.
+    """
+    try:
+        yield
+    except UnreachableError as error:
+        raise TryAgainError(str(error)) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -22,7 +22,7 @@ from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.sources import SourceSpec, source_specs
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, worth_another_try
 from bert_jax.files import write_atomically
 from bert_jax.planning.meshes import chosen_mesh
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
@@ -121,20 +121,21 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
             predictions=workdir / PREDICTIONS if is_last else None,
         )
     baselines = task.baselines()
-    if not is_last:
-        params, _ = run_directory.restore_params(
-            workdir, task.description, options.export, mesh, task.module
-        )
-        metrics = task.evaluate(params, mesh, workdir / PREDICTIONS)
-    result = metrics | baselines
-    with main_host_first():
-        # An evaluation may have learned something that the model is to know.
+    with worth_another_try():
+        if not is_last:
+            params, _ = run_directory.restore_params(
+                workdir, task.description, options.export, mesh, task.module
+            )
+            metrics = task.evaluate(params, mesh, workdir / PREDICTIONS)
+        result = metrics | baselines
+        with main_host_first():
+            # An evaluation may have learned something that the model is to know.
+            if is_main_host():
+                write_config(workdir / run_directory.MODEL_CONFIG, task.description)
+        export(workdir, workdir / "model", which=options.export)
         if is_main_host():
-            write_config(workdir / run_directory.MODEL_CONFIG, task.description)
-    export(workdir, workdir / "model", which=options.export)
-    if is_main_host():
-        draw_curves(workdir, baselines)
-        write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
+            draw_curves(workdir, baselines)
+            write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
     return result
 
 

@@ -26,10 +26,12 @@ def has_checkpoint(workdir: Path) -> bool:
     """Whether a run has a whole checkpoint to go on from.
 
     In a bucket nothing can be renamed: one that is being written has its own name already, and a
-    file in it says when it is whole.
+    file in it says when it is whole. A name that is no number, as one that somebody has put aside,
+    is none that a run goes on from.
     """
     with reachable(workdir):
-        return bool(ocp.utils.checkpoint_steps(workdir / "checkpoints"))
+        whole = ocp.utils.checkpoint_steps_paths(workdir / "checkpoints")
+        return any(path.name.isdecimal() for path in whole)
 
 
 class RunCheckpoints:
@@ -61,7 +63,9 @@ class RunCheckpoints:
         logging.getLogger("absl").setLevel(logging.CRITICAL)
         workdir = workdir if is_remote(workdir) else workdir.absolute()
         self._directory = workdir / "checkpoints"
-        if read_only and not self._directory.is_dir():
+        with reachable(self._directory):
+            is_there = self._directory.is_dir()
+        if read_only and not is_there:
             raise UserError(f"{self._directory} does not exist: the run has no checkpoint yet")
         self._manager = ocp.CheckpointManager(
             self._directory,
@@ -88,6 +92,8 @@ class RunCheckpoints:
                 "position": ocp.JsonCheckpointHandler(),
             },
         )
+        # Whether checkpoints can be written here, and one of ours is being written.
+        self._is_proven, self._is_writing = self.latest_step is not None, False
 
     @property
     def latest_step(self) -> int | None:
@@ -146,6 +152,8 @@ class RunCheckpoints:
             )
         except Exception as error:
             raise self._failure(error) from error
+        # It has waited for the one before.
+        self._is_proven, self._is_writing = self._is_proven or self._is_writing, True
 
     def wait(self) -> None:
         """Waits until what was begun is written.
@@ -158,6 +166,7 @@ class RunCheckpoints:
             self._manager.check_for_errors()
         except Exception as error:
             raise self._failure(error) from error
+        self._is_proven = self._is_proven or self._is_writing
 
     def restore(self, step: int, abstract: Any) -> tuple[Any, dict[str, Any]]:
         """State and position of a checkpoint, laid out on devices as `abstract` says.
@@ -242,6 +251,9 @@ class RunCheckpoints:
             f"cannot write a checkpoint to {self._directory}: {first_line(error)}; the last whole "
             f"one is {self.latest}; "
         )
-        if is_remote(self._directory):
+        if is_remote(self._directory) and self._is_proven:
             return TryAgainError(f"{line}when it can be reached, run the same command again")
+        if is_remote(self._directory):
+            # It may never go: who starts again of himself would compute the same steps for ever.
+            return UserError(f"{line}check path, credentials and network, and run again")
         return UserError(f"{line}free space and run the same command again")

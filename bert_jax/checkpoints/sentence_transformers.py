@@ -53,6 +53,8 @@ def read_pooling(directory: Path) -> dict[str, Any]:
     chosen = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value]
     pooling = fields.get("pooling_mode", [_SWITCHES.get(name) for name in chosen])
     pooling = [pooling] if isinstance(pooling, str) else pooling
+    if set(kinds) - {"Transformer", "Pooling", "Normalize"}:
+        return {}  # what else happens to a vector, as in a Dense, we do not have
     if pooling not in [[name] for name in _SWITCHES.values()]:
         return {}
     return {SENTENCE_POOLING: pooling[0]} | (

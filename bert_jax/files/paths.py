@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from bert_jax.errors import UserError, first_line
+from bert_jax.errors import UnreachableError, UserError, first_line
 
 if TYPE_CHECKING:
     import fsspec
@@ -61,7 +61,9 @@ def reachable(path: Path) -> Iterator[None]:
     """Says in one line what went wrong with a remote path: each store has errors of its own kinds.
 
     Raises:
-        UserError: the path cannot be read or written. What happens to a local one is passed on.
+        UnreachableError: the path cannot be read or written. What happens to a local one is passed
+            on.
+        UserError: what its store needs is not installed.
     """
     if not is_remote(path):
         yield
@@ -77,7 +79,7 @@ def reachable(path: Path) -> Iterator[None]:
             f"pip install 'bert_jax[{_EXTRAS[scheme]}]'"
         ) from error
     except Exception as error:
-        raise UserError(
+        raise UnreachableError(
             f"{path}: cannot be reached: {first_line(error)}; check the path, your credentials "
             "(gcloud auth application-default login) and the network, and run again"
         ) from error

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.checkpoints.names import huggingface
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, first_line
 from bert_jax.parity.heads import HEADS, IGNORED_LABEL
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.quantities import Computed
@@ -108,9 +108,8 @@ def open_reference(
                 **arguments,
             )
         except Exception as error:  # whatever the library raises, it is about these files
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise UserError(
-                f"transformers cannot load {directory} as {architecture}: {reason}; "
+                f"transformers cannot load {directory} as {architecture}: {first_line(error)}; "
                 "give --reference a directory that it loads"
             ) from error
     if missing := sorted(information["missing_keys"]):

@@ -13,7 +13,7 @@ import threading
 import warnings
 from typing import Any, NoReturn
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, first_line
 
 # Within this time all are told of a process that is silent; JAX ends them then.
 HEARTBEAT_SECONDS = 60
@@ -111,10 +111,10 @@ def start(options: ProcessOptions) -> None:
                 heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             )
     except Exception as error:
-        what = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise UserError(
-            f"the cluster does not tell who the processes are ({what}); give --coordinator "
-            "HOST:PORT, --processes N and --process-id I, or --processes 1 to run alone"
+            f"the cluster does not tell who the processes are ({first_line(error)}); give "
+            "--coordinator HOST:PORT, --processes N and --process-id I, or --processes 1 to run "
+            "alone"
         ) from error
     finally:
         deadline.cancel()

@@ -43,6 +43,15 @@ def test_what_others_wrote(tmp_path, fields, pooling):
     assert read_pooling(tmp_path) == ({"sentence_pooling": pooling} if pooling else {})
 
 
+def test_a_part_that_we_do_not_have(tmp_path):
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(OLD))
+    kinds = ("Transformer", "Pooling", "Dense", "Normalize")
+    modules = [{"type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    assert read_pooling(tmp_path) == {}
+
+
 @pytest.mark.parametrize("normalize", [{}, {"sentence_normalize": True}])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_what_is_written_is_read(tmp_path, model_config, pooling, normalize):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints, has_checkpoint
-from bert_jax.errors import UserError
+from bert_jax.errors import TryAgainError, UserError
 from bert_jax.files import as_path
 
 
@@ -150,6 +150,30 @@ def test_a_checkpoint_of_another_model_is_named(open_run, abstract):
         open_run().restore(1, other)
     with pytest.raises(UserError, match="cannot read the checkpoint .*/checkpoints/1: "):
         open_run().restore(1, {"params": {"bias": abstract["params"]["kernel"]}})
+
+
+def test_one_that_was_put_aside_does_not_count(open_run, tmp_path):
+    save(open_run(), {1: None})
+    assert has_checkpoint(tmp_path)
+    (tmp_path / "checkpoints" / "1").rename(tmp_path / "checkpoints" / "old_1")
+    assert not has_checkpoint(tmp_path)
+    assert open_run().latest_step is None
+
+
+def test_a_store_that_fails_is_tried_again_if_it_has_worked(bucket, monkeypatch):
+    workdir = as_path(f"{bucket}/run")
+
+    def refuses(*_, **__):
+        raise ConnectionError("the line is dead")
+
+    for steps, kind in ((0, UserError), (1, TryAgainError)):
+        with RunCheckpoints(workdir, best_metric=("loss", False), keep=1) as checkpoints:
+            save(checkpoints, dict.fromkeys(range(steps)))
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoints._manager, "save", refuses)
+                with pytest.raises(UserError, match="the line is dead; the last whole") as found:
+                    checkpoints.save(9, state_of(9), {}, {})
+        assert type(found.value) is kind
 
 
 def test_in_a_bucket_a_checkpoint_that_is_being_written_does_not_count(bucket):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.errors import UserError
+from bert_jax.errors import TryAgainError, UserError, worth_another_try
 from bert_jax.files import (
     as_path,
     is_remote,
@@ -83,6 +83,16 @@ def test_errors_of_a_store_are_one_line(bucket):
         raise RuntimeError("first\nsecond")
     with pytest.raises(RuntimeError), reachable(Path("here")):
         raise RuntimeError
+
+
+def test_a_store_that_was_there_before_is_worth_another_try(bucket):
+    there = as_path(f"{bucket}/a")
+    again = pytest.raises(TryAgainError, match="cannot be reached: late")
+    with again, worth_another_try(), reachable(there):
+        raise TimeoutError("late")
+    with pytest.raises(UserError, match="mend it") as found, worth_another_try():
+        raise UserError("mend it")
+    assert type(found.value) is UserError
 
 
 def test_tensorflow_is_not_what_reads_a_bucket():

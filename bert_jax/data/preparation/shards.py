@@ -130,8 +130,8 @@ def join_shards(
         with contextlib.ExitStack() as opened:
             files = [_open(as_path(work.directory) / shard.name, opened) for shard in same]
             for number in itertools.count():
-                file, place = files[number % len(files)], number // len(files)
-                if place == len(file["positions"]):
+                (file, positions), place = files[number % len(files)], number // len(files)
+                if place == len(positions):
                     break
                 with reachable(as_path(work.directory)):
                     encoded = {
@@ -139,7 +139,7 @@ def join_shards(
                     }
                 for part in encoded.values():
                     next_document = max([next_document, *(part.documents[-1:, 0] + 1)])
-                position = same[0].position + int(file["positions"][place])
+                position = same[0].position + positions[place]
                 yield same[0].source, position, encoded
 
 
@@ -158,15 +158,15 @@ def _key(number: int, split: str, field: str) -> str:
     return f"{number}/{split}/{field}"
 
 
-def _open(path: Path, opened: contextlib.ExitStack) -> "np.lib.npyio.NpzFile":
-    """A shard's file, read where it lies: nobody wants it twice."""
+def _open(path: Path, opened: contextlib.ExitStack) -> tuple["np.lib.npyio.NpzFile", list[int]]:
+    """A shard's file, read where it lies, and the positions of its chunks."""
     try:
         with reachable(path):
             file = opened.enter_context(open_binary(path))
             found: np.lib.npyio.NpzFile = np.load(file, allow_pickle=False)
+            return found, found["positions"].tolist()
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}; remove it and run again") from error
-    return found
 
 
 def _encoded(
