@@ -135,7 +135,7 @@ follow() {
     local labels="jobset.sigs.k8s.io/jobset-name=$name,batch.kubernetes.io/job-completion-index=0"
     local wait=(kubectl wait --for=condition=Ready pod "--selector=$labels" --timeout=30s)
     local logs=(kubectl logs --follow "--selector=$labels" --tail=-1)
-    local ended="" shown=false
+    local ended="" shown=false since=()
     if "$dry_run"; then
         act "${wait[@]}"
         act "${logs[@]}"
@@ -143,13 +143,15 @@ follow() {
     fi
     kubectl get jobset "$name" > /dev/null || fail "$name: there is no such run in this cluster"
     while [ -z "$ended" ]; do
-        ended=$(how_it_ended)
+        ended=$(how_it_ended) || true # the network may fail for a while
         # Of a run that has ended long ago the log is there still; no pod will be ready again.
         if "${wait[@]}" > /dev/null 2>&1 || { [ -n "$ended" ] && ! "$shown"; }; then
-            "${logs[@]}" && shown=true
-        elif [ -z "$ended" ]; then
-            sleep "$poll_seconds"
+            if "${logs[@]}" ${since[@]+"${since[@]}"}; then
+                shown=true since=("--since-time=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
+                continue
+            fi
         fi
+        [ -n "$ended" ] || sleep "$poll_seconds"
     done
     say "$name: $ended"
     [ "$ended" = Completed ]

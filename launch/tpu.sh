@@ -122,7 +122,16 @@ create() {
     "$spot" && command+=(--spot)
     # The default account may read and write the project's buckets within this scope.
     command+=(--scopes=https://www.googleapis.com/auth/cloud-platform)
-    tpus "${command[@]}" ${more[@]+"${more[@]}"}
+    if ! tpus "${command[@]}" ${more[@]+"${more[@]}"}; then
+        # The answer may have been lost, and not the request.
+        state=${state:-none}
+        ask_state
+        case $state in
+            none) fail "gcloud did not create $name, see above" ;;
+            unknown) fail "$name may have been asked for, and then it costs: launch/tpu.sh delete" ;;
+        esac
+    fi
+    state="asked for"
     if "$dry_run"; then
         echo "# every $poll_seconds s until it says ACTIVE:"
         tpus queued-resources describe "$name" "--format=value(state.state)"
@@ -159,7 +168,7 @@ ensure_slice() {
         none) create ;;
         FAILED | SUSPENDED)
             say "$name is $state: making it anew"
-            delete
+            delete_for_sure
             create
             ;;
         *) wait_until_active ;;
@@ -182,6 +191,8 @@ pack() { # the files of this checkout that git does not ignore
 }
 
 send() { # the packed checkout, to every host, where it is installed
+    # A run takes weeks, and temporary files may be cleared away.
+    "$dry_run" || [ -f "$archive" ] || pack
     tpus tpu-vm scp "$archive" "$name:bert_jax.tar.gz" --worker=all &&
         on_hosts all "mkdir -p bert_jax && tar -xzf bert_jax.tar.gz -C bert_jax && $worker install"
 }
@@ -212,8 +223,22 @@ delete() {
     tpus queued-resources delete "$name" --force
 }
 
+delete_for_sure() { # what is not deleted goes on costing
+    local tries
+    for ((tries = 0; tries < most_unanswered; tries++)); do
+        if delete; then
+            return
+        fi
+        ask_state
+        [ "$state" != none ] || return 0
+        say "$name is not deleted yet, but $state"
+        sleep "$poll_seconds"
+    done
+    fail "$name cannot be deleted; it still stands and costs"
+}
+
 run() {
-    local code restarts failures=0
+    local code restarts failures=0 hosts
     pack # what fails here fails before anything costs
     for ((restarts = 0; restarts <= most_restarts; restarts++)); do
         ensure_slice
@@ -230,17 +255,27 @@ run() {
         "$dry_run" && echo "# 75, or the slice is gone: all of it again; 0:"
         case $code in
             0)
-                "$keep" || delete
+                "$keep" || delete_for_sure
                 return
                 ;;
             75) say "$name: saved, starting again" ;;
             130) say "$name: stopped; run the same command to go on, or: launch/tpu.sh delete" && exit 75 ;;
             *)
                 ask_state
+                case $state in
+                    ACTIVE | unknown) ;;
+                    none | DELETING) # a preemption leaves it SUSPENDED
+                        say "$name was deleted; the same command makes it anew and goes on"
+                        exit 75
+                        ;;
+                    *) failures=0 ;;
+                esac
                 if [ "$state" = ACTIVE ] && [ "$failures" -ge "$most_failures" ]; then
                     fail "bert_jax cannot be installed or started on $name (see above), which still stands and costs; mend it and run the same command, or remove it with: launch/tpu.sh delete"
                 fi
-                if [ "$state" = ACTIVE ] && [ "$code" != 255 ]; then
+                # A code may be gcloud's own, of a connection that failed.
+                hosts=$(on_hosts all "$worker state" 2> /dev/null) || true
+                if [ "$state" = ACTIVE ] && [ "$code" != 255 ] && [[ $hosts == *"exited $code"* ]]; then
                     say "bert-jax ended with code $code on $name, which still stands and costs; look with: launch/tpu.sh follow, remove with: launch/tpu.sh delete"
                     exit "$code"
                 fi

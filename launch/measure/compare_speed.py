@@ -8,20 +8,21 @@ OpenVINO. In each round all take a turn of some steps; what counts is the median
 the ratio of their steps to ours in the same round. A contender that is not installed is left out
 with a line; `--peer-python` names another environment for them.
 
-Writes `speed.json`, `speed.md` and `speed.png` to `--output`, and prints the table.
+Writes `WORK.json` for each work, `speed.md` and `speed.png` to `--output`, and prints the table. A
+work that is finished is not repeated.
 """
 
 import argparse
 import dataclasses
-import json
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 from timed_rounds import Contender, ratios
-from timed_runs import markdown
+from timed_runs import markdown, once
 
+from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 
 HERE = Path(__file__).parent
@@ -99,8 +100,14 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             contenders.append(contender)
     for number in range(options.rounds):
         print(f"{name}: round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-        for contender in contenders:
-            contender.take_turn(options.steps)
+        for contender in tuple(contenders):
+            if not contender.take_turn(options.steps):
+                contender.end()
+                line = f"{name}: {LABELS[contender.name]} ended in its turn, see {contender.log}"
+                if contender.name == "ours":
+                    raise SystemExit(line)
+                print(line, file=sys.stderr)
+                contenders.remove(contender)
     for contender in contenders:
         contender.end()
     ours = contenders[0]
@@ -118,8 +125,8 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def table(found: dict[str, Any]) -> str:
     """All works and contenders."""
     rows = []
-    for name, sides in found.items():
-        for side, times in sides.items():
+    for name, result in found.items():
+        for side, times in result["sides"].items():
             ratio = times["ratio"]
             spread = f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['greatest']:.2f})"
             milliseconds = f"{1e3 * times['median_s']:.1f}"
@@ -134,8 +141,8 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
     bars = [
         (f"{name}: {LABELS[side]}", times["ratio"])
-        for name, sides in found.items()
-        for side, times in sides.items()
+        for name, result in found.items()
+        for side, times in result["sides"].items()
         if side != "ours"
     ]
     figure = Figure(figsize=(8, 1 + 0.3 * len(bars)), layout="constrained")
@@ -164,12 +171,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--peer-python", default=sys.executable, help="environment of the peers")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
+    settings = {name: getattr(options, name) for name in ("size", "rounds", "steps")}
     found: dict[str, Any] = {}
-    for name in options.works:
-        found[name] = compare(name, options)
-        content = json.dumps(found, indent=2) + "\n"
-        write_atomically(options.output / "speed.json", content.encode())
-        write_atomically(options.output / "speed.md", table(found).encode())
+    try:
+        for name in options.works:
+            path = options.output / f"{name}.json"
+            asked = {**settings, **dataclasses.asdict(WORKS[name])}
+            found[name] = once(path, asked, lambda name=name: {"sides": compare(name, options)})
+            write_atomically(options.output / "speed.md", table(found).encode())
+    except UserError as error:
+        raise SystemExit(f"compare_speed: {error}") from None
     draw(found, options.output / "speed.png")
     print(table(found))
 

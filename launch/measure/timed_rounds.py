@@ -73,16 +73,17 @@ class Contender:
             )
         self.first: float | None = self._answer()
 
-    def take_turn(self, steps: int) -> None:
-        """Has it do some steps; one that ended instead ends the comparison."""
+    def take_turn(self, steps: int) -> bool:
+        """Has it do some steps; False if it ended instead."""
         assert self._process.stdin is not None
         # To write to a process that is gone is an error, to hear nothing from it is none.
         with contextlib.suppress(BrokenPipeError):
             print(steps, file=self._process.stdin, flush=True)
         seconds = self._answer()
         if seconds is None:
-            raise SystemExit(f"{self.name} ended in the middle of its work, see {self.log}")
+            return False
         self.rounds.append(statistics.median(seconds))
+        return True
 
     def end(self) -> None:
         """Ends the process."""

@@ -43,7 +43,7 @@ def environment(programs) -> dict[str, str]:
     usual.mkdir()
     for name in ("bash", "env", "basename", "dirname", "sed", "tail", "cat", "mktemp", "mkdir",
                  "git", "tar", "gzip", "sleep", "touch", "rm", "mv", "hostname", "nohup", "setsid",
-                 "cksum"):  # fmt: skip
+                 "cksum", "date"):  # fmt: skip
         for folder in os.environ["PATH"].split(os.pathsep):
             if (found := Path(folder, name)).exists():
                 (usual / name).symlink_to(found)
