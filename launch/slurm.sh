@@ -11,8 +11,9 @@
 #   --sbatch=OPTION    any option of sbatch, as --sbatch=--partition=a100; may be repeated
 #   --dry-run          prints the command instead of submitting it
 #
-# The repository, its environment and RUN must lie on a file system that all nodes share. Follow
-# with `tail -f slurm-JOB.out`; `scancel JOB` stops for good, and the same command goes on.
+# The repository, its environment (with .venv/bin/pip install -e ".[cuda]") and RUN must lie on a file
+# system that all nodes share. Follow with `tail -f slurm-JOB.out`; `scancel JOB` stops for good, and
+# the same command goes on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/commands.sh

@@ -61,6 +61,9 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$name" ] || fail "--name is missing: of the slice, as --name bert-base"
 [ -n "$zone" ] || fail "--zone is missing, as --zone us-west4-a"
+again() { # VERB: how it is called for this slice
+    echo "bash launch/tpu.sh $1 --name $name --zone $zone --project $project"
+}
 case $verb in
     run | create)
         [ -n "$topology" ] || fail "--topology is missing, as --topology v5e:16x16"
@@ -110,7 +113,7 @@ ask_state() {
     [ -n "$state" ] || fail "$answer"
     state=unknown unanswered=$((unanswered + 1))
     [ "$unanswered" -lt "$most_unanswered" ] ||
-        fail "$answer; given up, but what was asked for may stand and cost: launch/tpu.sh delete"
+        fail "$answer; given up, but what was asked for may stand and cost: $(again delete)"
     say "$answer"
 }
 
@@ -128,7 +131,7 @@ create() {
         ask_state
         case $state in
             none) fail "gcloud did not create $name, see above" ;;
-            unknown) fail "$name may have been asked for, and then it costs: launch/tpu.sh delete" ;;
+            unknown) fail "$name may have been asked for, and then it costs: $(again delete)" ;;
         esac
     fi
     state="asked for"
@@ -259,7 +262,7 @@ run() {
                 return
                 ;;
             75) say "$name: saved, starting again" ;;
-            130) say "$name: stopped; run the same command to go on, or: launch/tpu.sh delete" && exit 75 ;;
+            130) say "$name: stopped; run the same command to go on, or: $(again delete)" && exit 75 ;;
             *)
                 ask_state
                 case $state in
@@ -271,12 +274,12 @@ run() {
                     *) failures=0 ;;
                 esac
                 if [ "$state" = ACTIVE ] && [ "$failures" -ge "$most_failures" ]; then
-                    fail "bert_jax cannot be installed or started on $name (see above), which still stands and costs; mend it and run the same command, or remove it with: launch/tpu.sh delete"
+                    fail "bert_jax cannot be installed or started on $name (see above), which still stands and costs; mend it and run the same command, or remove it with: $(again delete)"
                 fi
                 # A code may be gcloud's own, of a connection that failed.
                 hosts=$(on_hosts all "$worker state" 2> /dev/null) || true
                 if [ "$state" = ACTIVE ] && [ "$code" != 255 ] && [[ $hosts == *"exited $code"* ]]; then
-                    say "bert-jax ended with code $code on $name, which still stands and costs; look with: launch/tpu.sh follow, remove with: launch/tpu.sh delete"
+                    say "bert-jax ended with code $code on $name, which still stands and costs; look with: $(again follow), remove with: $(again delete)"
                     exit "$code"
                 fi
                 say "$name: connection or slice lost"
