@@ -22,6 +22,7 @@ from bert_jax.planning.flops import real_flops
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
+from bert_jax.training.progress import computed_tokens
 from bert_jax.training.step import arranged
 from bert_jax.training.task import Task
 
@@ -130,7 +131,7 @@ def _times(timing: Timing) -> dict[str, Any]:
 def _rates(timing: Timing, batches: list[Batch]) -> dict[str, float]:
     """Tokens a second over all steps that were timed."""
     seconds = sum(timing.steps)
-    computed = sum(batch.get("slots", batch["input_ids"]).size for batch in batches)
+    computed = sum(map(computed_tokens, batches))
     return {
         "tokens_per_s": computed / seconds,
         "real_tokens_per_s": sum(int(row_lengths(batch).sum()) for batch in batches) / seconds,

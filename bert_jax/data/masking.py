@@ -33,8 +33,8 @@ class MaskingOptions:
         unit: "token", "whole_word" (all pieces of a word; BERT's later models) or "span" (whole
             words in a row, SpanBERT, section 3.1).
         max_predictions: P, the most masked positions of an example.
-        probability: share of the tokens that is masked.
-        mask_probability, random_probability: what a masked token becomes; the rest stays itself.
+        mask_fraction: share of the tokens that is masked.
+        mask_replace_prob, random_replace_prob: what a masked token becomes; the rest stays itself.
         mask_id: id of [MASK].
         vocab_size: V; random tokens are drawn from all of them.
     """
@@ -43,16 +43,16 @@ class MaskingOptions:
     max_predictions: int
     mask_id: int
     vocab_size: int
-    probability: float = 0.15
-    mask_probability: float = 0.8
-    random_probability: float = 0.1
+    mask_fraction: float = 0.15
+    mask_replace_prob: float = 0.8
+    random_replace_prob: float = 0.1
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
             raise UserError(f"data.masking {self.unit!r} is unknown; known are {', '.join(UNITS)}")
         if self.max_predictions < 1:
             raise UserError("data.max_predictions must be at least 1")
-        if not 0 < self.probability < 1:
+        if not 0 < self.mask_fraction < 1:
             raise UserError("data.mask_fraction must lie between 0 and 1")
 
 
@@ -76,7 +76,7 @@ def wanted_predictions(lengths: np.ndarray, options: MaskingOptions) -> np.ndarr
 
     At least one, at most P; whole words may come to fewer.
     """
-    wanted = np.rint(lengths * options.probability).astype(np.int64)
+    wanted = np.rint(lengths * options.mask_fraction).astype(np.int64)
     return np.clip(wanted, 1, options.max_predictions)
 
 
@@ -138,10 +138,10 @@ def replace_tokens(
         randomness.random_bits(keys[:, None], _RANDOM_TOKEN + masked.positions), options.vocab_size
     )
     replacements = np.where(
-        action < options.mask_probability,
+        action < options.mask_replace_prob,
         options.mask_id,
         np.where(
-            action < options.mask_probability + options.random_probability,
+            action < options.mask_replace_prob + options.random_replace_prob,
             random_tokens,
             originals,
         ),

@@ -2,7 +2,8 @@
 
 Documents end, and a tenth of the examples is short on purpose; alone in their rows, they leave room
 to padding. Here a row holds as many whole examples as fit. They share nothing but the row: each has
-its own [CLS], positions, masks and label, and does not see the others.
+its own [CLS], positions, masks and label, and does not see the others. (Fine-tuning leaves its
+batches as they are, and packs them for the encoder alone: `models.shared_rows`.)
 
 The data position is one integer still. Rows come in groups of `GROUP_ROWS`: row r of a run is row
 r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs a fixed stretch of the examples of the
@@ -83,7 +84,7 @@ class PackedBatches:
         self._length = examples.length
         predictions = examples.masking.max_predictions
         full = int(masking.wanted_predictions(np.array([self._length]), examples.masking)[0])
-        wanted = round(self._length * examples.masking.probability)
+        wanted = round(self._length * examples.masking.mask_fraction)
         if full < wanted:
             raise UserError(
                 f"data.max_predictions is {predictions}, but a packed row of {self._length} tokens "

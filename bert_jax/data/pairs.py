@@ -42,6 +42,9 @@ class Draw(enum.IntEnum):
 class Segments(NamedTuple):
     """Token ranges of B examples, all int64 [B], and their labels.
 
+    They are the paper's segments A and B, which `token_type_ids` tell apart (`models.segments` are
+    the texts of a row).
+
     The first segment is `tokens[first_start:first_end]`, the second likewise; the second is empty
     in the objective "none". Labels: "nsp" 0 follows, 1 random; "sop" 1 swapped; "none" 0.
     """
@@ -116,13 +119,13 @@ class ExamplePlan:
             keys: uint64 [B], the random key of each example.
         """
         targets = self._target_lengths(keys)
-        first_sentence, last_sentence = self._chunks(indices, phase_keys, targets)
+        first, stop = self._chunks(indices, phase_keys, targets)
         if self._options.objective == "none":
-            return self._full_sentences(first_sentence, last_sentence, targets)
+            return self._doc_sentences(first, stop, targets)
         if self._options.objective == "sop":
-            pairs = self._ordered_pairs(first_sentence, last_sentence, keys)
+            pairs = self._ordered_pairs(first, stop, keys)
         else:
-            pairs = self._next_sentence_pairs(indices, first_sentence, last_sentence, targets, keys)
+            pairs = self._next_sentence_pairs(indices, first, stop, targets, keys)
         return _truncate(pairs, self._options.max_tokens, keys)
 
     def _target_lengths(self, keys: np.ndarray) -> np.ndarray:
@@ -140,7 +143,7 @@ class ExamplePlan:
     def _chunks(
         self, indices: np.ndarray, phase_keys: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sentences [first, last) of each example: enough for its target, within a document."""
+        """Sentences [first, stop) of each example: enough for its target, within a document."""
         document = self._document_of(indices)
         number = indices - self._first_example[document]
         count = self._first_example[document + 1] - self._first_example[document]
@@ -149,6 +152,7 @@ class ExamplePlan:
         length = document_end - document_start
         # All examples of a document share the phase, so that they cover it evenly in each epoch.
         phase = randomness.uniform_at(phase_keys, document)
+        # A stride begins up to half of one earlier or later; before the document is its start.
         offset = ((number + phase - 0.5) * (length / count)).astype(np.int64)
         start = document_start + np.maximum(offset, 0)
         # Past this token no whole target is left: the example takes the sentences from there to
@@ -165,11 +169,14 @@ class ExamplePlan:
         reached = np.searchsorted(self._sentences, self._sentences[first] + targets, side="left")
         return np.minimum(np.maximum(reached, first + 1), self._documents[document + 1])
 
-    def _full_sentences(self, first: np.ndarray, last: np.ndarray, targets: np.ndarray) -> Segments:
-        """As many whole sentences of one document as fit; one that alone is too long is cut."""
+    def _doc_sentences(self, first: np.ndarray, stop: np.ndarray, targets: np.ndarray) -> Segments:
+        """As many whole sentences of one document as fit; one that alone is too long is cut.
+
+        Source: RoBERTa, section 4.2, DOC-SENTENCES.
+        """
         start = self._sentences[first]
         fitting = np.searchsorted(self._sentences, start + targets, side="right") - 1
-        end = self._sentences[np.clip(fitting, first + 1, last)]
+        end = self._sentences[np.clip(fitting, first + 1, stop)]
         end = np.minimum(end, start + self._options.max_tokens)
         return Segments(start, end, end, end, np.zeros(len(first), np.int64))
 
@@ -177,7 +184,7 @@ class ExamplePlan:
         self,
         indices: np.ndarray,
         first: np.ndarray,
-        last: np.ndarray,
+        stop: np.ndarray,
         targets: np.ndarray,
         keys: np.ndarray,
     ) -> Segments:
@@ -185,8 +192,8 @@ class ExamplePlan:
 
         A chunk of one sentence has nothing that follows, so its second segment is always random.
         """
-        split = _split_point(first, last, keys)
-        is_random = (last - first == 1) | (randomness.uniform_at(keys, Draw.IS_RANDOM_NEXT) < 0.5)
+        split = _split_point(first, stop, keys)
+        is_random = (stop - first == 1) | (randomness.uniform_at(keys, Draw.IS_RANDOM_NEXT) < 0.5)
         documents = len(self._documents) - 1
         own = self._document_of(indices)
         # One of the others, each as likely: draw among one less and step over the own. A split of
@@ -205,18 +212,18 @@ class ExamplePlan:
             first_start=self._sentences[first],
             first_end=self._sentences[split],
             second_start=self._sentences[np.where(is_random, start, split)],
-            second_end=self._sentences[np.where(is_random, end, last)],
+            second_end=self._sentences[np.where(is_random, end, stop)],
             labels=is_random.astype(np.int64),
         )
 
-    def _ordered_pairs(self, first: np.ndarray, last: np.ndarray, keys: np.ndarray) -> Segments:
+    def _ordered_pairs(self, first: np.ndarray, stop: np.ndarray, keys: np.ndarray) -> Segments:
         """Two consecutive segments, swapped in half of the examples (ALBERT, section 3.1).
 
         A chunk of one sentence is split in its middle.
         """
-        split = self._sentences[_split_point(first, last, keys)]
-        start, end = self._sentences[first], self._sentences[last]
-        split = np.where(last - first == 1, (start + end + 1) // 2, split)
+        split = self._sentences[_split_point(first, stop, keys)]
+        start, end = self._sentences[first], self._sentences[stop]
+        split = np.where(stop - first == 1, (start + end + 1) // 2, split)
         swapped = randomness.uniform_at(keys, Draw.IS_SWAPPED) < 0.5
         return Segments(
             first_start=np.where(swapped, split, start),
@@ -227,9 +234,9 @@ class ExamplePlan:
         )
 
 
-def _split_point(first: np.ndarray, last: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def _split_point(first: np.ndarray, stop: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """The sentence that begins the second segment: both have at least one, if there are two."""
-    choices = np.maximum(last - first - 1, 1)
+    choices = np.maximum(stop - first - 1, 1)
     return first + 1 + randomness.integers_below(randomness.random_bits(keys, Draw.SPLIT), choices)
 
 
@@ -254,13 +261,13 @@ def _truncate(pairs: Segments, max_tokens: int, keys: np.ndarray) -> Segments:
 
     Source: create_pretraining_data.py, truncate_seq_pair; of two equal segments the second loses.
     """
-    first = pairs.first_end - pairs.first_start
-    second = pairs.second_end - pairs.second_start
-    excess = np.maximum(first + second - max_tokens, 0)
-    uneven = np.minimum(np.abs(first - second), excess)
+    first_length = pairs.first_end - pairs.first_start
+    second_length = pairs.second_end - pairs.second_start
+    excess = np.maximum(first_length + second_length - max_tokens, 0)
+    uneven = np.minimum(np.abs(first_length - second_length), excess)
     even = excess - uneven
-    remove_first = np.where(first > second, uneven, 0) + even // 2
-    remove_second = np.where(first > second, 0, uneven) + (even + 1) // 2
+    remove_first = np.where(first_length > second_length, uneven, 0) + even // 2
+    remove_second = np.where(first_length > second_length, 0, uneven) + (even + 1) // 2
     front_first = _coin_tosses(remove_first, keys, Draw.TRUNCATE_FIRST)
     front_second = _coin_tosses(remove_second, keys, Draw.TRUNCATE_SECOND)
     return Segments(

@@ -28,7 +28,7 @@ class PretrainingOptions:
     Attributes:
         length: T, tokens of a sequence with [CLS], [SEP] and padding.
         objective: "nsp" (is the second sentence the next one?), "sop" (are the two in order?) or
-            "none" (one stretch of full sentences, no second segment).
+            "none" (one stretch of whole sentences of a document, RoBERTa's DOC-SENTENCES).
         masking: "token", "whole_word" or "span".
         max_predictions: P, the most masked tokens of a sequence.
         mask_fraction: share of the tokens that is masked.
@@ -103,7 +103,7 @@ class PretrainingBatches:
             max_predictions=options.max_predictions,
             mask_id=self._special.mask,
             vocab_size=tokenizer.vocab_size,
-            probability=options.mask_fraction,
+            mask_fraction=options.mask_fraction,
         )
         self._base_key = randomness.derive_key(options.seed)
         self.examples_per_epoch = self.rows_per_epoch = self._plan.examples_per_epoch

@@ -1,15 +1,16 @@
-"""Which labels the texts of a classifier have, and what kind of problem they make."""
+"""The labels of a task: which there are, in which order, and what kind of problem they make."""
 
 import dataclasses
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import TextOptions
 from bert_jax.errors import UserError
 from bert_jax.finetuning.problems import AnyOfSeveral, Number, OneOfSeveral, Problem
 from bert_jax.finetuning.splits import Part
-from bert_jax.inference.classification import problem_type
+from bert_jax.inference.classification import label_names, problem_type
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.training.task import Foundation
 
@@ -72,3 +73,50 @@ def without_strange_labels(part: Part[TextExample], problem: Problem) -> Part[Te
         unlabelled = [dataclasses.replace(example, label=None) for example in part.examples]
         return dataclasses.replace(part, examples=unlabelled)
     return part
+
+
+def choose_labels(
+    found: Iterable[str], foundation: Foundation, given: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The labels of a task and their order.
+
+    Args:
+        found: labels of the data, in any order; with their places, if it is a mapping.
+        foundation: of the model.
+        given: the labels that the config names, in their order.
+
+    Returns:
+        Of a model that is judged, its own; or those that are given, as names for its outputs. In a
+        training, those that are given; else those of the model to begin with, if they are the same
+        ones; else those found, in the order of the numbers that they are, else of the alphabet.
+
+    Raises:
+        UserError: a label that was found is none of the chosen ones.
+    """
+    there = set(found)
+    if foundation.is_finished and foundation.description:
+        own = label_names(foundation.description)
+        chosen, whose = own, "the model"
+        if not there <= set(own) and len(given) == len(own):
+            chosen, whose = given, "data.labels"
+    elif given:
+        chosen, whose = given, "data.labels"
+    else:
+        known = foundation.description.labels if foundation.description else ()
+        return known if there == set(known) else tuple(sorted(there, key=_order))
+    strange = sorted(there - set(chosen))
+    if strange:
+        place = f"{found[strange[0]]}: " if isinstance(found, Mapping) else ""
+        raise UserError(
+            f"{place}label {strange[0]!r} is none of those of {whose}: {', '.join(chosen)}; mend "
+            "the data, or name the labels in the order of the model's with data.labels"
+        )
+    return chosen
+
+
+def _order(label: str) -> tuple[int, float, str]:
+    try:
+        number = float(label)
+    except ValueError:
+        number = math.nan
+    return (0, number, label) if math.isfinite(number) else (1, 0.0, label)

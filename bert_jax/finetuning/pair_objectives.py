@@ -11,12 +11,8 @@ import optax
 
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.errors import UserError
-from bert_jax.models.sentence_pairs import (
-    PairOutput,
-    contrastive_losses,
-    cosine_losses,
-    in_batch_losses,
-)
+from bert_jax.finetuning.pair_losses import contrastive_losses, cosine_losses, in_batch_losses
+from bert_jax.models.sentence_pairs import PairOutput
 
 
 class Objective(abc.ABC):

@@ -6,8 +6,19 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.finetuning.splits import DEFAULTS
 from bert_jax.finetuning.task import LabelledOptions
+
+# Keys of section `data` that all labelled tasks have, see `splits.read_splits`.
+DATA: dict[str, Any] = {
+    "directory": "",
+    "train": "",
+    "development": (),
+    "test": (),
+    "held_out": 0.1,
+    "limit": 0,
+    "length": 128,
+    "best_metric": "",
+}
 
 
 def defaults(
@@ -26,7 +37,7 @@ def defaults(
         train: likewise.
     """
     return {
-        "data": {**DEFAULTS, "best_metric": "", **data},
+        "data": {**DATA, **data},
         "optimizer": {
             "learning_rate": 3e-5,
             "warmup_ratio": 0.1,

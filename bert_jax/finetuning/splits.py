@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -17,17 +17,6 @@ Example = TypeVar("Example")
 # Which examples are held out, or drawn, is the same for all seeds of a run: their scores are
 # compared with each other.
 _SEED = 2018
-
-DEFAULTS: dict[str, Any] = {
-    "directory": "",
-    "train": "",
-    "development": (),
-    "test": (),
-    "held_out": 0.1,
-    "limit": 0,
-    "length": 128,
-}
-"""Keys of section `data` that all labelled tasks have, see `read_splits`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +64,8 @@ def read_splits(
     Args:
         data: the section. `train`, `development` and `test` are files, below `directory` if it is
             given, or "tfds:…"; `development` and `test` may be several. Without a development file,
-            the share `held_out` of the training examples is taken for it; of `limit` training
-            examples, drawn at random, none are taken if it is 0.
+            the share `held_out` of the training examples is taken for it. Of the rest, `limit`
+            drawn at random are trained on; 0: all.
         read: the examples of a source, and of which split ("train", "development", "test") it is.
         with_train: whether there is to be something to train on.
         default_names: names of files below `directory` of which those that exist are used, by

@@ -10,8 +10,8 @@ import numpy as np
 from bert_jax.data.labelled.conll import OUTSIDE
 from bert_jax.data.labelled.examples import TaggedSentence
 from bert_jax.errors import UserError
+from bert_jax.finetuning.labels import choose_labels
 from bert_jax.finetuning.splits import Part
-from bert_jax.finetuning.task import choose_labels
 from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans
 from bert_jax.training.task import Foundation
 

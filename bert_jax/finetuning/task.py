@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -19,7 +18,6 @@ from bert_jax.errors import UserError
 from bert_jax.files import written
 from bert_jax.finetuning.splits import Part, Splits
 from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.classification import label_names
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.shared_rows import SharedRows
@@ -133,8 +131,11 @@ class LabelledTask(Task, Generic[Example, Answer]):
             UserError: they cannot be judged, as their labels are of the wrong kind.
         """
 
+    def calibrate(self, examples: list[Example], answers: list[Answer]) -> None:
+        """Sets what is tuned by the first development file, before `metrics`; mostly nothing."""
+
     @abc.abstractmethod
-    def guesses(self, examples: list[Example]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Example]) -> dict[str, float]:
         """Metrics of answers that need no model, as `<metric>_<name>`; all examples have labels."""
 
     @abc.abstractmethod
@@ -165,7 +166,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
             rngs=None if dropout_key is None else {"dropout": dropout_key},
         )
 
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The sum of `weights` of a batch, of which rows that fill it up have none."""
         return {"": batch["weights"].sum()}
 
@@ -213,6 +214,8 @@ class LabelledTask(Task, Generic[Example, Answer]):
                 )
             answers = list(self.answers(model, part.examples))
             if self.is_labelled(part):
+                if part is parts[0]:
+                    self.calibrate(part.examples, answers)
                 found |= self._named(part, self.metrics(part.examples, answers))
             self._write(directory, part, answers)
         if directory is not None:
@@ -226,7 +229,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
         found: dict[str, float] = {}
         for part in self.splits.development:
             if self.is_labelled(part):
-                found |= self._named(part, self.guesses(part.examples))
+                found |= self._named(part, self.baseline_metrics(part.examples))
         return found
 
     def is_labelled(self, part: Part[Example]) -> bool:
@@ -295,50 +298,3 @@ def check_length(length: int, config: BertConfig) -> None:
         BatchOptions(max_length=length).limit(config)
     except UserError as error:
         raise UserError(str(error).replace("max_length", "data.length", 1)) from None
-
-
-def choose_labels(
-    found: Iterable[str], foundation: Foundation, given: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """The labels of a task and their order.
-
-    Args:
-        found: labels of the data, in any order; with their places, if it is a mapping.
-        foundation: of the model.
-        given: the labels that the config names, in their order.
-
-    Returns:
-        Of a model that is judged, its own; or those that are given, as names for its outputs. In a
-        training, those that are given; else those of the model to begin with, if they are the same
-        ones; else those found, in the order of the numbers that they are, else of the alphabet.
-
-    Raises:
-        UserError: a label that was found is none of the chosen ones.
-    """
-    there = set(found)
-    if foundation.is_finished and foundation.description:
-        own = label_names(foundation.description)
-        chosen, whose = own, "the model"
-        if not there <= set(own) and len(given) == len(own):
-            chosen, whose = given, "data.labels"
-    elif given:
-        chosen, whose = given, "data.labels"
-    else:
-        known = foundation.description.labels if foundation.description else ()
-        return known if there == set(known) else tuple(sorted(there, key=_order))
-    strange = sorted(there - set(chosen))
-    if strange:
-        place = f"{found[strange[0]]}: " if isinstance(found, Mapping) else ""
-        raise UserError(
-            f"{place}label {strange[0]!r} is none of those of {whose}: {', '.join(chosen)}; mend "
-            "the data, or name the labels in the order of the model's with data.labels"
-        )
-    return chosen
-
-
-def _order(label: str) -> tuple[int, float, str]:
-    try:
-        number = float(label)
-    except ValueError:
-        number = math.nan
-    return (0, number, label) if math.isfinite(number) else (1, 0.0, label)

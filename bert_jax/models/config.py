@@ -24,7 +24,7 @@ ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish",
 REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
 
 # What computes attention; see `fused_attention`.
-ATTENTION = ("exact", "pallas", "cudnn")
+ATTENTION = ("xla", "pallas", "cudnn")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Execution:
             products of activations and grow with the square of the length; "full", everything.
         pad_vocab_to_multiple_of: the parameters with a row for each word have so many rows more
             that their number is a multiple of this; those rows are 0 and stay 0.
-        attention: "exact", by products of matrices, or a kernel that takes its place where it can,
+        attention: "xla", by products of matrices, or a kernel that takes its place where it can,
             see `fused_attention`: "pallas" on TPUs, "cudnn" on GPUs.
     """
 
@@ -162,7 +162,7 @@ class Execution:
     scan_layers: bool = True
     remat: str = "none"
     pad_vocab_to_multiple_of: int = 1
-    attention: str = "exact"
+    attention: str = "xla"
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):

@@ -27,7 +27,7 @@ def usable_kernel(
     one_text: bool = True,
     dtype: str = "bfloat16",
 ) -> str:
-    """The kernel for a call: the wanted one, or "exact" where it cannot or need not be used.
+    """The kernel for a call: the wanted one, or "xla" where it cannot or need not be used.
 
     Args:
         wanted: `Execution.attention`.
@@ -40,7 +40,7 @@ def usable_kernel(
     too_short = length < _WORTHWHILE or (wanted == "pallas" and length % _BLOCK)
     # It knows lengths alone, and numbers of 16 bits.
     not_cudnns = wanted == "cudnn" and not (one_text and dtype == "bfloat16")
-    return "exact" if rate or weights_wanted or too_short or not_cudnns else wanted
+    return "xla" if rate or weights_wanted or too_short or not_cudnns else wanted
 
 
 def fused_attention(

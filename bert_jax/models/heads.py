@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from bert_jax.models.activations import activation
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm, word_rows_init
+from bert_jax.models.layers import HIDDEN_AXES, LOWEST, dense, layer_norm, word_rows_init
 from bert_jax.models.products import scores
 
 
@@ -54,7 +54,7 @@ class MaskedLanguageModelHead(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (rows,))
         if rows > self.config.vocab_size:
             is_word = jnp.arange(rows) < self.config.vocab_size
-            bias = jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
+            bias = jnp.where(is_word, bias, LOWEST)
         logits = scores(hidden, table) + bias
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
 

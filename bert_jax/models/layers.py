@@ -18,6 +18,9 @@ from bert_jax.models.products import affine
 
 HIDDEN_AXES = ("batch", "length", "hidden")
 
+LOWEST = jnp.finfo(jnp.float32).min
+"""A score that softmax makes 0; minus infinity would give NaN where a row has nothing else."""
+
 
 def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
     """Truncated normal, cut at 2 sigma, its deviation not corrected for the cut.

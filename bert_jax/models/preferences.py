@@ -11,7 +11,7 @@ _CPU_FLAGS = ("avx512_bf16", "amx_bf16")
 _GPU_SINCE = 8.0  # Ampere
 
 # Where kernels of attention run. A run goes with its config from one kind of device to another, so
-# elsewhere the exact one takes their place.
+# elsewhere products of matrices take their place.
 _KERNELS = {"pallas": "tpu", "cudnn": "gpu"}
 
 
@@ -41,7 +41,7 @@ def chosen(
     Args:
         precision: "auto" or a dtype.
         scan_layers: as in `Execution`; None for what is fastest.
-        attention: "auto" or as in `Execution`; "exact" comes out where it cannot be had.
+        attention: "auto" or as in `Execution`; "xla" comes out where it cannot be had.
         platform: "cpu", "gpu" or "tpu" of devices elsewhere; "" for those that are here.
     """
     capability = None
@@ -58,5 +58,5 @@ def chosen(
     if attention == "auto":
         attention = "pallas"
     if attention in _KERNELS and platform != _KERNELS[attention]:
-        attention = "exact"
+        attention = "xla"
     return Preferences(dtype, scan_layers, attention)

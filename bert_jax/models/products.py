@@ -47,10 +47,10 @@ def _forward(axes: int, *operands: jax.Array) -> tuple[jax.Array, tuple[jax.Arra
 def _backward(axes: int, saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
     inputs, kernel = _matrices(axes, *saved[:2])  # MI, IO
     cotangent = cotangent.reshape(len(inputs), -1)  # MO
-    of_inputs = product_over_last(cotangent, kernel)  # MI
-    of_kernel = product_over_rows(inputs, cotangent)  # IO
-    of_bias = cotangent.astype(jnp.float32).sum(axis=0)  # O
-    found = (of_inputs, of_kernel, of_bias)
+    d_inputs = product_over_last(cotangent, kernel)  # MI
+    d_kernel = product_over_rows(inputs, cotangent)  # IO
+    d_bias = cotangent.astype(jnp.float32).sum(axis=0)  # O
+    found = (d_inputs, d_kernel, d_bias)
     return tuple(
         gradient.astype(operand.dtype).reshape(operand.shape)
         for gradient, operand in zip(found, saved, strict=True)
@@ -93,9 +93,9 @@ def _scores_backward(saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
     vectors, table = saved
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
     rounded = cotangent.astype(rows.dtype).reshape(len(rows), -1)  # MV
-    of_rows = product(rounded, table)  # MD
-    of_table = product_over_rows(rounded, rows)  # VD
-    return of_rows.astype(rows.dtype).reshape(vectors.shape), of_table.astype(table.dtype)
+    d_rows = product(rounded, table)  # MD
+    d_table = product_over_rows(rounded, rows)  # VD
+    return d_rows.astype(rows.dtype).reshape(vectors.shape), d_table.astype(table.dtype)
 
 
 _scores.defvjp(_scores_forward, _scores_backward)

@@ -1,6 +1,8 @@
 """Short rows of a batch computed together in fewer rows, and brought back.
 
-The encoder alone sees shared rows; what stands before it and behind it sees the batch as it came.
+This is packing for the encoder alone: what stands before it and behind it sees the batch as it
+came. Pre-training packs its data instead, see `data.packing`.
+
 No text sees another, and dropout is that of the token wherever it is computed: the results are
 those of the batch itself, but for padding, whose vectors come back as zeros.
 """

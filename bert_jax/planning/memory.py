@@ -78,8 +78,8 @@ def trace_activations(task: Task, optimizer: Optimizer, params: Any) -> Activati
 
     def backward(params: Any, batch: Any) -> Any:
         def loss(params: Any) -> jax.Array:
-            sums = task.sums(optimizer.hold_frozen(params), batch, jax.random.key(0))
-            return means(sums, task.weights(batch))["loss"]
+            sums = task.loss_sums(optimizer.hold_frozen(params), batch, jax.random.key(0))
+            return means(sums, task.loss_weights(batch))["loss"]
 
         return jax.vjp(loss, params)[1]
 

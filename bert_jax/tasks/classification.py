@@ -25,6 +25,7 @@ from bert_jax.finetuning import sections
 from bert_jax.finetuning.chunks import encoded
 from bert_jax.finetuning.class_weights import balanced_weights, is_balanced
 from bert_jax.finetuning.labels import (
+    choose_labels,
     has_lists,
     kind_of,
     labels_of,
@@ -36,7 +37,6 @@ from bert_jax.finetuning.task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
-    choose_labels,
     model_tokenizer,
 )
 from bert_jax.inference.classification import (
@@ -50,7 +50,7 @@ from bert_jax.inference.interface import Text
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.records import open_records
 from bert_jax.inference.texts import TextEncoder
-from bert_jax.training.task import Foundation, Sums
+from bert_jax.training.task import Foundation, Sums, weighted_sums
 
 
 class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
@@ -105,15 +105,14 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
 
         return self.batches_of(sequences.lengths, make)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The loss, and what is answered right."""
-        found: Any = self.forward(params, batch, dropout_key)
-        losses = self._problem.losses(found, batch["labels"])
-        sums = {"loss": (batch["weights"] * losses).sum()}
-        correct = self._problem.correct(found, batch["labels"])
+        logits: Any = self.forward(params, batch, dropout_key)
+        values = {"loss": self._problem.losses(logits, batch["labels"])}
+        correct = self._problem.correct(logits, batch["labels"])
         if correct is not None:
-            sums["accuracy"] = (batch["weights"] * correct).sum()
-        return {"": sums}
+            values["accuracy"] = correct
+        return {"": weighted_sums(batch["weights"], values)}
 
     def answers(self, model: LoadedModel, examples: Iterable[TextExample]) -> Iterator[np.ndarray]:
         """The scores of the labels of each text."""
@@ -139,7 +138,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         """Those of the problem, and the loss."""
         return "loss", *self._problem.metrics(*_one_answer(self._problem, examples))
 
-    def guesses(self, examples: list[TextExample]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
         """`<metric>_majority`: what the commonest answer alone would get."""
         metrics = self._problem.metrics(*_one_answer(self._problem, examples))
         return {f"{name}_majority": value for name, value in metrics.items()}

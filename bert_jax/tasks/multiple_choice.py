@@ -27,8 +27,9 @@ from bert_jax.inference.choosing import ChoiceEncoder, as_record, best_choice, l
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.records import open_records
 from bert_jax.models.config import BertConfig
+from bert_jax.models.layers import LOWEST
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.task import Foundation, Sums
+from bert_jax.training.task import Foundation, Sums, weighted_sums
 
 ARCHITECTURE = "BertForMultipleChoice"
 
@@ -62,15 +63,14 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
 
         return self.batches_of(lengths, make)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """Cross-entropy over the choices of each item, and what is answered right."""
-        found: Any = self.forward(params, batch, dropout_key)
-        # The lowest finite number: minus infinity would give nan where a whole row is padding.
-        scores = jnp.where(batch["choice_mask"], found, jnp.finfo(jnp.float32).min)  # BC
-        labels, weights = batch["labels"], batch["weights"]
-        losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels)
-        correct = scores.argmax(axis=-1) == labels
-        return {"": {"loss": (weights * losses).sum(), "accuracy": (weights * correct).sum()}}
+        logits: Any = self.forward(params, batch, dropout_key)
+        logits = jnp.where(batch["choice_mask"], logits, LOWEST)  # BC
+        labels = batch["labels"]
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+        correct = logits.argmax(axis=-1) == labels
+        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
     def answers(
         self, model: LoadedModel, examples: Iterable[ChoiceExample]
@@ -98,7 +98,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         """Always the same."""
         return "loss", "accuracy"
 
-    def guesses(self, examples: list[ChoiceExample]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[ChoiceExample]) -> dict[str, float]:
         """`accuracy_majority`: the commonest place alone; `accuracy_chance`: a guess."""
         places = Counter(example.label for example in examples)
         chances = [1 / len(example.choices) for example in examples]

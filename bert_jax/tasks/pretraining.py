@@ -29,7 +29,7 @@ from bert_jax.sharding.hosts import batch_share
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
-from bert_jax.training.task import Batch, Foundation, Sums, Task, with_rows
+from bert_jax.training.task import Batch, Foundation, Sums, Task, weighted_sums, with_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,14 +162,14 @@ class PretrainingTask(Task):
         )
         return evaluate(self, self._evaluation_steps[mesh], params, batches, mesh)
 
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """Masked positions and labelled pairs of a batch."""
         return {
             "mlm": batch["masked_lm_weights"].sum(),
             "nsp": batch["next_sentence_weights"].sum(),
         }
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """Cross-entropies and correct answers of both heads."""
         output: Any = self.module.apply(
             {"params": params},
@@ -231,7 +231,7 @@ def _classification_sums(
     """float32 [..., C], int [...], float32 [...] → weighted sums of loss and correct answers."""
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
     correct = logits.argmax(axis=-1) == labels
-    return {"loss": (weights * losses).sum(), "accuracy": (weights * correct).sum()}
+    return weighted_sums(weights, {"loss": losses, "accuracy": correct})
 
 
 def defaults() -> dict[str, dict[str, Any]]:

@@ -44,8 +44,9 @@ from bert_jax.inference.spans import Spans
 from bert_jax.inference.squad_files import write_squad_files
 from bert_jax.metrics.squad import score_v1
 from bert_jax.models.config import BertConfig
+from bert_jax.models.layers import LOWEST
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.training.task import Foundation, Sums
+from bert_jax.training.task import Foundation, Sums, weighted_sums
 
 VERSIONS = ("", "1.1", "2.0")
 
@@ -111,23 +112,21 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
 
         return self.batches_of(rows.sequences.lengths, make)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The mean cross-entropy of first and last token; and windows with both right.
 
         As in the original, all tokens of a row compete, those of the question among them; but not
         padding, so that a loss does not depend on the length of its batch.
         """
-        found: Any = self.forward(params, batch, dropout_key)
+        output: Any = self.forward(params, batch, dropout_key)
         is_token = batch["attention_mask"] > 0  # BT
-        lowest = jnp.finfo(jnp.float32).min
-        start_logits = jnp.where(is_token, found.start_logits, lowest)
-        end_logits = jnp.where(is_token, found.end_logits, lowest)
+        start_logits = jnp.where(is_token, output.start_logits, LOWEST)
+        end_logits = jnp.where(is_token, output.end_logits, LOWEST)
         start, end = batch["start_positions"], batch["end_positions"]
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
         losses = (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2
         correct = (start_logits.argmax(-1) == start) & (end_logits.argmax(-1) == end)
-        weights = batch["weights"]
-        return {"": {"loss": (weights * losses).sum(), "accuracy": (weights * correct).sum()}}
+        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
     def answers(self, model: LoadedModel, examples: Iterable[Question]) -> Iterator[Spans]:
         """The best spans for each question."""
@@ -139,20 +138,16 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
 
     def metrics(self, examples: list[Question], answers: list[Spans]) -> dict[str, float]:
         """The official ones, in percent; where questions may have no answer, for both kinds."""
-        gold = gold_texts(examples)
-        guesses = {
-            question.id: found.answer(None).text
-            for question, found in zip(examples, answers, strict=True)
-        }
+        gold, predictions = gold_texts(examples), _texts(examples, answers)
         if self._threshold is None:
-            return score_v1(gold, guesses)
-        odds = {
-            question.id: found.null_odds for question, found in zip(examples, answers, strict=True)
-        }
-        # Of several development files, the first one decides.
-        if self._tunes_threshold and examples is self.splits.development[0].examples:
-            self._set_threshold(best_threshold(gold, guesses, odds))
-        return scores_v2(gold, guesses, odds, self._threshold)
+            return score_v1(gold, predictions)
+        return scores_v2(gold, predictions, _odds(examples, answers), self._threshold)
+
+    def calibrate(self, examples: list[Question], answers: list[Spans]) -> None:
+        """Tunes by how much no answer must be better than the best one."""
+        if self._tunes_threshold and self._threshold is not None:
+            predictions, odds = _texts(examples, answers), _odds(examples, answers)
+            self._set_threshold(best_threshold(gold_texts(examples), predictions, odds))
 
     def metric_names(self, examples: list[Question]) -> Iterable[str]:
         """Those of the official script."""
@@ -161,7 +156,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
             return score_v1(gold, nothing)
         return scores_v2(gold, nothing, dict.fromkeys(nothing, 0.0), self._threshold)
 
-    def guesses(self, examples: list[Question]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[Question]) -> dict[str, float]:
         """`f1_no_answer`: what is right if no question is answered, where that may be."""
         if self._threshold is None:
             return {}
@@ -194,6 +189,21 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
     def _set_threshold(self, threshold: float) -> None:
         other = {**self.description.other, NULL_THRESHOLD: threshold}
         self.description = dataclasses.replace(self.description, other=other)
+
+
+def _texts(questions: list[Question], answers: list[Spans]) -> dict[str, str]:
+    """The best answer to each question by its id, also where none would be better."""
+    return {
+        question.id: found.answer(None).text
+        for question, found in zip(questions, answers, strict=True)
+    }
+
+
+def _odds(questions: list[Question], answers: list[Spans]) -> dict[str, float]:
+    """By how much none is better than that, by the id of the question."""
+    return {
+        question.id: found.null_odds for question, found in zip(questions, answers, strict=True)
+    }
 
 
 def defaults() -> dict[str, dict[str, Any]]:

@@ -25,6 +25,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.finetuning import sections
 from bert_jax.finetuning.chunks import encoded
+from bert_jax.finetuning.labels import choose_labels
 from bert_jax.finetuning.pair_metrics import metrics_for
 from bert_jax.finetuning.pair_objectives import (
     ContrastiveObjective,
@@ -38,7 +39,6 @@ from bert_jax.finetuning.task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
-    choose_labels,
     model_tokenizer,
 )
 from bert_jax.inference.classification import softmax
@@ -53,10 +53,10 @@ from bert_jax.inference.similarity import (
 )
 from bert_jax.inference.texts import TextEncoder
 from bert_jax.models.config import BertConfig
-from bert_jax.models.sentence_pairs import PairOutput, SentencePairs
+from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.task import Foundation, Sums
+from bert_jax.training.task import Foundation, Sums, weighted_sums
 
 LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
 
@@ -125,12 +125,12 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
 
         return self.batches_of(sequences.lengths[rows].max(axis=1), make)
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The loss of the objective."""
         output: Any = self.forward(params, batch, dropout_key)
         weights = batch["weights"]
         losses = self._objective.losses(output, batch["labels"], weights > 0)
-        return {"": {"loss": (weights * losses).sum()}}
+        return {"": weighted_sums(weights, {"loss": losses})}
 
     def answers(self, model: LoadedModel, examples: Iterable[TextExample]) -> Iterator[PairAnswer]:
         """The vectors of each pair as a user gets them, and the classifier's scores."""
@@ -143,8 +143,7 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
             max_length=self.options.length,
         )
         for vectors in found:
-            u, v = vectors
-            read = np.concatenate([u, v, np.abs(u - v)])
+            read = np.asarray(pair_features(*vectors))
             logits = None if head is None else read @ head["kernel"] + head["bias"]
             yield PairAnswer(vectors, logits)
 
@@ -176,7 +175,7 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
         self._objective.targets(examples)  # labels of the wrong kind are refused
         return "loss", *names
 
-    def guesses(self, examples: list[TextExample]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
         """What needs no model, as `<metric>_<name>`."""
         return metrics_for(examples, self._objective.labels).baselines()
 

@@ -35,7 +35,7 @@ from bert_jax.metrics.confusion import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
 from bert_jax.models.heads import gather_positions
-from bert_jax.training.task import Foundation, Sums
+from bert_jax.training.task import Foundation, Sums, weighted_sums
 
 
 class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
@@ -117,7 +117,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
         return lexicon, total.most_common(1)[0][0]
 
-    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """The loss, and the words whose tag is right."""
         logits: Any = self.forward(params, batch, dropout_key)
         scores = gather_positions(logits, batch["word_positions"])  # BWC
@@ -132,7 +132,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels.clip(0))
             loss = (weights * losses).sum()
             found = scores.argmax(axis=-1)
-        return {"": {"loss": loss, "accuracy": (weights * (found == labels)).sum()}}
+        return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": found == labels})}}
 
     def answers(self, model: LoadedModel, examples: Iterable[TaggedSentence]) -> Iterator[Tagging]:
         """The tags of each sentence."""
@@ -159,7 +159,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         """Those of entities, or the accuracy alone."""
         return self._scores(examples, [self._gold(example) for example in examples])
 
-    def guesses(self, examples: list[TaggedSentence]) -> dict[str, float]:
+    def baseline_metrics(self, examples: list[TaggedSentence]) -> dict[str, float]:
         """`<metric>_lexicon`: each word has the commonest of its tags in the training sentences.
 
         A word that is not among these has the tag that is the commonest of all.

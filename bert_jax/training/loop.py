@@ -31,7 +31,7 @@ from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions, is_due
 from bert_jax.training.patience import Patience
-from bert_jax.training.progress import Progress, Speedometer, share_of_padding
+from bert_jax.training.progress import Progress, Speedometer, computed_tokens, share_of_padding
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
 from bert_jax.training.step import TrainStep, arranged, make_train_step
@@ -143,14 +143,13 @@ class _Run:
         """Steps `first` … the last; returns the last evaluation."""
         options = self.options
         held_out: dict[str, float] | None = None
-        for step, made in enumerate(batches, start=first + 1):
-            rows = arranged(self.task, self.mesh, options.microbatches, made)
-            # JAX computes behind our back: the next batch is placed while this one is computed.
+        for step, rows in enumerate(batches, start=first + 1):
+            rows = arranged(self.task, self.mesh, options.microbatches, rows)
+            # Steps run behind our back: this batch is placed while the one before is computed.
             batch = to_global(self.mesh, rows)
             state, metrics = train_step(state, batch)
             self.pending.append((step, metrics))
-            computed = batch.get("slots", batch["input_ids"])
-            self.speed.step(tokens=computed.size, padding=share_of_padding(rows))
+            self.speed.step(tokens=computed_tokens(batch), padding=share_of_padding(rows))
             self.progress.advance()
 
             last = step == options.steps
@@ -158,9 +157,7 @@ class _Run:
                 self.write_log()
             held_out, is_best = None, False
             if last or is_due(step, options.eval_every):
-                # An answer cannot be told from scores that are no numbers: the loss comes first.
-                if self.pending:
-                    self.write_log()
+                self.write_log()  # says that the loss has diverged before NaN scores stop it
                 held_out = self.evaluate(step, state, self.predictions if last else None)
                 self.log.write(step, "held_out", held_out)
                 is_best = self.patience.see(held_out)
@@ -226,8 +223,7 @@ class _Run:
         The losses are those before each update; the last update shows in the parameters' norm.
         """
         began = time.perf_counter()
-        if self.pending:
-            self.write_log()
+        self.write_log()
         next_example = step * self.options.global_batch_size
         position = {"next_example": next_example, **self.patience.as_position()}
         self.log.save()

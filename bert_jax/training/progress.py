@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -86,6 +87,11 @@ class Speedometer:
         self._since, self._paused = now, 0.0
         self._tokens, self._real_tokens = 0, 0.0
         return rates
+
+
+def computed_tokens(batch: Mapping[str, Any]) -> int:
+    """How many tokens, padding among them, the encoder computes for a batch."""
+    return int(batch.get("slots", batch["input_ids"]).size)
 
 
 def share_of_padding(rows: Mapping[str, np.ndarray]) -> float:

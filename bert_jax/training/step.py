@@ -87,13 +87,13 @@ def make_train_step(
     def loss_of(
         params: Any, batch: GlobalBatch, weights: dict[str, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, Sums]:
-        sums = task.sums(optimizer.hold_frozen(params), batch, key)
+        sums = task.loss_sums(optimizer.hold_frozen(params), batch, key)
         return means(sums, weights)["loss"], sums
 
     def step(
         state: TrainState, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
-        weights = task.weights(batch)
+        weights = task.loss_weights(batch)
         step_key = jax.random.fold_in(jax.random.key(seed), state.step)
         gradient = jax.grad(loss_of, has_aux=True)
 
@@ -137,7 +137,10 @@ def arranged(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
 
 def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:
     """The jitted evaluation: (params, global batch) → (sums, weights), without dropout."""
-    compiled = jax.jit(lambda params, batch: (task.sums(params, batch), task.weights(batch)))
+
+    @jax.jit
+    def compiled(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
+        return task.loss_sums(params, batch), task.loss_weights(batch)
 
     def step_on_mesh(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
         with on_mesh(mesh):

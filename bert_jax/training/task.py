@@ -43,9 +43,9 @@ class Task(abc.ABC):
     """Batches, model, losses and metrics of one kind of problem.
 
     A loss has parts ("mlm", "nsp"), each a weighted mean; a loss without parts has one, "". Only
-    numerators (`sums`) and denominators (`weights`) leave the task, so that they can be added over
-    micro-batches and devices before one is divided by the other: a mean of means would weigh them
-    wrongly.
+    numerators (`loss_sums`) and denominators (`loss_weights`) leave the task, so that they can be
+    added over micro-batches and devices before one is divided by the other: a mean of means would
+    weigh them wrongly.
 
     Attributes:
         module: the model that is trained.
@@ -102,11 +102,11 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The weight of a batch in each part of the loss, float32 scalars."""
 
     @abc.abstractmethod
-    def sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """Weighted sums over a batch, float32 scalars; each part has at least "loss".
 
         Args:
@@ -134,6 +134,11 @@ def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeSt
         key: jax.ShapeDtypeStruct((rows, *value.shape[1:]), value.dtype)
         for key, value in batch.items()
     }
+
+
+def weighted_sums(weights: jax.Array, values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    """Of arrays [...] by name, such as "loss", the sums over everything with weights [...]."""
+    return {name: (weights * value).sum() for name, value in values.items()}
 
 
 def means(sums: dict[str, dict[str, Any]], weights: dict[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def masked_sentences(rows: int, **options) -> list[str]:
 
 # 30 % of 19 tokens are 5.7, so 6 are masked.
 def test_token_masks_by_eye():
-    assert masked_sentences(3, unit="token", probability=0.3) == [
+    assert masked_sentences(3, unit="token", mask_fraction=0.3) == [
         "[CLS] _ w ##a ##b w _ ##a [SEP] w _ w _ ##b _ w _ w [SEP] [PAD] [PAD]",
         "[CLS] w w _ ##b _ w _ [SEP] _ w w _ ##b ##c w ##a _ [SEP] [PAD] [PAD]",
         "[CLS] w w ##a ##b w _ ##a [SEP] w w _ ##a _ _ w _ _ [SEP] [PAD] [PAD]",
@@ -68,7 +68,7 @@ def test_token_masks_by_eye():
 
 
 def test_whole_word_masks_by_eye():
-    assert masked_sentences(3, unit="whole_word", probability=0.3) == [
+    assert masked_sentences(3, unit="whole_word", mask_fraction=0.3) == [
         "[CLS] _ w ##a ##b _ _ _ [SEP] w _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
         "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
         "[CLS] w w ##a ##b _ _ _ [SEP] _ _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
@@ -76,7 +76,7 @@ def test_whole_word_masks_by_eye():
 
 
 def test_span_masks_by_eye():
-    assert masked_sentences(3, unit="span", probability=0.3) == [
+    assert masked_sentences(3, unit="span", mask_fraction=0.3) == [
         # One span of three words, of which the last is cut: six tokens are reached.
         "[CLS] w w ##a ##b w w ##a [SEP] w _ _ _ _ _ _ ##a w [SEP] [PAD] [PAD]",
         "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
@@ -89,7 +89,7 @@ def test_the_arrays_by_eye():
     candidates = np.array([[0, 1, 1, 0, 1, 0, 0, 0], [0, 1, 1, 1, 0, 1, 1, 0]], bool)
     continues = np.zeros((2, 8), bool)
     found = choose_positions(
-        candidates, continues, np.array([6, 8]), keys_of(2), options_of(probability=0.4)
+        candidates, continues, np.array([6, 8]), keys_of(2), options_of(mask_fraction=0.4)
     )
     # 0.4 × 6 = 2.4 and 0.4 × 8 = 3.2: two and three are masked, ascending, then filled with 0.
     assert found.positions.tolist() == [[1, 2, 0, 0, 0, 0, 0, 0], [1, 3, 5, 0, 0, 0, 0, 0]]
@@ -105,9 +105,9 @@ def test_a_replaced_row_by_eye():
         deciders=np.array([[1, 2, 3, 4, 5, 0, 0]]),
     )
 
-    def replaced(mask_probability, random_probability):
+    def replaced(mask_replace_prob, random_replace_prob):
         options = options_of(
-            mask_probability=mask_probability, random_probability=random_probability
+            mask_replace_prob=mask_replace_prob, random_replace_prob=random_replace_prob
         )
         return replace_tokens(ids, chosen, keys_of(1), options)
 
@@ -136,7 +136,7 @@ def test_rules_that_hold_for_any_row(rows, unit, max_predictions, probability, s
     marks = np.array([["s", *row[1:]] for row in rows])  # [CLS] comes first
     candidates = marks != "s"
     lengths = np.full(len(rows), 8)
-    options = options_of(unit, max_predictions, probability=probability)
+    options = options_of(unit, max_predictions, mask_fraction=probability)
     found = choose_positions(candidates, marks == "c", lengths, keys_of(len(rows), seed), options)
     wanted = min(max(1, round(8 * probability)), max_predictions)
     assert found.positions.shape == found.chosen.shape == (len(rows), max_predictions)
@@ -201,7 +201,7 @@ def test_spans_are_as_long_as_in_spanbert():
     # 1,000 of 20,000 words: spans are so far apart that few touch each other.
     candidates = np.ones((10, 20_000), bool)
     candidates[:, 0] = False
-    options = options_of("span", 1000, probability=0.9)
+    options = options_of("span", 1000, mask_fraction=0.9)
     found = choose_positions(candidates, ~candidates, np.full(10, 20_000), keys_of(10), options)
     lengths = np.concatenate([np.unique(row, return_counts=True)[1] for row in found.deciders])
     shares = np.bincount(lengths, minlength=11)[1:] / len(lengths)
@@ -218,4 +218,4 @@ def test_bad_options():
         options_of(max_predictions=0)
     for probability in (0.0, 1.0, -0.1):
         with pytest.raises(UserError, match="data.mask_fraction must lie between 0 and 1"):
-            options_of(probability=probability)
+            options_of(mask_fraction=probability)

@@ -4,7 +4,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.finetuning.splits import DEFAULTS, read_splits
+from bert_jax.finetuning.sections import DATA
+from bert_jax.finetuning.splits import read_splits
 
 
 def lines(source, split):
@@ -13,7 +14,7 @@ def lines(source, split):
 
 
 def splits(tmp_path, *, with_train=True, default_names=None, **keys):
-    data = ConfigDict({**DEFAULTS, "directory": str(tmp_path), **keys})
+    data = ConfigDict({**DATA, "directory": str(tmp_path), **keys})
     return read_splits(data, lines, with_train=with_train, default_names=default_names)
 
 

@@ -15,13 +15,13 @@ from bert_jax.models.segments import SegmentIds, Tokens
     ("wanted", "length", "rate", "weights_wanted", "used"),
     [
         ("pallas", 512, 0.0, False, "pallas"),
-        ("pallas", 512, 0.1, False, "exact"),
-        ("pallas", 512, 0.0, True, "exact"),
-        ("pallas", 128, 0.0, False, "exact"),
-        ("pallas", 520, 0.0, False, "exact"),
+        ("pallas", 512, 0.1, False, "xla"),
+        ("pallas", 512, 0.0, True, "xla"),
+        ("pallas", 128, 0.0, False, "xla"),
+        ("pallas", 520, 0.0, False, "xla"),
         ("cudnn", 520, 0.0, False, "cudnn"),
-        ("cudnn", 512, 0.1, False, "exact"),
-        ("exact", 512, 0.0, False, "exact"),
+        ("cudnn", 512, 0.1, False, "xla"),
+        ("xla", 512, 0.0, False, "xla"),
     ],
 )
 def test_what_is_used_where(wanted, length, rate, weights_wanted, used):
@@ -34,7 +34,7 @@ def test_what_cudnn_does_not_know_the_tpu_does(what):
         usable_kernel(wanted, 512, 0.0, weights_wanted=False, **what)
         for wanted in ("cudnn", "pallas")
     ]
-    assert used == ["exact", "pallas"]
+    assert used == ["xla", "pallas"]
 
 
 SEGMENTS = {

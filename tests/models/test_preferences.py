@@ -18,18 +18,18 @@ def cpu(monkeypatch):
 
 def test_accelerators_compute_in_bfloat16():
     assert preferences.chosen("auto", platform="tpu") == ("bfloat16", True, "pallas")
-    assert preferences.chosen("auto", platform="gpu") == ("bfloat16", True, "exact")
+    assert preferences.chosen("auto", platform="gpu") == ("bfloat16", True, "xla")
 
 
 @pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16"])
 def test_a_processor_that_multiplies_bfloat16_does_so_layer_by_layer(cpu, flag):
     cpu("sse2", flag)
-    assert preferences.chosen("auto", platform="cpu") == ("bfloat16", False, "exact")
+    assert preferences.chosen("auto", platform="cpu") == ("bfloat16", False, "xla")
 
 
 def test_another_processor_computes_in_float32(cpu):
     cpu("sse2", "avx2")
-    assert preferences.chosen("auto", platform="cpu") == ("float32", True, "exact")
+    assert preferences.chosen("auto", platform="cpu") == ("float32", True, "xla")
 
 
 def test_what_is_given_counts(cpu):
@@ -37,7 +37,7 @@ def test_what_is_given_counts(cpu):
     assert preferences.chosen("float32", platform="cpu").dtype == "float32"
     assert not preferences.chosen("float32", False, platform="cpu").scan_layers
     assert preferences.chosen("auto", True, platform="cpu").scan_layers
-    assert preferences.chosen("auto", None, "exact", platform="tpu").attention == "exact"
+    assert preferences.chosen("auto", None, "xla", platform="tpu").attention == "xla"
     assert preferences.chosen("auto", None, "cudnn", platform="gpu").attention == "cudnn"
 
 
@@ -48,7 +48,7 @@ def test_kernels_stay_on_their_devices(cpu):
         for kernel in ("pallas", "cudnn")
         for platform in ("cpu", "gpu", "tpu")
     }
-    assert {place for place, found in chosen.items() if found != "exact"} == {
+    assert {place for place, found in chosen.items() if found != "xla"} == {
         ("pallas", "tpu"),
         ("cudnn", "gpu"),
     }
@@ -60,7 +60,7 @@ def test_kernels_stay_on_their_devices(cpu):
 def test_the_gpu_that_is_here(monkeypatch, capability, dtype):
     device = types.SimpleNamespace(platform="gpu", compute_capability=capability)
     monkeypatch.setattr(preferences.jax, "devices", lambda: [device])
-    assert preferences.chosen("auto") == (dtype, True, "exact")
+    assert preferences.chosen("auto") == (dtype, True, "xla")
 
 
 def test_flags_are_read_as_linux_writes_them(tmp_path):

@@ -119,7 +119,7 @@ def test_the_loss_does_not_see_choices_that_are_not_there(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     params = init_params(task.module, jax.random.key(3))
     apply = jax.jit(task.module.apply)
-    (sums,) = jax.jit(task.sums)(params, batch).values()
+    (sums,) = jax.jit(task.loss_sums)(params, batch).values()
     expected, correct = [], 0
     for row, count, label in ((0, 2, 1), (1, 2, 0), (2, 3, 0)):
         arrays = [
@@ -131,7 +131,7 @@ def test_the_loss_does_not_see_choices_that_are_not_there(task):
         correct += int(scores.argmax() == label)
     assert sums["loss"] == pytest.approx(sum(expected), rel=1e-5)
     assert sums["accuracy"] == correct
-    gradient = jax.jit(jax.grad(lambda params: task.sums(params, batch)[""]["loss"]))(params)
+    gradient = jax.jit(jax.grad(lambda params: task.loss_sums(params, batch)[""]["loss"]))(params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 

@@ -57,7 +57,7 @@ def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(make_task, 
     @jax.jit
     def loss_and_gradient(params, batch):
         def loss(params):
-            metrics = means(task.sums(params, batch), task.weights(batch))
+            metrics = means(task.loss_sums(params, batch), task.loss_weights(batch))
             return metrics["loss"], metrics
 
         return jax.value_and_grad(loss, has_aux=True)(params)

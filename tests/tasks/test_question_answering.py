@@ -195,7 +195,12 @@ def test_the_loss_is_the_mean_of_both_and_blind_to_padding(make_task):
     task = make_task(questions([("cat", 4)], [("bird sang", 70)], [("warm", 32)]))
     params = jax.jit(task.module.init)(jax.random.key(0), np.zeros((1, 4), np.int32))["params"]
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    step = jax.jit(jax.value_and_grad(lambda params, batch: task.sums(params, batch)[""]["loss"]))
+
+    @jax.jit
+    @jax.value_and_grad
+    def step(params, batch):
+        return task.loss_sums(params, batch)[""]["loss"]
+
     loss, gradient = step(params, batch)
     start, end = jax.jit(task.module.apply)(
         {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
@@ -207,7 +212,7 @@ def test_the_loss_is_the_mean_of_both_and_blind_to_padding(make_task):
                 scores = np.array(logits[row, :real], np.float64)
                 expected -= np.log(np.exp(scores[position[row]]) / np.exp(scores).sum()) / 2
     assert loss == pytest.approx(expected, rel=1e-5)
-    assert task.weights(batch)[""] == 3
+    assert task.loss_weights(batch)[""] == 3
     # Finite though a row is padding alone.
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
     longest = int(batch["attention_mask"].sum(axis=1).max())
@@ -215,7 +220,7 @@ def test_the_loss_is_the_mean_of_both_and_blind_to_padding(make_task):
         key: value[:, :longest] if value.ndim == 2 else value for key, value in batch.items()
     }
     assert shorter["input_ids"].shape == (4, 27)
-    sums = jax.jit(task.sums)(params, shorter)[""]
+    sums = jax.jit(task.loss_sums)(params, shorter)[""]
     assert sums["loss"] == pytest.approx(expected, rel=1e-5)
     assert sums["accuracy"] <= 3
 
@@ -236,6 +241,7 @@ def test_metrics_by_hand(make_task):
     task = make_task(asked, threshold=0.0)
     # In the order of the odds: "cat" is right (1), "sun" was to be left out (-1), "mat warm" has
     # half of its words right, so F1 is 2/3; then "sea" (-1). Best after the first: 3 of 4.
+    task.calibrate(asked, found)
     assert task.metrics(asked, found) == {
         "exact_match": 75.0,
         "f1": 75.0,
@@ -248,11 +254,14 @@ def test_metrics_by_hand(make_task):
     }
     assert task.description.other == {"null_score_diff_threshold": -2.5}
     fixed = make_task(asked, threshold=0.0, tunes_threshold=False)
+    fixed.calibrate(asked, found)
     metrics = fixed.metrics(asked, found)
     assert metrics["null_threshold"] == 0.0
     assert metrics["f1"] == pytest.approx(100 * (1 + 2 / 3 + 1 + 0) / 4)
     # 1.1 knows no thresholds.
     first = make_task(asked[:2])
+    first.calibrate(asked[:2], found[:2])
+    assert not first.description.other
     assert first.metrics(asked[:2], found[:2]) == {
         "exact_match": 50.0,
         "f1": pytest.approx(100 * (1 + 2 / 3) / 2),
@@ -262,7 +271,9 @@ def test_metrics_by_hand(make_task):
 def test_where_no_answer_is_always_best(make_task):
     asked = questions([], [])
     task = make_task(asked, threshold=0.0)
-    metrics = task.metrics(asked, [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)])
+    found = [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)]
+    task.calibrate(asked, found)
+    metrics = task.metrics(asked, found)
     assert metrics["f1"] == metrics["best_f1"] == 100.0
     assert metrics["null_threshold"] < -9.0
     assert task.baselines() == {"f1_no_answer": 100.0}

@@ -192,7 +192,7 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
     count = int(batch["weights"].sum())
     real = {name: array[:count] for name, array in batch.items()}
     params = init_params(task.module, jax.random.key(1))
-    compute = jax.jit(jax.value_and_grad(lambda *given: task.sums(*given)[""]["loss"]))
+    compute = jax.jit(jax.value_and_grad(lambda *given: task.loss_sums(*given)[""]["loss"]))
     (value, gradient), (expected, exact) = compute(params, batch), compute(params, real)
     assert value == pytest.approx(float(expected), rel=1e-5)
     for found, wanted in zip(jax.tree.leaves(gradient), jax.tree.leaves(exact), strict=True):
@@ -266,7 +266,7 @@ def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
     config.model.pad_vocab_to_multiple_of = 1  # as in the parameters of a model that is read
     task = experiment.make_task(config, foundation.of_config(config))
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    found = task.sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
+    found = task.loss_sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
     features = [
         {
             name: torch.tensor(batch[name][:, place]).long()

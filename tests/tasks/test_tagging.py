@@ -165,7 +165,7 @@ def metrics_of(task, params):
     """Loss and accuracy of the one batch."""
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     batch = {key: jnp.asarray(value) for key, value in batch.items()}
-    found = means(jax.jit(task.sums)(params, batch), task.weights(batch))
+    found = means(jax.jit(task.loss_sums)(params, batch), task.loss_weights(batch))
     return float(found["loss"]), float(found["accuracy"])
 
 
@@ -216,7 +216,7 @@ def test_windows_of_a_chain_are_learned_given_the_tags_beside_them(make_task):
     # the cat dogs sat | on zzz mat | walked . and a row of padding.
     assert sorted(batch["label_before"].tolist()) == [-1, -1, 0, 2]
     assert sorted(batch["label_after"].tolist()) == [-1, -1, 0, 2]
-    gradient = jax.jit(jax.grad(lambda params, batch: task.sums(params, batch)[""]["loss"]))(
+    gradient = jax.jit(jax.grad(lambda params, batch: task.loss_sums(params, batch)[""]["loss"]))(
         params, {key: jnp.asarray(value) for key, value in batch.items()}
     )
     # No window knows the whole of I-A → O → O → B-A …, but all steps of it are learned.

@@ -141,7 +141,7 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
 
     # exp, max and sum: softmax and the losses; mean (sum) and root: LayerNorm.
     found: dict[str, set[str]] = {}
-    for equation in equations(jax.make_jaxpr(task.sums)(state.params, tiny_batch).jaxpr):
+    for equation in equations(jax.make_jaxpr(task.loss_sums)(state.params, tiny_batch).jaxpr):
         dtypes = {str(variable.aval.dtype) for variable in equation.invars}
         found.setdefault(equation.primitive.name, set()).update(dtypes)
     for primitive in ("erf", "exp", "log", "reduce_max", "reduce_sum", "rsqrt"):
@@ -152,7 +152,7 @@ def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
 
     # So it is on the way back: a product of two dtypes would be one of float32 numbers.
     def loss(params):
-        return sum(sums["loss"] for sums in task.sums(params, tiny_batch).values())
+        return sum(sums["loss"] for sums in task.loss_sums(params, tiny_batch).values())
 
     backward = equations(jax.make_jaxpr(jax.grad(loss))(state.params).jaxpr)
     products = [equation for equation in backward if equation.primitive.name == "dot_general"]
