@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -97,8 +98,6 @@ class LabelledTask(Task, Generic[Example, Answer]):
         self.module = model.description.make_module(model.execution)
         self.options = options
         self.best_metric = options.best_metric
-        self._batches: LabelledBatches | None = None
-        self._sharing: RowSharing | None = None
         for part in filter(self.is_labelled, splits.development):
             names = set(self.metric_names(part.examples))
             if splits.train and self.best_metric[0] not in names:
@@ -170,12 +169,16 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """The sum of `weights` of a batch, of which rows that fill it up have none."""
         return {"": batch["weights"].sum()}
 
-    @property
+    @functools.cached_property
     def batches(self) -> LabelledBatches:
-        """The training batches, made when they are first asked for."""
-        if self._batches is None:
-            self._batches = self.make_batches()
-        return self._batches
+        """The training batches."""
+        return self.make_batches()
+
+    @functools.cached_property
+    def sharing(self) -> RowSharing:
+        """How short rows of a training batch share one: as suits the first batches."""
+        first = range(min(_LOOKED_AT, self.batches.batches_per_epoch))
+        return RowSharing(map(self.batches.batch, first))
 
     @property
     def examples_per_epoch(self) -> int:
@@ -189,11 +192,8 @@ class LabelledTask(Task, Generic[Example, Answer]):
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
 
     def on_one_device(self, rows: Batch) -> Batch:
-        """See `Task`: short rows share one, in shapes that the first batches decide."""
-        if self._sharing is None:
-            first = range(min(_LOOKED_AT, self.batches.batches_per_epoch))
-            self._sharing = RowSharing(map(self.batches.batch, first))
-        return self._sharing.share(rows)
+        """See `Task`: short rows share one."""
+        return self.sharing.share(rows)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """See `Task`: rows as long as the config allows."""

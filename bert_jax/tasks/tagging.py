@@ -78,20 +78,17 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         super().__init__(splits, model, options)
         self._files = files
         self._balanced = balanced
-        self._rows: TaggedRows | None = None
 
-    @property
+    @functools.cached_property
     def rows(self) -> TaggedRows:
-        """The training rows, made when they are first asked for."""
-        if self._rows is None:
-            self._rows = TaggedRows(
-                [example for example in self.splits.train if example.words],
-                self._tag_set,
-                self.tokenizer,
-                self.options.length,
-                balanced=self._balanced,
-            )
-        return self._rows
+        """The training rows."""
+        return TaggedRows(
+            [example for example in self.splits.train if example.words],
+            self._tag_set,
+            self.tokenizer,
+            self.options.length,
+            balanced=self._balanced,
+        )
 
     @property
     def examples_per_epoch(self) -> int:
