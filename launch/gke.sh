@@ -146,10 +146,8 @@ follow() {
         ended=$(how_it_ended) || true # the network may fail for a while
         # Of a run that has ended long ago the log is there still; no pod will be ready again.
         if "${wait[@]}" > /dev/null 2>&1 || { [ -n "$ended" ] && ! "$shown"; }; then
-            if "${logs[@]}" ${since[@]+"${since[@]}"}; then
-                shown=true since=("--since-time=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
-                continue
-            fi
+            "${logs[@]}" ${since[@]+"${since[@]}"} && shown=true &&
+                since=("--since-time=$(date -u +%Y-%m-%dT%H:%M:%SZ)") && continue
         fi
         [ -n "$ended" ] || sleep "$poll_seconds"
     done

@@ -61,9 +61,6 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$name" ] || fail "--name is missing: of the slice, as --name bert-base"
 [ -n "$zone" ] || fail "--zone is missing, as --zone us-west4-a"
-again() { # VERB: how it is called for this slice
-    echo "bash launch/tpu.sh $1 --name $name --zone $zone --project $project"
-}
 case $verb in
     run | create)
         [ -n "$topology" ] || fail "--topology is missing, as --topology v5e:16x16"
@@ -93,6 +90,10 @@ tpus() { # WORDS...: a command of gcloud for this slice
 
 on_hosts() { # WHICH COMMAND: WHICH is all or a number
     tpus tpu-vm ssh "$name" "--worker=$1" "--command=$2"
+}
+
+again() { # VERB: how it is called for this slice
+    echo "bash launch/tpu.sh $1 --name $name --zone $zone --project $project"
 }
 
 state="" unanswered=0
@@ -222,6 +223,12 @@ stop() {
     on_hosts all "$worker stop"
 }
 
+have_ended_with() { # CODE: whether some host says so
+    local hosts
+    hosts=$(on_hosts all "$worker state" 2> /dev/null) || true
+    [[ $hosts$'\n' == *"exited $1"$'\n'* ]]
+}
+
 delete() {
     tpus queued-resources delete "$name" --force
 }
@@ -237,11 +244,11 @@ delete_for_sure() { # what is not deleted goes on costing
         say "$name is not deleted yet, but $state"
         sleep "$poll_seconds"
     done
-    fail "$name cannot be deleted; it still stands and costs"
+    fail "$name cannot be deleted (see above); it still stands and costs: $(again delete)"
 }
 
 run() {
-    local code restarts failures=0 hosts
+    local code restarts failures=0
     pack # what fails here fails before anything costs
     for ((restarts = 0; restarts <= most_restarts; restarts++)); do
         ensure_slice
@@ -276,9 +283,8 @@ run() {
                 if [ "$state" = ACTIVE ] && [ "$failures" -ge "$most_failures" ]; then
                     fail "bert_jax cannot be installed or started on $name (see above), which still stands and costs; mend it and run the same command, or remove it with: $(again delete)"
                 fi
-                # A code may be gcloud's own, of a connection that failed.
-                hosts=$(on_hosts all "$worker state" 2> /dev/null) || true
-                if [ "$state" = ACTIVE ] && [ "$code" != 255 ] && [[ $hosts == *"exited $code"* ]]; then
+                # gcloud's own code, of a connection that failed, is none that the hosts know.
+                if [ "$state" = ACTIVE ] && [ "$code" != 255 ] && have_ended_with "$code"; then
                     say "bert-jax ended with code $code on $name, which still stands and costs; look with: $(again follow), remove with: $(again delete)"
                     exit "$code"
                 fi
