@@ -64,9 +64,8 @@ class RunCheckpoints:
         workdir = workdir if is_remote(workdir) else workdir.absolute()
         self._directory = workdir / "checkpoints"
         with reachable(self._directory):
-            is_there = self._directory.is_dir()
-        if read_only and not is_there:
-            raise UserError(f"{self._directory} does not exist: the run has no checkpoint yet")
+            if read_only and not self._directory.is_dir():
+                raise UserError(f"{self._directory} does not exist: the run has no checkpoint yet")
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(

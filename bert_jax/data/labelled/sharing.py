@@ -13,11 +13,11 @@ import numpy as np
 
 from bert_jax.data.pipeline import Batch
 
-# Shared rows may be longer than the rows of the batch by these factors, and then have a multiple of
-# so many slots: of the second number where attention may have a kernel, see `fused_attention`.
+# Shared rows may be longer than the rows of the batch by these factors, rounded up to a multiple of
+# `_STEP` slots, or of `_KERNEL_STEP` where attention may have a kernel, see `fused_attention`.
 _STRETCHES = (1.125, 1.25)
-_LENGTH_STEPS = (8, 128)
-_LONG = 512
+_STEP = 8
+_KERNEL_LENGTH, _KERNEL_STEP = 512, 128
 
 # At this length, what grows with its square takes as long as all else. (As many tokens take 1,
 # 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384: all-MiniLM-L6-v2, trained on a CPU.)
@@ -129,10 +129,10 @@ def _choose(batches: list[list[int]], length: int, worth: float) -> _Shapes:
         length: T.
         worth: the slots that a further shape must save.
     """
-    step = _LENGTH_STEPS[length >= _LONG]
-    stretched = (math.ceil(length * stretch / step) * step for stretch in _STRETCHES)
+    step = _KERNEL_STEP if length >= _KERNEL_LENGTH else _STEP
+    stretched = {math.ceil(length * stretch / step) * step for stretch in _STRETCHES}
     candidates = []
-    for slots in (length, *stretched):
+    for slots in sorted({length, *stretched}):
         needed = [_placed(lengths, slots)[1] for lengths in batches]
         work = slots * (1 + slots / _LENGTH_OF_EQUAL_WORK)
         counts, rows = _few_counts(needed, worth / work)
