@@ -56,6 +56,7 @@ setup(
         "test": [
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
+            "filelock>=3.16,<5",  # JAX locks with it what tests have compiled
             "hypothesis>=6.100,<7",
             "ruff>=0.15,<0.18",
             "mypy>=1.15,<3",

@@ -34,13 +34,20 @@ hypothesis.settings.load_profile("bert_jax")
 def pytest_configure(config: pytest.Config) -> None:
     """Most of what the fast tests do is compiling: they do without XLA's optimisations.
 
+    What was compiled is kept in `.pytest_cache` for the next call, which takes a third of the time.
     The slow ones run what users run.
     """
     # Started in the background, we ignore Ctrl-C, and so would all processes that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "not slow" in config.option.markexpr:
-        jax.config.update("jax_disable_most_optimizations", True)
-        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for processes that tests start
+        for name, value in {
+            "jax_disable_most_optimizations": True,
+            "jax_compilation_cache_dir": str(config.cache.mkdir("compiled")),
+            "jax_persistent_cache_min_compile_time_secs": 0.1,
+            "jax_compilation_cache_max_size": 2**29,  # with a size, JAX locks it: workers share it
+        }.items():
+            jax.config.update(name, value)
+            os.environ[name.upper()] = str(value)  # for processes that tests start
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -69,7 +69,8 @@ def collectives_of(text: str) -> list[Collective]:
     """The collectives of a compiled program, from `compiled.as_text()`.
 
     One that the compiler runs beside others stands in the text several times under one channel: as
-    its start, as its end, and in between, perhaps in a loop that it outlasts. It counts once.
+    its start, as its end, and in between, perhaps in a loop that it outlasts. It counts once. The
+    TPU compiler gives those that it puts together one channel, too: other sizes are others.
     """
     program = hlo.parse(text)
     places: dict[str, dict[str, tuple[hlo.Instruction, str, int]]] = defaultdict(dict)
@@ -78,7 +79,8 @@ def collectives_of(text: str) -> list[Collective]:
         if kind is None:
             continue
         channel = re.search(r"\bchannel_id=(\d+)", instruction.attributes)
-        key = channel[1] if channel else f"{computation}/{instruction.name}"
+        size = hlo.array_bytes(instruction.shape)
+        key = f"{channel[1]}/{size}" if channel else f"{computation}/{instruction.name}"
         before = places[key][computation][2] if computation in places[key] else 0
         places[key][computation] = (instruction, kind, before + times)
     found = []

@@ -47,11 +47,13 @@ class Activations:
         per_row: of each row of a micro-batch.
         per_row_split: the part of it that the tensor axis splits.
         fixed: whatever the number of rows; copies of kernels in another dtype.
+        parameters: those that are used as they are, in float32.
     """
 
     per_row: int
     per_row_split: int
     fixed: int
+    parameters: int
 
     def bytes(self, rows: int, mesh: Mesh) -> int:
         """On one device, with so many rows of a micro-batch there."""
@@ -85,15 +87,17 @@ def trace_activations(task: Task, optimizer: Optimizer, params: Any) -> Activati
 
     config = task.description.config
     split_axes = {config.intermediate_size, config.num_attention_heads}
-    per_row = per_row_split = fixed = 0
+    per_row = per_row_split = fixed = parameters = 0
     for leaf in jax.tree.leaves(jax.eval_shape(backward, params, batch)):
         size = _bytes(leaf.shape, leaf.dtype)
         if _PROBE in leaf.shape:
             per_row += size // _PROBE
             per_row_split += size // _PROBE if split_axes & set(leaf.shape) else 0
-        elif leaf.dtype != np.float32:  # the masters themselves are counted already
+        elif leaf.dtype == np.float32:
+            parameters += size
+        else:
             fixed += size
-    return Activations(per_row, per_row_split, fixed)
+    return Activations(per_row, per_row_split, fixed, parameters)
 
 
 def estimate(
@@ -106,15 +110,17 @@ def estimate(
 ) -> Memory:
     """The memory of a step as far as shapes tell, without a compiler.
 
-    Gradients take as much as parameters; those of a micro-batch are added to a sum.
+    Gradients take as much as parameters; those of a micro-batch are added to a sum. What `fsdp`
+    splits is put together to compute with it.
     """
     parameters = device_bytes(abstract.params)
+    gathered = activations.parameters // mesh.shape["tensor"] if mesh.shape["fsdp"] > 1 else 0
     rows = rows_per_device(batch, mesh, microbatches)
     return Memory(
         parameters=parameters,
         optimizer=device_bytes(abstract.opt_state),
         activations=activations.bytes(rows, mesh),
-        temporaries=parameters * (2 if microbatches > 1 else 1),
+        temporaries=parameters * (2 if microbatches > 1 else 1) + gathered,
     )
 
 

@@ -59,6 +59,9 @@ MESH_AXES: MeshAxes = {
 # (ZeRO, stage 1: Rajbhandari et al., 2020, section 5.1).
 ZERO_AXES: MeshAxes = {**MESH_AXES, "embed": ("fsdp", "data")}
 
+# The same while a step computes with the parameters.
+GATHERED_AXES: MeshAxes = {**MESH_AXES, "embed": None}
+
 
 def partition_spec(axes: LogicalAxes, table: MeshAxes = MESH_AXES) -> PartitionSpec:
     """Mesh axes of an array with the given logical axes, by `MESH_AXES` or `ZERO_AXES`.
@@ -104,6 +107,29 @@ def state_shardings(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
         return NamedSharding(mesh, spec)
 
     return jax.tree_util.tree_map_with_path(sharding, state)
+
+
+def gathered(mesh: Mesh, params: Any) -> Any:
+    """Parameters as a program is to compute with them: what `fsdp` splits is put together.
+
+    Once for each micro-batch, and in bfloat16 where that is multiplied; gradients come back split.
+    Left to itself, XLA would multiply with parts of the kernels and add up activations, which are
+    many more bytes.
+    """
+    if mesh.shape["fsdp"] == 1:
+        return params
+    whole = state_shardings(mesh, params, GATHERED_AXES)
+    parts = state_shardings(mesh, params)
+
+    @jax.custom_vjp
+    def gather(params: Any) -> Any:
+        return jax.lax.with_sharding_constraint(params, whole)
+
+    def scatter(_: None, gradients: Any) -> tuple[Any]:
+        return (jax.lax.with_sharding_constraint(gradients, parts),)
+
+    gather.defvjp(lambda params: (gather(params), None), scatter)
+    return gather(params)
 
 
 def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: PartitionSpec) -> None:

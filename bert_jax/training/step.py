@@ -11,7 +11,7 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.sharding.mesh import programs_may_overlap
-from bert_jax.sharding.rules import batch_sharding, on_mesh, state_shardings
+from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
 from bert_jax.training.task import Batch, Sums, Task, means
@@ -87,7 +87,8 @@ def make_train_step(
     def loss_of(
         params: Any, batch: GlobalBatch, weights: dict[str, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, Sums]:
-        sums = task.loss_sums(optimizer.hold_frozen(params), batch, key)
+        params = gathered(mesh, optimizer.hold_frozen(params))
+        sums = task.loss_sums(params, batch, key)
         return means(sums, weights)["loss"], sums
 
     def step(
@@ -140,7 +141,7 @@ def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:
 
     @jax.jit
     def compiled(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
-        return task.loss_sums(params, batch), task.loss_weights(batch)
+        return task.loss_sums(gathered(mesh, params), batch), task.loss_weights(batch)
 
     def step_on_mesh(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
         with on_mesh(mesh):

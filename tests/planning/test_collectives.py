@@ -6,7 +6,8 @@ from bert_jax.planning import hlo
 from bert_jax.planning.collectives import Collective, Traffic, collectives_of, traffic
 
 # As the TPU compiler writes it, shortened: a loop over six layers that gathers each kernel and
-# scatters its gradient; the second gather runs beside a product, so it stands there three times.
+# scatters its gradient; the second gather runs beside a product, so it stands there three times. An
+# array of another size has the same channel as the scattered one, and is not the same for that.
 TPU = """\
 HloModule jit_step, is_scheduled=true, num_partitions=8
 
@@ -58,6 +59,8 @@ ENTRY %main.6 (param.4: bf16[1,128,512]) -> f32[] {
   %param.4 = bf16[1,128,512]{2,1,0:T(8,128)(2,1)} parameter(0)
   %tuple.63 = (s32[]{:T(128)}, bf16[1,128,512]{2,1,0:T(8,128)(2,1)S(1)}) tuple(%copy.36, %param.4)
   %while.33 = (s32[]{:T(128)}, bf16[1,128,512]{2,1,0:T(8,128)(2,1)S(1)}) while(%tuple.63), condition=%condition.1, body=%body.1
+  %bias.1 = bf16[512]{0} parameter(2)
+  %all-reduce.7 = bf16[512]{0} all-reduce(%bias.1), channel_id=5, replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%add.clone
   %loss.1 = f32[]{:T(128)} parameter(1)
   ROOT %all-reduce.2 = f32[]{:T(128)} all-reduce(%loss.1), channel_id=7, replica_groups=mesh['axis_0'=8,'axis_1'=1] {'axis_0','axis_1'}, to_apply=%add.clone, metadata={op_name="jit(step)/reduce_sum"}
 }
@@ -99,6 +102,7 @@ def test_a_program_for_tpus():
     assert collectives_of(TPU) == [
         Collective("all-gather", 6, kernel, 4),
         Collective("reduce-scatter", 6, kernel, 4),
+        Collective("all-reduce", 1, 1024, 8),
         Collective("all-reduce", 1, 4, 8),
     ]
 

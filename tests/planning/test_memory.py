@@ -78,7 +78,7 @@ def test_the_estimate_for_a_real_size(lay_out):
 
 
 def test_what_the_tensor_axis_splits():
-    activations = Activations(per_row=100, per_row_split=80, fixed=40)
+    activations = Activations(per_row=100, per_row_split=80, fixed=40, parameters=0)
     mesh = make_mesh(MeshShape(data=1, tensor=4), jax.devices()[:1] * 4)
     assert activations.bytes(3, mesh) == 3 * (20 + 80 // 4) + 40 // 4
     assert Memory(1, 2, 3, 4).peak == 10
