@@ -2,7 +2,7 @@
 
     python launch/measure/pod_predictions.py --output plans        needs pip install "bert_jax[tpu]"
 
-Each line is `bert-jax plan --json`, whose answer is kept in a folder of the output directory that
+Each entry is of `bert-jax plan --json`, whose answer is kept in a folder of the output directory that
 is named after the commit: a second call goes on where the first one was interrupted. Two dozen
 compilations take about half an hour on two CPU cores.
 """
@@ -11,6 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,55 +42,45 @@ def plan(directory: Path, topology: str, size: str, length: int, mesh: str, batc
 
 
 def predictions(directory: Path) -> list[str]:
-    """A line for each size, length and slice."""
-    lines = [
-        "| model | slice | global batch | memory of a device, GiB | TFLOP a step | step, at least "
-        "| tokens/s, at most |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """A line for each size and length; for each slice, the GiB of a device and the ms of a step."""
+    lines, heads = [], dict.fromkeys(SLICES, "")
     for length in CONFIGS:
         for size in ("base", "large"):
+            rows, cells, flops = ROWS[size, length], [], 0.0
             for topology, devices in SLICES.items():
-                found = plan(
-                    directory,
-                    topology,
-                    size,
-                    length,
-                    f"data={devices}",
-                    ROWS[size, length] * devices,
-                )
-                batch, floor = found["global_batch_size"], found["step_floor_s"]
-                lines.append(
-                    f"| {size}, {length} | {topology} | {batch:,} | {_memory(found)} "
-                    f"| {found['flops_per_step'] / 1e12:,.1f} | {floor * 1e3:.1f} ms "
-                    f"| {batch * length / floor / 1e6:.1f} M |"
-                )
-    return lines
+                mesh = f"data={devices}"
+                found = plan(directory, topology, size, length, mesh, rows * devices)
+                available = found["available_bytes_per_device"] / 2**30
+                heads[topology] = f"{topology}, of {available:.1f} GiB"
+                peak = f"{found['peak_bytes_per_device'] / 2**30:.1f}"
+                floor = f"{found['step_floor_s'] * 1e3:.1f}"
+                cells.append(f"{peak} · {floor}" if found["fits"] else "does not fit")
+                flops = found["flops_per_step"] / devices
+            packed = ", packed" if length == 512 else ""
+            first = [f"{size}, {length}{packed}", str(rows), f"{flops / 1e12:.1f}"]
+            lines.append(_line(first + cells))
+    head = ["model, length", "rows of a chip", "TFLOP a chip", *heads.values()]
+    return [_line(head), "|---|" + "---:|" * (len(head) - 1), *lines]
 
 
 def scaling(directory: Path) -> list[str]:
-    """What each device sends in a step on ever larger slices, against the analytic minimum."""
-    lines = [
-        "| mesh of v5e | chips | collectives a step | each chip sends, MB | at least, MB | ratio |",
-        "|---|---|---|---|---|---|",
-    ]
+    """The MB that each device sends in a step on ever larger slices, and the analytic minimum."""
+    head = ["v5e, mesh", *(f"{devices} chips" for devices in GROWING.values())]
+    lines, least = [], {}
     for axis in ("data", "fsdp"):
+        cells = [axis]
         for topology, devices in GROWING.items():
             mesh = f"data={devices}" if axis == "data" else f"data=1,fsdp={devices}"
             found = plan(directory, topology, "base", 128, mesh, ROWS["base", 128] * devices)
-            sent, least = found["sent_bytes_per_device"], found["least_sent_bytes_per_device"]
-            count = sum(one["count"] for one in found["collectives"].values())
-            lines.append(
-                f"| {axis} | {devices} | {count} | {sent / 1e6:,.0f} | {least / 1e6:,.0f} "
-                f"| {sent / least:.2f} |"
-            )
-    return lines
+            cells.append(f"{found['sent_bytes_per_device'] / 1e6:,.0f}")
+            least[topology] = f"{found['least_sent_bytes_per_device'] / 1e6:,.0f}"
+        lines.append(_line(cells))
+    lines.append(_line(["analytic minimum of both", *least.values()]))
+    return [_line(head), "|---|" + "---:|" * len(GROWING), *lines]
 
 
-def _memory(found: dict[str, Any]) -> str:
-    peak, available = found["peak_bytes_per_device"], found["available_bytes_per_device"]
-    said = "does not fit" if not found["fits"] else f"{peak / 2**30:.1f}"
-    return f"{said} of {available / 2**30:.1f}"
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
