@@ -70,7 +70,9 @@ def make_task(config: ConfigDict, on: Foundation | None = None) -> Task:
         on: in place of the model that the config describes.
     """
     module = configuration.task_module(config.task)
-    return module.create(config, on or foundation.of_config(config))
+    task = module.create(config, on or foundation.of_config(config))
+    task.check()
+    return task
 
 
 def train(config: ConfigDict, workdir: Path) -> dict[str, float]:

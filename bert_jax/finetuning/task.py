@@ -69,8 +69,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
     """Training on labelled examples, and judging by the answers that users would get.
 
     An evaluation asks the model for its answers through `inference/`, as `bert-jax predict` does,
-    and compares them with the labels; rows have the length that the config says. A task sets what
-    its `has_labels` and `metric_names` read before it has this class begin.
+    and compares them with the labels; rows have the length that the config says.
 
     Attributes:
         splits: the examples.
@@ -82,25 +81,33 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """Takes what every labelled task has.
 
         Raises:
-            UserError: the model has fewer positions than rows are to have tokens, or a training
-                has nothing to be judged by, or no metric of the name that the best is chosen by.
+            UserError: the model has fewer positions than rows are to have tokens.
         """
         check_length(options.length, model.description.config)
-        for part in splits.development if splits.train else ():
-            if not self.is_labelled(part):
-                raise UserError(
-                    f"{part.source} has no labels that a training can be judged by; give it as "
-                    "data.test to have it predicted"
-                )
         self.splits = splits
         self.tokenizer = model.tokenizer
         self.description = model.description
         self.module = model.description.make_module(model.execution)
         self.options = options
         self.best_metric = options.best_metric
-        for part in filter(self.is_labelled, splits.development):
+
+    def check(self) -> None:
+        """See `Task`.
+
+        Raises:
+            UserError: a training has nothing to be judged by, or no metric of the name that the
+                best is chosen by, or labels are of the wrong kind.
+        """
+        for part in self.splits.development:
+            if not self.is_labelled(part):
+                if self.splits.train:
+                    raise UserError(
+                        f"{part.source} has no labels that a training can be judged by; give it as "
+                        "data.test to have it predicted"
+                    )
+                continue
             names = set(self.metric_names(part.examples))
-            if splits.train and self.best_metric[0] not in names:
+            if self.splits.train and self.best_metric[0] not in names:
                 raise UserError(
                     f"data.best_metric {self.best_metric[0]!r} is none of "
                     f"{', '.join(sorted(names))}"

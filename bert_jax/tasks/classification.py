@@ -77,12 +77,12 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             submissions: the files that a benchmark wants, by the name of the test file.
 
         Raises:
-            UserError: the best metric is unknown, or what is to be balanced is no class.
+            UserError: see `LabelledTask`; or what is to be balanced is no class.
         """
         if balanced and not isinstance(problem, OneOfSeveral):
             raise UserError("data.class_weights is for texts that have one label each")
-        self._problem = problem
         super().__init__(splits, model, options)
+        self._problem = problem
         self._balanced = balanced
         self._submissions = submissions
 

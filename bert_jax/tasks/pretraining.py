@@ -117,6 +117,9 @@ class PretrainingTask(Task):
             )
         self._held_out = PretrainingBatches(held_out, self.tokenizer, options, weighted=False)
 
+    def check(self) -> None:
+        """A corpus has what pre-training is judged by."""
+
     @property
     def examples_per_epoch(self) -> int:
         """Rows of an epoch; with packing each holds several examples."""

@@ -94,9 +94,9 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
         Raises:
             UserError: a label is of the wrong kind.
         """
+        super().__init__(splits, model, options)
         self._objective = objective
         self._pooling = stored_pooling(model.description)
-        super().__init__(splits, model, options)
         self.module = SentencePairs(
             self.description.config,
             model.execution,

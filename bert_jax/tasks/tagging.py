@@ -74,8 +74,8 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
                 "data.class_weights: with model.use_crf the loss is that of whole paths; leave one "
                 "of them out"
             )
-        self._tag_set = tag_set
         super().__init__(splits, model, options)
+        self._tag_set = tag_set
         self._files = files
         self._balanced = balanced
 

@@ -65,6 +65,10 @@ class Task(abc.ABC):
     tokenizer: Tokenizer
     best_metric: tuple[str, bool]
 
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Raises UserError where the data cannot be judged as the config wants."""
+
     @property
     @abc.abstractmethod
     def examples_per_epoch(self) -> int:
