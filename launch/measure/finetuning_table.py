@@ -1,6 +1,7 @@
 r"""Development scores of many labelled tasks, each with the command that gives them.
 
     python launch/measure/finetuning_table.py --data DIR --model DIR --output DIR [--rows mrpc …]
+    python launch/measure/finetuning_table.py --commands
 
 Below `--data` are looked for: glue/{MRPC,CoLA,SST-2,QNLI,WNLI,SICK}, classification/TREC.*,
 squad/, ner/{conll2003,wnut17}, multiple_choice/openbookqa; `finetuning_rows.py` names the files of
@@ -100,18 +101,22 @@ def as_markdown(found: dict[str, dict[str, Any]]) -> str:
         # Those of SQuAD are percents in any case.
         baseline = f"{row.scale * of_row['scores'][0][row.baseline]:.1f}" if row.baseline else "–"
         seconds = f"{statistics.median(of_row['seconds']):.0f}"
-        lines.append([row.name, row.judged, scores, baseline, str(len(of_row["seeds"])), seconds])
-    head = ["data set", "judged on", "scores, % (mean ± deviation)", "baseline", "seeds", "s a run"]
+        seeds = str(len(of_row["seeds"]))
+        lines.append([row.name, f"`{row.config}`", row.judged, scores, baseline, seeds, seconds])
+    head = [
+        *("data set", "config", "judged on", "scores, % (mean ± deviation)"),
+        *("baseline", "seeds", "seconds of a run"),
+    ]
     commands = "".join(f"{of_row['command']}\n" for of_row in found.values())
-    return f"{markdown(head, lines, texts=3)}\n```sh\n{commands}```\n"
+    return f"{markdown(head, lines, texts=4)}\n```sh\n{commands}```\n"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parses the arguments and trains row after row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="directory, see the source")
-    parser.add_argument("--model", type=Path, required=True, help="directory of Hugging Face")
-    parser.add_argument("--output", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--data", type=Path, help="directory, see the source")
+    parser.add_argument("--model", type=Path, help="directory of Hugging Face")
+    parser.add_argument("--output", type=Path, help="directory of the results")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--commands", action="store_true", help="print them; train nothing")
@@ -119,11 +124,13 @@ def main(arguments: list[str] | None = None) -> None:
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="more keys, for a trial"
     )
     options = parser.parse_args(arguments)
-    for name in ("data", "model", "output"):
-        setattr(options, name, getattr(options, name).resolve())
     if options.commands:
         print("\n".join(shown_command(key, options.set) for key in options.rows))
         return
+    for name in ("data", "model", "output"):
+        if getattr(options, name) is None:
+            parser.error(f"--{name} is needed")
+        setattr(options, name, getattr(options, name).resolve())
     try:
         found: dict[str, dict[str, Any]] = {}
         for key in options.rows:
