@@ -13,6 +13,10 @@ examples is held out.
     a number                     --config.data.problem_type=regression
     several seeds                --config.train.seeds=1,2,3
     the paper's grid             bert-jax train --sweep …
+
+Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2 at a rate of 5e-5, three seeds of two to
+four minutes, by `launch/measure/finetuning_table.py`: TREC, test accuracy 96.6 ± 0.2 %; SICK's
+entailment, trial accuracy 84.9 ± 0.5 %, and relatedness, a number, Pearson 84.0 ± 0.5.
 """
 
 from ml_collections import ConfigDict
