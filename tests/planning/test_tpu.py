@@ -73,7 +73,8 @@ def test_fsdp_splits_the_state_and_gathers_it(plan):
     assert ours["parameters"] < theirs["parameters"] / 7
     assert ours["optimizer"] < theirs["optimizer"] / 7
     assert split["peak_bytes_per_device"] < whole["peak_bytes_per_device"]
-    assert split["sent_bytes_per_device"] > 0.9 * split["least_sent_bytes_per_device"]
+    least = split["least_sent_bytes_per_device"]
+    assert 0.9 * least < split["sent_bytes_per_device"] < 2.2 * least
     assert set(split["collectives"]) > {"all-reduce"}
 
 
