@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("bert_jax")
 def pytest_configure(config: pytest.Config) -> None:
     """Most of what the fast tests do is compiling: they do without XLA's optimisations.
 
-    What was compiled is kept in `.pytest_cache` for the next call, which takes a third of the time.
+    What was compiled is kept in `.pytest_cache` for the next call.
     The slow ones run what users run.
     """
     # Started in the background, we ignore Ctrl-C, and so would all processes that tests start.

@@ -99,18 +99,17 @@ class LabelledTask(Task, Generic[Example, Answer]):
                 best is chosen by, or labels are of the wrong kind.
         """
         for part in self.splits.development:
-            if not self.is_labelled(part):
-                if self.splits.train:
+            if self.is_labelled(part):
+                names = set(self.metric_names(part.examples))
+                if self.splits.train and self.best_metric[0] not in names:
                     raise UserError(
-                        f"{part.source} has no labels that a training can be judged by; give it as "
-                        "data.test to have it predicted"
+                        f"data.best_metric {self.best_metric[0]!r} is none of "
+                        f"{', '.join(sorted(names))}"
                     )
-                continue
-            names = set(self.metric_names(part.examples))
-            if self.splits.train and self.best_metric[0] not in names:
+            elif self.splits.train:
                 raise UserError(
-                    f"data.best_metric {self.best_metric[0]!r} is none of "
-                    f"{', '.join(sorted(names))}"
+                    f"{part.source} has no labels that a training can be judged by; give it as "
+                    "data.test to have it predicted"
                 )
 
     @abc.abstractmethod

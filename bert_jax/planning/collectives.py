@@ -73,20 +73,18 @@ def collectives_of(text: str) -> list[Collective]:
     TPU compiler gives those that it puts together one channel, too: other sizes are others.
     """
     program = hlo.parse(text)
-    places: dict[str, dict[str, tuple[hlo.Instruction, str, int]]] = defaultdict(dict)
+    places: dict[str, dict[str, Collective]] = defaultdict(dict)
     for computation, instruction, times in hlo.runs(program):
         kind = _kind(computation, instruction)
         if kind is None:
             continue
+        one = _collective(program, instruction, kind, times)
         channel = re.search(r"\bchannel_id=(\d+)", instruction.attributes)
-        size = hlo.array_bytes(instruction.shape)
-        key = f"{channel[1]}/{size}" if channel else f"{computation}/{instruction.name}"
-        before = places[key][computation][2] if computation in places[key] else 0
-        places[key][computation] = (instruction, kind, before + times)
-    found = []
-    for by_computation in places.values():
-        instruction, kind, count = min(by_computation.values(), key=lambda place: place[2])
-        found.append(_collective(program, instruction, kind, count))
+        key = f"{channel[1]}/{one.bytes}" if channel else f"{computation}/{instruction.name}"
+        before = places[key].get(computation)
+        count = times + (before.count if before else 0)
+        places[key][computation] = dataclasses.replace(one, count=count)
+    found = [min(place.values(), key=lambda one: one.count) for place in places.values()]
     return [one for one in found if one.group > 1]
 
 

@@ -59,7 +59,7 @@ MESH_AXES: MeshAxes = {
 # (ZeRO, stage 1: Rajbhandari et al., 2020, section 5.1).
 ZERO_AXES: MeshAxes = {**MESH_AXES, "embed": ("fsdp", "data")}
 
-# The same while a step computes with the parameters.
+# Of parameters while a step computes with them, see `gathered`.
 GATHERED_AXES: MeshAxes = {**MESH_AXES, "embed": None}
 
 
