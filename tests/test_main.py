@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax import __main__ as entry
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are asked for on Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is asked for on Linux")
 
 # What the process that does the work was given.
 PROGRAM = """
@@ -20,10 +20,15 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize(
-    ("own", "found"), [(None, "glibc.malloc.hugetlb=1"), ("glibc.malloc.check=0",) * 2]
+WISHES = (
+    "glibc.malloc.hugetlb=1"
+    ":glibc.malloc.mmap_threshold=68719476736"
+    ":glibc.malloc.trim_threshold=68719476736"
 )
-def test_the_process_has_its_pages_its_arguments_and_its_options(own, found, tmp_path):
+
+
+@pytest.mark.parametrize(("own", "found"), [(None, WISHES), ("glibc.malloc.check=0",) * 2])
+def test_the_process_has_its_memory_its_arguments_and_its_options(own, found, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
@@ -43,7 +48,7 @@ def test_a_process_begins_anew_once(monkeypatch):
     monkeypatch.setattr(os, "execv", lambda *words: begun.append(words))
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     for _ in range(2):
-        entry._ask_for_huge_pages()
+        entry._ask_for_memory()
     assert len(begun) == 1
     program, words = begun[0]
     assert program == words[0] == sys.executable
