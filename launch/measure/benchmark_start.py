@@ -1,4 +1,4 @@
-"""Measures how soon a command is at work: `import bert_jax`, and `bert-jax train` to its first step.
+"""Measures how soon a command is at work: `import bert_jax`; `bert-jax train`, to its first step.
 
     python launch/measure/benchmark_start.py --corpus DIR [--rounds 7] [--size tiny]
 
