@@ -15,6 +15,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.labelled.batches import LabelledBatches
 from bert_jax.data.labelled.sharing import RowSharing
+from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.files import written
 from bert_jax.finetuning.splits import Part, Splits
@@ -24,7 +25,7 @@ from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.shared_rows import SharedRows
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.task import Batch, Foundation, Task, with_rows
+from bert_jax.training.task import Foundation, Task, with_rows
 
 # Training batches by whose lengths it is decided how short rows share one.
 _LOOKED_AT = 64

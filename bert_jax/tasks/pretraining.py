@@ -16,7 +16,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.packing import PackedBatches
-from bert_jax.data.pipeline import batches_in_order
+from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.preparation.prepare import PrepareOptions
 from bert_jax.data.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
@@ -29,7 +29,7 @@ from bert_jax.sharding.hosts import batch_share
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
-from bert_jax.training.task import Batch, Foundation, Sums, Task, weighted_sums, with_rows
+from bert_jax.training.task import Foundation, Sums, Task, weighted_sums, with_rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from bert_jax.data.pipeline import Batch
 from bert_jax.sharding.hosts import to_global
 from bert_jax.training.step import EvaluationStep
-from bert_jax.training.task import Batch, Task, means
+from bert_jax.training.task import Task, means
 
 
 def evaluate(

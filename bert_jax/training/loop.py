@@ -25,6 +25,7 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.data.pipeline import Batch
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.sharding.hosts import batch_share, from_main_host, is_main_host, to_global
 from bert_jax.training.logs import RunLog
@@ -35,7 +36,7 @@ from bert_jax.training.progress import Progress, Speedometer, computed_tokens, s
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
 from bert_jax.training.step import TrainStep, arranged, make_train_step
-from bert_jax.training.task import Batch, Task
+from bert_jax.training.task import Task
 
 
 class DivergedError(UserError):

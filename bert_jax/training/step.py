@@ -10,11 +10,12 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from bert_jax.data.pipeline import Batch
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
-from bert_jax.training.task import Batch, Sums, Task, means
+from bert_jax.training.task import Sums, Task, means
 
 Result = TypeVar("Result")
 GlobalBatch = dict[str, jax.Array]

@@ -7,10 +7,11 @@ for nothing, so they are to fit. What the first batches of a training need decid
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
+from bert_jax.data.bin_packing import best_fit_decreasing
 from bert_jax.data.pipeline import Batch
 
 # Shared rows may be longer than the rows of the batch by these factors, rounded up to a multiple of
@@ -59,10 +60,12 @@ class RowSharing:
             samples: batches like those that will come, as for `share`; without any, shared rows
                 are as long as those of the batch, and their number a multiple of an eighth of its.
         """
-        by_length: dict[int, list[list[int]]] = defaultdict(list)
+        by_length: dict[int, list[np.ndarray]] = defaultdict(list)
         for batch in samples:
-            by_length[batch["attention_mask"].shape[-1]].append(_lengths(batch).tolist())
-        tokens = sum(sum(lengths) for of_length in by_length.values() for lengths in of_length)
+            by_length[batch["attention_mask"].shape[-1]].append(_lengths(batch))
+        tokens = sum(
+            int(lengths.sum()) for of_length in by_length.values() for lengths in of_length
+        )
         self._shapes = {
             length: _choose(of_length, length, tokens * _WORTH)
             for length, of_length in by_length.items()
@@ -81,12 +84,12 @@ class RowSharing:
         shape = batch["attention_mask"].shape
         lengths, length = _lengths(batch), shape[-1]
         shapes = self._shapes.get(length, _Shapes(length))
-        places, needed = _placed(lengths.tolist(), shapes.length)
+        places, needed = _placed(lengths, shapes.length)
         if shapes.rows(needed, len(lengths)) * shapes.length**2 > len(lengths) * length**2:
             # Hardly a row is short, and the attention of longer ones would take more memory than
             # the batch by itself.
             shapes = _Shapes(length)
-            places, needed = _placed(lengths.tolist(), length)
+            places, needed = _placed(lengths, length)
         slots = np.full((shapes.rows(needed, len(lengths)), shapes.length), -1, np.int32)
         homes = np.full((len(lengths), length), -1, np.int32)
         for row, place in places.items():
@@ -102,26 +105,24 @@ def _lengths(batch: Batch) -> np.ndarray:
     return mask.reshape(-1, mask.shape[-1]).sum(axis=1)
 
 
-def _placed(lengths: Sequence[int], length: int) -> tuple[dict[int, int], int]:
+def _placed(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
     """The slot of the first token of each row that has tokens, and how many shared rows there are.
 
-    The longest row first, each goes to the first shared row with room for it.
+    Args:
+        lengths: int64 [B], the tokens of each row.
+        length: slots of a shared row.
     """
-    room: list[int] = []
+    (filled,) = lengths.nonzero()
+    shared = best_fit_decreasing(lengths[filled], len(filled), length)
     places = {}
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        count = lengths[row]
-        if not count:
-            break
-        shared = next((number for number, free in enumerate(room) if free >= count), len(room))
-        if shared == len(room):
-            room.append(length)
-        places[row] = shared * length + length - room[shared]
-        room[shared] -= count
-    return places, max(1, len(room))
+    used = np.zeros(max(1, len(filled)), np.int64)
+    for row, number in zip(filled.tolist(), shared.tolist(), strict=True):
+        places[row] = number * length + int(used[number])
+        used[number] += lengths[row]
+    return places, max(1, np.count_nonzero(used))
 
 
-def _choose(batches: list[list[int]], length: int, worth: float) -> _Shapes:
+def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
     """The shapes that take the least work for batches of rows of such lengths.
 
     Args:
