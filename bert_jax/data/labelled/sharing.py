@@ -119,7 +119,7 @@ def _placed(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
     for row, number in zip(filled.tolist(), shared.tolist(), strict=True):
         places[row] = number * length + int(used[number])
         used[number] += lengths[row]
-    return places, max(1, np.count_nonzero(used))
+    return places, max(1, int(np.count_nonzero(used)))
 
 
 def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:

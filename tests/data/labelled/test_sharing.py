@@ -14,14 +14,14 @@ def batch_of(lengths, width):
 
 def test_by_hand():
     shared = RowSharing().share(batch_of([2, 5, 3, 0, 1], 6))
-    # 5 and 1 fill a row; 3 and 2 another.
-    assert shared["slots"].tolist() == [[6, 7, 8, 9, 10, 24], [12, 13, 14, 0, 1, -1]]
+    # 5 has a row, 3, 2 and 1 share another; in a row they stand as in the batch.
+    assert shared["slots"].tolist() == [[6, 7, 8, 9, 10, -1], [0, 1, 12, 13, 14, 24]]
     assert shared["homes"].tolist() == [
-        [9, 10, -1, -1, -1, -1],
+        [6, 7, -1, -1, -1, -1],
         [0, 1, 2, 3, 4, -1],
-        [6, 7, 8, -1, -1, -1],
+        [8, 9, 10, -1, -1, -1],
         [-1] * 6,
-        [5, -1, -1, -1, -1, -1],
+        [11, -1, -1, -1, -1, -1],
     ]
     assert shared["labels"].tolist() == [0, 1, 2, 3, 4]
 
