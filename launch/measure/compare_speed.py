@@ -135,7 +135,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Bars: how many times as long as ours, with the spread over the rounds."""
+    """Bars from 1 to how many times as long as ours, with the spread over the rounds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -153,8 +153,12 @@ def draw(found: dict[str, Any], path: Path) -> None:
         [ratio["median"] - ratio["least"] for _, ratio in bars],
         [ratio["greatest"] - ratio["median"] for _, ratio in bars],
     ]
-    axes.barh([label for label, _ in bars], medians, xerr=spread, color="#4c72b0")
+    labels = [label for label, _ in bars]
+    colors = ["#4c72b0" if median >= 1 else "#dd8452" for median in medians]
+    axes.barh(labels, [median - 1 for median in medians], left=1, xerr=spread, color=colors)
     axes.axvline(1.0, color="black", linewidth=1)
+    axes.set_xscale("log", base=2)  # half as long is as far from 1 as twice as long
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.invert_yaxis()
     axes.set_xlabel("times as long as bert_jax")
     figure.savefig(path, dpi=150)
