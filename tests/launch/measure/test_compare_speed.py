@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax import __main__ as entry
+
 LAUNCH = Path(__file__).parents[3] / "launch" / "measure"
 
 COUNTS = """
@@ -63,6 +65,10 @@ def test_a_contender_that_ends_in_its_turn(script, tmp_path):
     assert not contender.take_turn(3)
     contender.end()
     assert "ZeroDivisionError" in log.read_text()
+
+
+def test_all_get_the_memory_that_the_command_asks_for(script):
+    assert script("timed_rounds").MEMORY["GLIBC_TUNABLES"] == entry._WISHES
 
 
 def test_ratios_are_those_of_each_round(script):

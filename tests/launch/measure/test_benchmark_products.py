@@ -1,0 +1,16 @@
+"""The products of a forward pass, by themselves."""
+
+
+def test_they_are_all_of_the_encoder(script):
+    layers, products = script("benchmark_products").products_of("base", 8, 128)
+    flops = layers * sum(one.times * one.flops for one in products)
+    # The formula of costs.py, by hand: T·L·(8 D² + 4 D F + 4 T D) of each row.
+    assert flops == 8 * 128 * 12 * (8 * 768**2 + 4 * 768 * 3072 + 4 * 128 * 768)
+
+
+def test_each_is_timed(script):
+    module = script("benchmark_products")
+    _, products = module.products_of("tiny", 2, 16)
+    taken = module.seconds(products, "bfloat16", rounds=2)
+    assert len(taken) == len(products) == 5
+    assert all(0 < each < 1 for each in taken)
