@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from timed_runs import markdown
+
 CONFIG = Path(__file__).parents[2] / "configs" / "pretrain.py"
 
 
@@ -62,13 +64,14 @@ def main() -> None:
             imports.append(seconds_to_import())
             workdir = Path(folder, f"run{number}")
             runs.append(seconds_to_first_step(config, workdir, Path(folder, "cache")))
-    print("| what | median, s | all, s |\n|---|---:|---|")
+    rows = []
     for label, (first, *others) in (
         ("`import bert_jax`", imports),
         (f"`bert-jax train`, {arguments.size}, to its first step, compiled before", runs),
     ):
         shown = ", ".join(f"{seconds:.2f}" for seconds in others)
-        print(f"| {label} | {statistics.median(others):.2f} | {shown} (the first: {first:.2f}) |")
+        rows.append([label, f"{first:.2f}", f"{statistics.median(others):.2f}", shown])
+    print(markdown(["what", "first, s", "median of the others, s", "they, s"], rows), end="")
 
 
 if __name__ == "__main__":

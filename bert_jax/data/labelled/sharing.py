@@ -113,13 +113,14 @@ def _placed(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
         length: slots of a shared row.
     """
     (filled,) = lengths.nonzero()
-    shared = best_fit_decreasing(lengths[filled], len(filled), length)
+    counts = lengths[filled]
+    shared = best_fit_decreasing(counts, len(counts), length)
     places = {}
-    used = np.zeros(max(1, len(filled)), np.int64)
-    for row, number in zip(filled.tolist(), shared.tolist(), strict=True):
-        places[row] = number * length + int(used[number])
-        used[number] += lengths[row]
-    return places, max(1, int(np.count_nonzero(used)))
+    used: dict[int, int] = defaultdict(int)
+    for row, count, number in zip(filled.tolist(), counts.tolist(), shared.tolist(), strict=True):
+        places[row] = number * length + used[number]
+        used[number] += count
+    return places, max(1, len(used))
 
 
 def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
