@@ -14,7 +14,7 @@ from typing import NoReturn
 from bert_jax.benchmarks import command as bench_command
 from bert_jax.errors import TryAgainError, UserError
 from bert_jax.files import as_path
-from bert_jax.inference.predictions import command as predict_command
+from bert_jax.inference import predict_command
 from bert_jax.planning import command as plan_command
 from bert_jax.sharding import command as hosts_command
 from bert_jax.sharding.libtpu import calm_libtpu
@@ -196,7 +196,7 @@ def _prepare(options: argparse.Namespace) -> int:
     config = configuration.load(options.config, options.overrides)
     prepare_options = experiment.prepare_options(config)
     if options.dry_run:
-        from bert_jax.data.preparation.statistics import statistics
+        from bert_jax.data.pretraining.preparation.statistics import statistics
 
         found = statistics(
             prepare_options,
@@ -211,8 +211,8 @@ def _prepare(options: argparse.Namespace) -> int:
         raise UserError(f"--show {options.show}: at least 1")
     if options.output is None:
         raise UserError("prepare needs --output CORPUS (or --dry-run)")
-    from bert_jax.data.preparation.beam import beam_runner
-    from bert_jax.data.preparation.prepare import prepare
+    from bert_jax.data.pretraining.preparation.beam import beam_runner
+    from bert_jax.data.pretraining.preparation.prepare import prepare
 
     if options.runner == "local" and options.runner_options is not None:
         raise UserError("--runner-options are Beam's; add --runner beam, or leave them out")
@@ -245,7 +245,7 @@ def _train(options: argparse.Namespace) -> int:
     config = configuration.load(options.config, options.overrides)
     try:
         if options.sweep is not None or config.train.seeds:
-            from bert_jax import several_runs
+            from bert_jax import sweep as several_runs
         if options.sweep is not None:
             grid = several_runs.parse_grid(options.sweep, config)
             metrics = several_runs.sweep(config, options.workdir, grid)
@@ -292,7 +292,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from bert_jax import configuration, experiment, run_directory
+    from bert_jax import configuration, experiment, workdir as run_directory
     from bert_jax.sharding.compilation_cache import use_compilation_cache
 
     use_compilation_cache()
@@ -326,7 +326,7 @@ def _predict(options: argparse.Namespace) -> int:
 def _answer(options: argparse.Namespace) -> int:
     import jax
 
-    from bert_jax.data.lines import may_wait
+    from bert_jax.data.readers.lines import may_wait
     from bert_jax.inference.loading import load
     from bert_jax.inference.predict import check_request, predict
     from bert_jax.sharding.compilation_cache import use_compilation_cache

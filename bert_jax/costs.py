@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, foundation
+from bert_jax import configuration, model_init as foundation
 from bert_jax.benchmarks.bench import Subject
 from bert_jax.benchmarks.bench import bench as bench_subject
 from bert_jax.benchmarks.command import BenchOptions
@@ -26,7 +26,7 @@ from bert_jax.sharding.hosts import rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.training.task import Foundation, Task
+from bert_jax.tasks.base.task import Foundation, Task
 
 
 def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[str, Any]]:

@@ -12,16 +12,16 @@ from typing import Any
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, foundation, run_directory
+from bert_jax import configuration, model_init as foundation, workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
 from bert_jax.config_keys import from_keys, keys_of
-from bert_jax.data.preparation.prepare import PrepareOptions
-from bert_jax.data.preparation.vocabulary import VocabularyOptions
-from bert_jax.data.sources import SourceSpec, source_specs
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
+from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
+from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError, worth_another_try
 from bert_jax.files import write_atomically
 from bert_jax.planning.meshes import chosen_mesh
@@ -34,7 +34,7 @@ from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.plots import draw_curves
 from bert_jax.training.state import abstract_state
-from bert_jax.training.task import Foundation, Task
+from bert_jax.tasks.base.task import Foundation, Task
 
 PREDICTIONS = "predictions"
 

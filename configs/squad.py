@@ -5,7 +5,7 @@ r"""Question answering on SQuAD (paper, sections 4.2 and 4.3), or on questions o
 
 The directory holds train-v1.1.json and dev-v1.1.json, or those of 2.0; other names are given with
 `train=…,development=…,test=…`. `data.window_step` is what google-research/bert calls `doc_stride`;
-Hugging Face's is an overlap, see `bert_jax.data.passage_windows`. Version 2.0 has questions without
+Hugging Face's is an overlap, see `bert_jax.data.windows.passage_windows`. Version 2.0 has questions without
 an answer: from which difference of scores on a passage has none is tuned on the development file
 and stored in the model's config.json. `RUN/predictions/` has the files of the official scripts.
 

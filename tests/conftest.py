@@ -16,11 +16,11 @@ import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.corpus import CorpusSplit
-from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
-from bert_jax.data.sources import SourceSpec
-from bert_jax.models import preferences
+from bert_jax.data.pretraining.corpus import CorpusSplit
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.sources import SourceSpec
+from bert_jax.models.kernels import selection as preferences
 from bert_jax.models.bert import init_params
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer

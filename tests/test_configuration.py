@@ -3,7 +3,7 @@
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, foundation, run_directory
+from bert_jax import configuration, model_init as foundation, workdir as run_directory
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig
 

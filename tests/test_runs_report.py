@@ -6,7 +6,7 @@ import math
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.runs_report import Outcome, Report
+from bert_jax.sweep_report import Outcome, Report
 
 BASELINES = {"accuracy_majority": 0.5}
 OUTCOMES = (

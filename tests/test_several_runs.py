@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import configuration, run_directory, several_runs
+from bert_jax import configuration, workdir as run_directory, sweep as several_runs
 from bert_jax.errors import UserError
-from bert_jax.run_directory import run_config
+from bert_jax.workdir import run_config
 
 ANIMALS = ("cat", "dog")
 VERBS = ("sat", "ran", "sang", "went", "play", "walk")

@@ -24,7 +24,7 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.progress import computed_tokens
 from bert_jax.training.step import arranged
-from bert_jax.training.task import Task
+from bert_jax.tasks.base.task import Task
 
 # The pipeline begins with a queue that is empty, and must be timed with one that is in use.
 _WARMUP_OF_PIPELINE = 20

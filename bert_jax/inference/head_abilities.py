@@ -6,13 +6,16 @@ The rooms read iterators and answer in constant memory; here the answers are col
 from collections.abc import Iterable, Sequence
 from typing import overload
 
-from bert_jax.inference import answering, choosing, classification, tagging
-from bert_jax.inference.answering import Answer, AnswerOptions
-from bert_jax.inference.choosing import Choice
-from bert_jax.inference.classification import Outcome
-from bert_jax.inference.filling import Filling, fillings
+from bert_jax.tasks.question_answering import answering
+from bert_jax.tasks.multiple_choice import decoding as choosing
+from bert_jax.tasks.classification import decoding as classification
+from bert_jax.tasks.tagging import decoding as tagging
+from bert_jax.tasks.question_answering.answering import Answer, AnswerOptions
+from bert_jax.tasks.multiple_choice.decoding import Choice
+from bert_jax.tasks.classification.decoding import Outcome
+from bert_jax.tasks.fill_mask import Filling, fillings
 from bert_jax.inference.interface import Model, Text, as_list
-from bert_jax.inference.tagging import Sentence, Tagging
+from bert_jax.tasks.tagging.decoding import Sentence, Tagging
 
 
 class HeadAbilities:

@@ -13,7 +13,7 @@ from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models import preferences
+from bert_jax.models.kernels import selection as preferences
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import is_main_host

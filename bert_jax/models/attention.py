@@ -11,10 +11,10 @@ from jax.ad_checkpoint import checkpoint_name
 
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.dropout import Numbers, dropped, key_of
-from bert_jax.models.fused_attention import fused_attention, usable_kernel
-from bert_jax.models.head_by_head import long_rows_head_by_head
+from bert_jax.models.kernels.fused_attention import fused_attention, usable_kernel
+from bert_jax.models.kernels.per_head_attention import long_rows_head_by_head
 from bert_jax.models.layers import LOWEST, dense
-from bert_jax.models.products import product, product_over_last, product_over_rows
+from bert_jax.models.kernels.matmul import product, product_over_last, product_over_rows
 from bert_jax.models.segments import Tokens
 
 # Remat policies know the weights by this name.

@@ -11,7 +11,7 @@ from bert_jax.models.attention import ATTENTION_WEIGHTS, SelfAttention
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm
-from bert_jax.models.products import PRODUCT
+from bert_jax.models.kernels.matmul import PRODUCT
 from bert_jax.models.segments import Tokens
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from bert_jax.models.activations import activation
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.models.layers import HIDDEN_AXES, LOWEST, dense, layer_norm, word_rows_init
-from bert_jax.models.products import scores
+from bert_jax.models.kernels.matmul import scores
 
 
 class Pooler(nn.Module):

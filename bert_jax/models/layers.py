@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.products import affine
+from bert_jax.models.kernels.matmul import affine
 
 HIDDEN_AXES = ("batch", "length", "hidden")
 

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
-from bert_jax.training.task import Task, means
+from bert_jax.tasks.base.task import Task, means
 
 # Rows of a traced batch: a number that no axis of a model has, so that it marks the batch.
 _PROBE = 7

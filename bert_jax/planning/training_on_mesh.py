@@ -20,7 +20,7 @@ from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.state import abstract_state
 from bert_jax.training.step import make_train_step
-from bert_jax.training.task import Task, with_rows
+from bert_jax.tasks.base.task import Task, with_rows
 
 
 class TrainingOnMesh:

@@ -7,7 +7,7 @@ import platform
 import jax
 
 from bert_jax.files import user_cache
-from bert_jax.processor import cpu_flags
+from bert_jax.models.kernels.cpu_features import cpu_flags
 
 
 def use_compilation_cache() -> None:

@@ -18,7 +18,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.parameter_names import match, name_of
+from bert_jax.sharding.parameter_names import match, name_of
 
 LogicalAxes = tuple[str | None, ...]
 MeshAxes = Mapping[str, str | tuple[str, ...] | None]

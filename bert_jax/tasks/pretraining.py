@@ -14,22 +14,22 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.packing import PackedBatches
+from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pipeline import Batch, batches_in_order
-from bert_jax.data.preparation.prepare import PrepareOptions
-from bert_jax.data.preparation.vocabulary import VocabularyOptions
-from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
-from bert_jax.data.show import as_text
-from bert_jax.data.sources import SourceSpec
-from bert_jax.data.stand_in import stand_in_corpus, stand_in_tokenizer
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
+from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.show import as_text
+from bert_jax.data.pretraining.sources import SourceSpec
+from bert_jax.data.pretraining.synthetic_corpus import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
-from bert_jax.training.task import Foundation, Sums, Task, weighted_sums, with_rows
+from bert_jax.tasks.base.task import Foundation, Sums, Task, weighted_sums, with_rows
 
 
 @dataclasses.dataclass(frozen=True)

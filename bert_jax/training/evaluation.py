@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from bert_jax.data.pipeline import Batch
 from bert_jax.sharding.hosts import to_global
 from bert_jax.training.step import EvaluationStep
-from bert_jax.training.task import Task, means
+from bert_jax.tasks.base.task import Task, means
 
 
 def evaluate(

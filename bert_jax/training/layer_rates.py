@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.parameter_names import match, name_of
+from bert_jax.sharding.parameter_names import match, name_of
 
 EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
 

@@ -36,7 +36,7 @@ from bert_jax.training.progress import Progress, Speedometer, computed_tokens, s
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
 from bert_jax.training.step import TrainStep, arranged, make_train_step
-from bert_jax.training.task import Task
+from bert_jax.tasks.base.task import Task
 
 
 class DivergedError(UserError):

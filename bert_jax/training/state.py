@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from bert_jax.models.bert import init_params
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.task import Task
+from bert_jax.tasks.base.task import Task
 
 
 class TrainState(flax.struct.PyTreeNode):

@@ -15,7 +15,7 @@ from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
-from bert_jax.training.task import Sums, Task, means
+from bert_jax.tasks.base.task import Sums, Task, means
 
 Result = TypeVar("Result")
 GlobalBatch = dict[str, jax.Array]

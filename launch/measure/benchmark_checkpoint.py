@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jax
 
-from bert_jax import configuration, foundation
+from bert_jax import configuration, model_init as foundation
 from bert_jax.benchmarks.work import first_batches
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.sharding.hosts import to_global

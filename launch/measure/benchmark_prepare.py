@@ -22,8 +22,8 @@ from pathlib import Path
 
 def prepare_once(source: str, vocabulary: str, output: Path, workers: int, copies: int = 1) -> int:
     """Prepares a corpus and returns how many tokens it has."""
-    from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-    from bert_jax.data.sources import source_specs
+    from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+    from bert_jax.data.pretraining.sources import source_specs
 
     options = PrepareOptions(source_specs([source] * copies), tokenizer=vocabulary)
     manifest = prepare(options, output, workers=workers, progress=False)
@@ -32,8 +32,8 @@ def prepare_once(source: str, vocabulary: str, output: Path, workers: int, copie
 
 def sentences_of(source: str) -> list[str]:
     """What `prepare` encodes."""
-    from bert_jax.data.preparation.sentences import split_sentences
-    from bert_jax.data.sources import open_source, source_specs
+    from bert_jax.data.pretraining.preparation.sentences import split_sentences
+    from bert_jax.data.pretraining.sources import open_source, source_specs
 
     blocks = open_source(source_specs(source)[0]).blocks()
     return [s for block in blocks for line in block.text.split("\n") for s in split_sentences(line)]

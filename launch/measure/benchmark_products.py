@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from timed_runs import markdown
 
 from bert_jax.models.config import SIZES
-from bert_jax.models.products import product, product_over_last
+from bert_jax.models.kernels.matmul import product, product_over_last
 
 # Steps of one turn.
 _STEPS = 3

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.labelled.conll import as_columns
-from bert_jax.data.labelled.examples import Question, TaggedSentence
-from bert_jax.data.labelled.squad import read_questions
-from bert_jax.data.labelled.tagged import TaggedOptions, read_tagged
-from bert_jax.data.labelled.texts import TextOptions, read_texts
+from bert_jax.data.readers.conll import as_columns
+from bert_jax.data.examples import Question, TaggedSentence
+from bert_jax.data.readers.squad import read_questions
+from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
+from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.confusion import ConfusionMatrix

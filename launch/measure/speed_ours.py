@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from timed_rounds import serve
 
-from bert_jax import configuration, foundation
+from bert_jax import configuration, model_init as foundation
 from bert_jax.benchmarks.work import batch_making, first_batches, forward_pass, training_step
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks import pretraining

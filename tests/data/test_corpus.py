@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from bert_jax.data.corpus import Corpus, token_dtype
-from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.sources import source_specs
+from bert_jax.data.pretraining.corpus import Corpus, token_dtype
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError
 from bert_jax.tokenization import load_tokenizer
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.corpus_manifest import MANIFEST_NAME
-from bert_jax.data.preparation import staging
-from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.sources import open_source, source_specs
+from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.corpus_manifest import MANIFEST_NAME
+from bert_jax.data.pretraining.preparation import staging
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, upload, user_cache, write_atomically
 from bert_jax.tokenization import load_tokenizer

@@ -8,7 +8,7 @@ import threading
 import pytest
 import zstandard
 
-from bert_jax.data.lines import may_wait, open_lines
+from bert_jax.data.readers.lines import may_wait, open_lines
 from bert_jax.errors import UserError
 
 

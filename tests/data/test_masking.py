@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data import masking, randomness
-from bert_jax.data.masking import MaskingOptions, choose_positions, replace_tokens
+from bert_jax.data.pretraining import masking
+from bert_jax.data import randomness
+from bert_jax.data.pretraining.masking import MaskingOptions, choose_positions, replace_tokens
 from bert_jax.errors import UserError
 
 # Two sentences; "##a" to "##c" continue the word "w" before them.

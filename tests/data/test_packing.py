@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bert_jax.data import packing
-from bert_jax.data.packing import PackedBatches
-from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining import packing
+from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.errors import UserError
 
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data import pairs, randomness
-from bert_jax.data.pairs import ExamplePlan, PairOptions, Segments
+from bert_jax.data.pretraining import pairs
+from bert_jax.data import randomness
+from bert_jax.data.pretraining.pairs import ExamplePlan, PairOptions, Segments
 from bert_jax.errors import UserError
 
 # Lengths of the sentences of each document. Tokens 0-16, 17-24 and 25-30:

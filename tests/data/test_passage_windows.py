@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.passage_windows import (
+from bert_jax.data.windows.passage_windows import (
     PassageWindows,
     WindowOptions,
     best_ranges,

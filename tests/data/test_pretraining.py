@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.errors import UserError
 
 SHAPES_AND_DTYPES = {

@@ -1,7 +1,7 @@
 """Training examples as a person reads them."""
 
-from bert_jax.data.packing import PackedBatches
-from bert_jax.data.show import as_text
+from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.data.pretraining.show import as_text
 
 
 def test_examples_as_text_by_eye(tiny_batches, tokenizer):
@@ -25,7 +25,7 @@ def test_examples_as_text_by_eye(tiny_batches, tokenizer):
 
 
 def test_packed_rows_as_text_by_eye(tiny_batches, tokenizer, monkeypatch):
-    monkeypatch.setattr("bert_jax.data.packing.GROUP_ROWS", 64)
+    monkeypatch.setattr("bert_jax.data.pretraining.packing.GROUP_ROWS", 64)
     options = {"length": 28, "max_predictions": 6, "short_probability": 0.9, "seed": 17}
     batch = PackedBatches(tiny_batches(**options)).batch(0, 1)
     assert as_text(batch, tokenizer, "nsp") == (

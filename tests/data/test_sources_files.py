@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bert_jax.data.sources import SourceSpec, open_source
+from bert_jax.data.pretraining.sources import SourceSpec, open_source
 from bert_jax.errors import UserError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.data.sources import Block, SourceSpec, open_source
+from bert_jax.data.pretraining.sources import Block, SourceSpec, open_source
 from bert_jax.errors import UserError
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bert_jax.data.sources import SourceSpec, open_source
-from bert_jax.data.sources.python_docs import PythonDocs, prose
+from bert_jax.data.pretraining.sources import SourceSpec, open_source
+from bert_jax.data.pretraining.sources.python_docs import PythonDocs, prose
 from bert_jax.errors import UserError
 
 MODULE = '''\

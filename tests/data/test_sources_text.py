@@ -2,8 +2,8 @@
 
 import pytest
 
-from bert_jax.data.sources import Block, SourceSpec, open_source
-from bert_jax.data.sources.source import BLOCK_CHARACTERS
+from bert_jax.data.pretraining.sources import Block, SourceSpec, open_source
+from bert_jax.data.pretraining.sources.source import BLOCK_CHARACTERS
 from bert_jax.errors import UserError
 
 

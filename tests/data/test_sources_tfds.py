@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from bert_jax.data.sources import Block, SourceSpec, open_source
+from bert_jax.data.pretraining.sources import Block, SourceSpec, open_source
 from bert_jax.errors import UserError
 
 DOCUMENTS = ["One. Two.", "Thrée.\n\nFour.", "Five."]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.labelled.examples import GoldAnswer, Question
-from bert_jax.data.passage_windows import WindowOptions
-from bert_jax.data.span_rows import SpanRows
+from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.windows.passage_windows import WindowOptions
+from bert_jax.data.windows.span_rows import SpanRows
 
 PASSAGE = "The dogs ran up."
 

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from bert_jax import configuration, foundation
+from bert_jax import configuration, model_init as foundation
 from bert_jax.tasks import pretraining
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.tables import Record, TableOptions, format_of, open_table
+from bert_jax.data.readers.tables import Record, TableOptions, format_of, open_table
 from bert_jax.errors import UserError
 
 

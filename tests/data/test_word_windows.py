@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from bert_jax.data.word_windows import WordWindows, read_in, window_bounds
+from bert_jax.data.windows.word_windows import WordWindows, read_in, window_bounds
 from bert_jax.errors import UserError
 
 # Pieces of `tests/conftest.py`: cat, dog, bird, sat, … ; walk ##ed, play ##er ##s; "zzz" is

@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import pre_tokenizers
 
-from bert_jax.data.words import joined, split_words
+from bert_jax.data.windows.words import joined, split_words
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from bert_jax.finetuning.chunks import encoded
+from bert_jax.tasks.base.chunks import encoded
 
 
 @pytest.mark.parametrize("count", [0, 1, 1999, 2000, 2001, 6000])

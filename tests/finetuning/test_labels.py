@@ -5,20 +5,20 @@ import dataclasses
 import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.labelled.examples import TextExample
-from bert_jax.data.labelled.texts import TextOptions
+from bert_jax.data.examples import TextExample
+from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
-from bert_jax.finetuning.labels import (
+from bert_jax.tasks.base.labels import (
     choose_labels,
     has_lists,
     kind_of,
     labels_of,
     without_strange_labels,
 )
-from bert_jax.finetuning.problems import AnyOfSeveral, Number, OneOfSeveral
-from bert_jax.finetuning.splits import Part
+from bert_jax.tasks.classification.problems import AnyOfSeveral, Number, OneOfSeveral
+from bert_jax.tasks.base.splits import Part
 from bert_jax.models.config import Execution
-from bert_jax.training.task import Foundation
+from bert_jax.tasks.base.task import Foundation
 
 
 def example(label, place="a.tsv:1"):

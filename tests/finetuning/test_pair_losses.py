@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.finetuning.pair_losses import (
+from bert_jax.tasks.similarity.losses import (
     contrastive_losses,
     cosine_losses,
     cosines,

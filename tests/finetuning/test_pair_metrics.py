@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.examples import TextExample
-from bert_jax.finetuning.pair_metrics import metrics_for
+from bert_jax.data.examples import TextExample
+from bert_jax.tasks.similarity.evaluators import metrics_for
 
 # Cosines 1, 0.6, 0 and -1.
 VECTORS = np.array(

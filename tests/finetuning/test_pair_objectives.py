@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.examples import TextExample
 from bert_jax.errors import UserError
-from bert_jax.finetuning.pair_objectives import (
+from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
     CosineObjective,
     InBatchObjective,

@@ -4,8 +4,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.finetuning.sections import DATA
-from bert_jax.finetuning.splits import read_splits
+from bert_jax.tasks.base.sections import DATA
+from bert_jax.tasks.base.splits import read_splits
 
 
 def lines(source, split):

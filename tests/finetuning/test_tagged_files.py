@@ -2,9 +2,9 @@
 
 import pytest
 
-from bert_jax.data.labelled.tagged import TaggedOptions, read_tagged
-from bert_jax.finetuning.splits import Part
-from bert_jax.finetuning.tagged_files import tagged_file
+from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
+from bert_jax.tasks.base.splits import Part
+from bert_jax.tasks.tagging.files import tagged_file
 
 IOB1 = "-DOCSTART- -X- O\r\n\r\nEU NNP I-ORG\r\nin IN O\r\n\r\nPeter NNP I-PER\r\nJan NNP B-PER\r\n"
 PREDICTED = [["I-ORG", "O"], ["I-PER", "B-PER"]]

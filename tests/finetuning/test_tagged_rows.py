@@ -4,9 +4,9 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 
-from bert_jax.data.labelled.examples import TaggedSentence
-from bert_jax.finetuning.tagged_rows import TaggedRows
-from bert_jax.finetuning.tags import TagSet
+from bert_jax.data.examples import TaggedSentence
+from bert_jax.tasks.tagging.rows import TaggedRows
+from bert_jax.tasks.tagging.tags import TagSet
 from bert_jax.metrics.entities import spans
 
 LABELS = ("O", "B-PER", "I-PER")

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.labelled.examples import TaggedSentence
+from bert_jax.data.examples import TaggedSentence
 from bert_jax.errors import UserError
-from bert_jax.finetuning.splits import Part
-from bert_jax.finetuning.tags import TagSet, find_tag_set, scheme_of
+from bert_jax.tasks.base.splits import Part
+from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, scheme_of
 from bert_jax.models.config import BertConfig, Execution
-from bert_jax.training.task import Foundation
+from bert_jax.tasks.base.task import Foundation
 
 FOUNDATION = Foundation(Execution(), lambda tokenizer: BertConfig())
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")

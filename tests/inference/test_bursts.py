@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bert_jax.inference.bursts import bursts
+from bert_jax.inference.micro_batches import bursts
 
 
 def test_all_items_in_their_order():

@@ -6,9 +6,9 @@ import itertools
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.examples import ChoiceExample
+from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
-from bert_jax.inference.choosing import (
+from bert_jax.tasks.multiple_choice.decoding import (
     Choice,
     ChoiceEncoder,
     as_record,

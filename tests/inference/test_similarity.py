@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference.interface import TextError
-from bert_jax.inference.similarity import (
+from bert_jax.tasks.similarity.decoding import (
     Match,
     cosine,
     pair_vectors,

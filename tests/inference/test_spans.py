@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.passage_windows import PassageWindows, WindowOptions
+from bert_jax.data.windows.passage_windows import PassageWindows, WindowOptions
 from bert_jax.errors import UserError
-from bert_jax.inference.spans import Span, SpanOptions, Spans, best_spans
+from bert_jax.tasks.question_answering.spans import Span, SpanOptions, Spans, best_spans
 
 # Characters:  0   4   8   12 15  19 22
 PASSAGE = "The cat sat on the mat."

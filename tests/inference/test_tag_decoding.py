@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.inference import tag_decoding
-from bert_jax.inference.tag_decoding import best_paths, one_by_one, possible
+from bert_jax.tasks.tagging import tag_decoding
+from bert_jax.tasks.tagging.tag_decoding import best_paths, one_by_one, possible
 from bert_jax.models.crf import IMPOSSIBLE, Chain
 
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")

@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 import bert_jax
-from bert_jax.inference.tagging import taggings
+from bert_jax.tasks.tagging.decoding import taggings
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

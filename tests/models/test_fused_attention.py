@@ -7,7 +7,7 @@ import pytest
 from jax.experimental.pallas import tpu
 
 from bert_jax.models.attention import TokenPairs, attention
-from bert_jax.models.fused_attention import fused_attention, usable_kernel
+from bert_jax.models.kernels.fused_attention import fused_attention, usable_kernel
 from bert_jax.models.segments import SegmentIds, Tokens
 
 

@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from bert_jax.models import preferences
-from bert_jax.processor import cpu_flags
+from bert_jax.models.kernels import selection as preferences
+from bert_jax.models.kernels.cpu_features import cpu_flags
 
 
 @pytest.fixture

@@ -5,7 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.products import affine, product, product_over_last, product_over_rows, scores
+from bert_jax.models.kernels.matmul import (
+    affine,
+    product,
+    product_over_last,
+    product_over_rows,
+    scores,
+)
 
 # Inputs, kernel, and how many axes are summed over.
 SHAPES = {

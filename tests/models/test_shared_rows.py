@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.data.labelled.sharing import RowSharing
+from bert_jax.data.row_packing import RowSharing
 from bert_jax.models.architectures import (
     BertForMultipleChoice,
     BertForQuestionAnswering,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, foundation
+from bert_jax import configuration, model_init as foundation
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.topology import find_topology
 from bert_jax.planning.training_on_mesh import TrainingOnMesh

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from bert_jax import foundation
+from bert_jax import model_init as foundation
 from bert_jax.errors import UserError
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.meshes import (

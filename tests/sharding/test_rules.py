@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.config import BertConfig
-from bert_jax.parameter_names import match
+from bert_jax.sharding.parameter_names import match
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
     MESH_AXES,

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, run_directory
+from bert_jax import configuration, experiment, workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError

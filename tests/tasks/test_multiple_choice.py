@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, foundation
+from bert_jax import configuration, experiment, model_init as foundation
 from bert_jax.errors import UserError
 from bert_jax.models.bert import init_params
 

@@ -10,11 +10,11 @@ import pytest
 
 import bert_jax
 from bert_jax import configuration, experiment
-from bert_jax.data.labelled.examples import GoldAnswer, Question
+from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
-from bert_jax.finetuning.splits import Part, Splits
-from bert_jax.inference.answering import AnswerOptions, answer
-from bert_jax.inference.spans import Span, Spans
+from bert_jax.tasks.base.splits import Part, Splits
+from bert_jax.tasks.question_answering.answering import AnswerOptions, answer
+from bert_jax.tasks.question_answering.spans import Span, Spans
 from bert_jax.metrics.squad import score_v1, score_v2
 
 THINGS = ["mat", "tree", "song", "sun", "sea", "shell"]
@@ -132,8 +132,8 @@ def test_the_threshold_is_tuned_and_stored(train, write):
 @pytest.fixture
 def make_task(base_model):
     """Builds a task on questions that are given."""
-    from bert_jax import foundation
-    from bert_jax.tasks import question_answering
+    from bert_jax import model_init as foundation
+    from bert_jax.tasks.question_answering import task as question_answering
 
     def make(questions, *, tunes_threshold=True, threshold=None, **keys):
         config = configuration.complete(

@@ -13,19 +13,19 @@ import pytest
 import bert_jax
 from bert_jax import configuration, experiment
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.labelled.examples import TaggedSentence
-from bert_jax.data.labelled.tagged import TaggedOptions
+from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.readers.tagged import TaggedOptions
 from bert_jax.errors import UserError
-from bert_jax.finetuning.splits import Part, Splits
-from bert_jax.finetuning.tags import TagSet
-from bert_jax.finetuning.task import LabelledOptions, TrainedModel
-from bert_jax.inference.tagging import taggings
+from bert_jax.tasks.base.splits import Part, Splits
+from bert_jax.tasks.tagging.tags import TagSet
+from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
+from bert_jax.tasks.tagging.decoding import taggings
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.bert import init_params
 from bert_jax.models.config import Execution
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.tasks.tagging import TaggingTask
-from bert_jax.training.task import means
+from bert_jax.tasks.tagging.task import TaggingTask
+from bert_jax.tasks.base.task import means
 
 ANIMALS, PLACES = ["cat", "dog", "bird"], ["sea", "tree", "mat"]
 

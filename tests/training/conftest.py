@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.pretraining import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.models.config import BertConfig, Execution
 from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 

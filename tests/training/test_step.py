@@ -16,7 +16,7 @@ from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.state import abstract_state, new_state, with_params
 from bert_jax.training.step import make_evaluation_step, make_train_step
-from bert_jax.training.task import means
+from bert_jax.tasks.base.task import means
 
 EXECUTION = Execution()
 OPTIONS = OptimizerOptions(learning_rate=1e-2, decay="constant")

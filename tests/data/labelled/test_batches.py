@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.labelled.batches import LabelledBatches
+from bert_jax.data.labelled_batches import LabelledBatches
 
 
 def make(examples, length):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.labelled.choices import ChoiceOptions, read_choices
+from bert_jax.data.readers.choices import ChoiceOptions, read_choices
 from bert_jax.errors import UserError
 
 

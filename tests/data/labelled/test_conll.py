@@ -7,14 +7,14 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from bert_jax.data.labelled.conll import (
+from bert_jax.data.readers.conll import (
     Block,
     ColumnOptions,
     as_columns,
     read_blocks,
     read_sentences,
 )
-from bert_jax.data.lines import Lines, open_lines
+from bert_jax.data.readers.lines import Lines, open_lines
 from bert_jax.errors import UserError
 
 CONLL = """\

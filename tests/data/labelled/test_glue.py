@@ -2,8 +2,8 @@
 
 import pytest
 
-from bert_jax.data.labelled.glue import GLUE, GlueSet
-from bert_jax.data.labelled.texts import TextOptions, read_texts
+from bert_jax.data.readers.glue import GLUE, GlueSet
+from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import UserError
 
 MNLI = "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.labelled.texts import TextOptions, read_texts
+from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import UserError
 
 

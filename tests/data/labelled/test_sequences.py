@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.data.labelled.sequences import Sequences
+from bert_jax.data.sequences import Sequences
 
 
 def test_rows_by_hand(tokenizer):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.labelled.sharing import RowSharing
+from bert_jax.data.row_packing import RowSharing
 
 
 def batch_of(lengths, width):

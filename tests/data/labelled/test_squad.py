@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from bert_jax.data.labelled.examples import GoldAnswer, Question
-from bert_jax.data.labelled.squad import UNKNOWN, QuestionOptions, distinct, read_questions
+from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.readers.squad import UNKNOWN, QuestionOptions, distinct, read_questions
 from bert_jax.errors import UserError
 
 SQUAD = {
@@ -73,7 +73,7 @@ EXPECTED = [
 
 
 def test_one_line_may_be_of_any_length(read, monkeypatch):
-    monkeypatch.setattr("bert_jax.data.lines.LINE_BYTES", 100)
+    monkeypatch.setattr("bert_jax.data.readers.lines.LINE_BYTES", 100)
     assert len(read("dev.json", SQUAD)) == 3
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_jax.data.labelled.tagged import TaggedOptions, read_tagged
+from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.errors import UserError
 
 

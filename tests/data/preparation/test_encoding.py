@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_jax.data.preparation.chunks import Chunk, ChunkBlock
-from bert_jax.data.preparation.encoding import encode_chunk
+from bert_jax.data.pretraining.preparation.chunks import Chunk, ChunkBlock
+from bert_jax.data.pretraining.preparation.encoding import encode_chunk
 from bert_jax.tokenization import load_tokenizer
 
 

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.preparation.vocabulary import VocabularyOptions
-from bert_jax.data.sources import source_specs
+from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
+from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError
 
 

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.preparation.sentences import PIECE_CHARACTERS, check_mode, split_sentences
+from bert_jax.data.pretraining.preparation.sentences import (
+    PIECE_CHARACTERS,
+    check_mode,
+    split_sentences,
+)
 from bert_jax.errors import UserError
 
 

@@ -4,10 +4,10 @@ import gzip
 
 import pytest
 
-from bert_jax.data.preparation import prepare as prepare_module
-from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.preparation.shards import encode_shard, plan_shards
-from bert_jax.data.sources import open_source, source_specs
+from bert_jax.data.pretraining.preparation import prepare as prepare_module
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.preparation.shards import encode_shard, plan_shards
+from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError
 
 LINES = [f"the cat ran {'to the sea ' * (number % 7)}." for number in range(120)]

@@ -4,9 +4,9 @@ import tempfile
 
 import pytest
 
-from bert_jax.data.preparation.prepare import PrepareOptions
-from bert_jax.data.preparation.statistics import statistics
-from bert_jax.data.sources import source_specs
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
+from bert_jax.data.pretraining.preparation.statistics import statistics
+from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.preparation.encoding import EncodedSplit
-from bert_jax.data.preparation.writer import CorpusWriter, Progress
+from bert_jax.data.pretraining.preparation.encoding import EncodedSplit
+from bert_jax.data.pretraining.preparation.writer import CorpusWriter, Progress
 from bert_jax.errors import UserError
 
 UINT16 = np.dtype("<u2")

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from bert_jax.data.labelled.examples import Question
+from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
-from bert_jax.inference.answering import AnswerOptions, spans
+from bert_jax.tasks.question_answering.answering import AnswerOptions, spans
 from bert_jax.inference.predict import predict
-from bert_jax.inference.predictions.options import PredictOptions
-from bert_jax.inference.squad_files import write_squad_files
+from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.question_answering.files import write_squad_files
 
 PASSAGES = ["the cat sat on the mat . the dog ran to the tree .", "a bird sang . " * 12]
 QUESTIONS = [("q1", "the cat", 0), ("q2", "it was", 0), ("q3", "a bird", 1), ("é", "", 1)]

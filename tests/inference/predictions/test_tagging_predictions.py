@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.inference.predictions.options import PredictOptions
+from bert_jax.tasks.base.predict_options import PredictOptions
 
 LABELS = ("O", "B-PER", "I-PER")
 

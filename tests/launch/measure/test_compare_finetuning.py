@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax import configuration
-from bert_jax.data.labelled.tagged import read_tagged
+from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.errors import UserError
 
 LAUNCH = Path(__file__).parents[3] / "launch" / "measure"
@@ -185,7 +185,7 @@ def peer_tokenizer(pieces, tmp_path):
 def test_the_peer_cuts_passages_where_we_do(script, peer_tokenizer, tokenizer):
     import argparse
 
-    from bert_jax.data.passage_windows import PassageWindows, WindowOptions
+    from bert_jax.data.windows.passage_windows import PassageWindows, WindowOptions
 
     passage = "the cat sat on the mat . it was warm . the dogs walked up and down to the sea ."
     asked = [("the cat ?", passage), ("went the boy up to it ?", passage), ("cat", "a dog .")]

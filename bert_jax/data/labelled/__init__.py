@@ -1,1 +1,0 @@
-"""Labelled data: files → examples → batches of examples."""

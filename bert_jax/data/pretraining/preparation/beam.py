@@ -1,0 +1,117 @@
+"""Shards on Apache Beam: this machine's runner, Dataflow, Flink or Spark (extra [beam])."""
+
+import contextlib
+import functools
+import io
+import logging
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from bert_jax.data.pretraining.preparation.shards import Shard, ShardWork, encode_shard
+from bert_jax.errors import UserError
+from bert_jax.files import is_remote
+
+LOCAL_RUNNERS = ("DirectRunner", "InteractiveRunner", "PrismRunner")
+
+
+def beam_runner(
+    options: str, workers: int | None, output: Path
+) -> Callable[[Sequence[Shard], ShardWork], None]:
+    """Checks the options of a Beam runner; what is returned encodes shards there.
+
+    Args:
+        options: as on a command line: "--runner=DataflowRunner --project=P …"; "" for this machine.
+        workers: processes of this machine's runner; None for what Beam takes.
+        output: the corpus, beside which the shards' files are.
+
+    Raises:
+        UserError: Beam is not installed, does not know an option, or runs where `output` is not.
+    """
+    try:
+        with _quiet():
+            from apache_beam.options import pipeline_options
+    except ImportError as error:
+        raise UserError(
+            "--runner beam needs the extra [beam]: pip install 'bert_jax[beam]'"
+        ) from error
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise UserError(f"--runner-options {options!r}: {error}") from error
+    if workers is not None:
+        words = [
+            *(f"--direct_num_workers={workers}", "--direct_running_mode=multi_processing"),
+            *words,
+        ]
+    try:
+        with _quiet() as said:
+            parsed = pipeline_options.PipelineOptions(words)
+            known = parsed.get_all_options(retain_unknown_options=False)
+    except SystemExit as error:
+        reason = said.getvalue().strip().rpartition("error: ")[2]
+        raise UserError(f"--runner-options {options!r}: {reason}") from error
+    for word in words:
+        if word.startswith("--") and _name(word) not in known:
+            raise UserError(f"--runner-options {options!r}: Beam does not know {word}")
+    runner = parsed.view_as(pipeline_options.StandardOptions).runner or LOCAL_RUNNERS[0]
+    runner = runner.rpartition(".")[2]
+    if runner not in LOCAL_RUNNERS and not is_remote(output):
+        raise UserError(
+            f"--output {output}: the machines of {runner} do not see this disk; give "
+            "gs://BUCKET/CORPUS"
+        )
+    return functools.partial(_run, parsed)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[io.StringIO]:
+    """Catches what Beam says on stderr, as hundreds of options; its warnings go nowhere."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            yield said
+    finally:
+        logging.disable(before)
+
+
+def _name(word: str) -> str:
+    name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+    return name.removeprefix("no_")
+
+
+def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
+    import apache_beam
+
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    try:
+        pipeline = apache_beam.Pipeline(options=options)
+        _ = (
+            pipeline
+            | "shards" >> apache_beam.Create(list(shards))
+            | "spread" >> apache_beam.Reshuffle()
+            | "encode" >> apache_beam.Map(encode_shard, work)
+        )
+        result = pipeline.run()
+        try:
+            result.wait_until_finish()
+        except KeyboardInterrupt:
+            # Machines elsewhere would go on, and cost, beside those of the next call.
+            with contextlib.suppress(NotImplementedError):
+                result.cancel()
+            raise
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(_reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    """What failed in some worker: Beam wraps it in reports of several pages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if "bert_jax.errors.UserError: " in line]
+    if ours:
+        return ours[-1].partition("bert_jax.errors.UserError: ")[2].partition(" [while running")[0]
+    last = lines[-1] if lines else type(error).__name__
+    return f"--runner beam: {last[:300]}; what is done stays: run the same command to go on"

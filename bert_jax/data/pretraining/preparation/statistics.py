@@ -1,0 +1,117 @@
+"""`bert-jax prepare --dry-run`: what a corpus would be like, without leaving one."""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
+from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+
+_SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreparationStatistics:
+    """Figures of both splits together.
+
+    Attributes:
+        documents: how many there are; `held_out_documents` of them are held out.
+        held_out_documents: see `documents`.
+        sentences: sentences with at least one token.
+        cut_sentences: sentences that were too long and cut.
+        tokens: token ids without special tokens.
+        unknown_share: share of [UNK] among them.
+        mean_sentence_tokens: tokens of a sentence.
+        median_sentence_tokens: likewise.
+        mean_document_tokens: tokens of a document.
+        median_document_tokens: likewise.
+        length: positions of an example that `padding_share` is for.
+        padding_share: expected share of [PAD] in batches: a document of T tokens takes
+            ceil(T / (length - 3)) examples, each with three special tokens.
+        packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
+            them is short on purpose.
+        packed_left_out_share: share of the pairs that an epoch of packed rows does not show.
+    """
+
+    documents: int
+    held_out_documents: int
+    sentences: int
+    cut_sentences: int
+    tokens: int
+    unknown_share: float
+    mean_sentence_tokens: float
+    median_sentence_tokens: float
+    mean_document_tokens: float
+    median_document_tokens: float
+    length: int
+    padding_share: float
+    packed_padding_share: float
+    packed_left_out_share: float
+
+
+def statistics(
+    options: PrepareOptions,
+    *,
+    length: int = 128,
+    limit: int | None = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> PreparationStatistics:
+    """Prepares a corpus in a temporary directory, measures it and removes it.
+
+    Args:
+        options: see `prepare`.
+        length: positions of an example, special tokens counted.
+        limit: the most documents of each source; None for all.
+        workers: see `prepare`.
+        progress: whether progress is shown on stderr.
+
+    Raises:
+        UserError: as `prepare` does; also if `length` leaves no room for text.
+    """
+    PretrainingOptions(length=length)  # refuses a wrong length before the work is done
+    with tempfile.TemporaryDirectory(prefix="bert-jax-dry-run-") as folder:
+        path = Path(folder, "corpus")
+        prepare(options, path, workers=workers, limit=limit, progress=progress)
+        return corpus_statistics(Corpus.open(path, verify=False), length)
+
+
+def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
+    """The figures of a finished corpus; see `statistics`."""
+    counts = list(corpus.manifest.splits.values())
+    tokens = sum(split.tokens for split in counts)
+    sentence_tokens = np.concatenate(
+        [np.diff(split.sentence_offsets) for split in corpus.splits.values()]
+    )
+    document_tokens = np.concatenate([_document_tokens(split) for split in corpus.splits.values()])
+    examples = -(-document_tokens // (length - _SPECIAL_TOKENS))
+    used = tokens + _SPECIAL_TOKENS * examples.sum()
+    pairs = PretrainingOptions(length=length, max_predictions=length)
+    packed = PackedBatches(
+        PretrainingBatches(corpus.splits["train"], corpus.tokenizer(), pairs)
+    ).statistics()
+    return PreparationStatistics(
+        documents=sum(split.documents for split in counts),
+        held_out_documents=corpus.manifest.splits["held_out"].documents,
+        sentences=sum(split.sentences for split in counts),
+        cut_sentences=sum(split.cut_sentences for split in counts),
+        tokens=tokens,
+        unknown_share=sum(split.unknown_tokens for split in counts) / tokens,
+        mean_sentence_tokens=float(sentence_tokens.mean()),
+        median_sentence_tokens=float(np.median(sentence_tokens)),
+        mean_document_tokens=float(document_tokens.mean()),
+        median_document_tokens=float(np.median(document_tokens)),
+        length=length,
+        padding_share=float(1 - used / (examples.sum() * length)),
+        packed_padding_share=1 - packed.filled,
+        packed_left_out_share=packed.left_out,
+    )
+
+
+def _document_tokens(split: CorpusSplit) -> np.ndarray:
+    """Tokens of each document, int64 [documents]."""
+    return np.diff(split.sentence_offsets[split.document_offsets])

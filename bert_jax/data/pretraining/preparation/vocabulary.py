@@ -1,0 +1,95 @@
+"""Trains the vocabulary of a corpus that is given none, from the train side of its text."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from tqdm import tqdm
+
+from bert_jax.data.pretraining.preparation.chunks import HeldOut, read_chunks
+from bert_jax.data.pretraining.sources import Source
+from bert_jax.errors import UserError
+from bert_jax.tokenization.interface import Tokenizer
+
+KINDS = ("wordpiece", "sentencepiece")
+
+_READ_CHARACTERS = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VocabularyOptions:
+    """How a vocabulary is trained.
+
+    Attributes:
+        kind: "wordpiece" or "sentencepiece".
+        vocab_size: number of ids, special tokens among them.
+        lowercase: whether text is lower-cased first.
+        train_characters: the most text it is trained from, in characters; the sources of a mixture
+            share it by their weights.
+    """
+
+    kind: str = "wordpiece"
+    vocab_size: int = 30_522
+    lowercase: bool = True
+    train_characters: int = 200_000_000
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UserError(
+                f"tokenizer.kind: {self.kind!r} is unknown; known are {', '.join(KINDS)}"
+            )
+        if self.train_characters < 1:
+            raise UserError(f"tokenizer.train_characters: {self.train_characters} is less than 1")
+
+
+def train_vocabulary(
+    options: VocabularyOptions,
+    sources: Sequence[Source],
+    held_out: HeldOut,
+    *,
+    limit: int | None,
+    progress: bool,
+) -> Tokenizer:
+    """Trains a tokenizer from the documents of "train", the first ones of each source.
+
+    Args:
+        options: what is trained.
+        sources: opened sources.
+        held_out: which documents are left out.
+        limit: the most documents of each source.
+        progress: whether a progress bar is shown on stderr.
+
+    Raises:
+        UserError: a source cannot be read, or the text is too little for the vocabulary.
+    """
+    from bert_jax.tokenization import train_sentencepiece, train_wordpiece
+
+    train = train_wordpiece if options.kind == "wordpiece" else train_sentencepiece
+    with tqdm(
+        total=options.train_characters,
+        desc="vocabulary: at most",
+        unit=" characters",
+        unit_scale=True,
+        disable=not progress,
+    ) as bar:
+        texts = _train_texts(options.train_characters, sources, held_out, limit, bar)
+        return train(texts, vocab_size=options.vocab_size, lowercase=options.lowercase)
+
+
+def _train_texts(
+    characters: int, sources: Sequence[Source], held_out: HeldOut, limit: int | None, bar: tqdm
+) -> Iterator[str]:
+    """Paragraphs of all sources, of each as many as its share allows."""
+    total_weight = sum(source.spec.weight for source in sources)
+    for source in sources:
+        left = characters * source.spec.weight / total_weight
+        for text in _train_blocks(source, held_out, limit):
+            yield from text[: int(left)].split("\n")
+            bar.update(min(len(text), int(left)))
+            left -= len(text)
+            if left < 1:
+                break
+
+
+def _train_blocks(source: Source, held_out: HeldOut, limit: int | None) -> Iterator[str]:
+    for chunk in read_chunks([source], held_out, limit=limit, characters=_READ_CHARACTERS):
+        yield from (block.text for block in chunk.blocks if block.split == "train")

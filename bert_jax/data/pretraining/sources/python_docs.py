@@ -1,0 +1,125 @@
+"""`python-docs:`: English text that every CPython carries, for a first run without any data.
+
+A document for each topic of `help()`, then one for each module of the standard library: its
+docstring and those of its classes and functions in the order of the source, which is read, never
+imported. This text is hard-wrapped and full of code; what is kept are paragraphs of prose, each
+joined to one line.
+"""
+
+import ast
+import functools
+import importlib
+import re
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from bert_jax.data.pretraining.sources.source import Block, Source, SourceSpec, document_blocks
+from bert_jax.errors import UserError
+
+_SKIPPED_FOLDERS = {
+    "__pycache__", "dist-packages", "encodings", "idlelib", "lib2to3", "site-packages", "test",
+    "tests", "turtledemo",
+}  # fmt: skip
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_BULLET = re.compile(r"(?:[*•-]|\d+[.)])\s+")
+_PROSE_SHARE = 0.85
+
+
+def open_source(spec: SourceSpec, place: str) -> "PythonDocs":
+    """Finds the standard library; called by `bert_jax.data.pretraining.sources.open_source`."""
+    if place:
+        raise UserError(f"data.source: {spec.source!r}: nothing may follow 'python-docs:'")
+    return PythonDocs(spec, Path(sysconfig.get_path("stdlib")))
+
+
+class PythonDocs(Source):
+    """Topics and docstrings of the running interpreter."""
+
+    def __init__(self, spec: SourceSpec, library: Path):
+        paths = [path for path in library.rglob("*.py") if _is_wanted(path.relative_to(library))]
+        self._paths = sorted(paths)
+        if not self._paths:
+            raise UserError(
+                f"data.source: {spec.source!r}: this Python has no source files in {library}; "
+                "use another Python or another source"
+            )
+        super().__init__(spec, sum(path.stat().st_size for path in self._paths))
+
+    def identity(self) -> dict[str, object]:
+        """The interpreter's version and how much source there is."""
+        return {"python": sys.version, "files": len(self._paths), "bytes": self.size}
+
+    def blocks(self) -> Iterator[Block]:
+        """See `Source.blocks`."""
+        # Parsing takes seconds and the text is small, so a second reading finds it at hand.
+        yield from self._all_blocks
+        self.position = self.size
+
+    @functools.cached_property
+    def _all_blocks(self) -> list[Block]:
+        blocks: list[Block] = []
+        topics = _topics()
+        for name in sorted(topics):
+            blocks.extend(document_blocks(prose(topics[name]), "lines"))
+        for path in self._paths:
+            blocks.extend(document_blocks("\n".join(map(prose, _docstrings(path))), "lines"))
+        return blocks
+
+
+def _topics() -> dict[str, str]:
+    try:
+        return cast(dict[str, str], importlib.import_module("pydoc_data.topics").topics)
+    except ImportError as error:
+        raise UserError(
+            "data.source: 'python-docs:': this Python lacks pydoc_data; "
+            "use another Python or another source"
+        ) from error
+
+
+def _is_wanted(path: Path) -> bool:
+    return not _SKIPPED_FOLDERS.intersection(path.parts)
+
+
+def _docstrings(path: Path) -> Iterator[str]:
+    """Docstrings of a module and of what it defines, in the order of the source."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old escapes in other people's strings
+            module = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # a template, or a broken file that some package left
+        return
+    yield from _docstrings_below(module)
+
+
+def _docstrings_below(node: _Documented) -> Iterator[str]:
+    yield ast.get_docstring(node) or ""
+    for child in node.body:
+        if isinstance(child, _Documented):
+            yield from _docstrings_below(child)
+
+
+def prose(text: str) -> str:
+    """The paragraphs of prose in a docstring, one per line; code, tables and rules are dropped."""
+    paragraphs: list[list[str]] = [[]]
+    for raw_line in text.split("\n"):
+        line = raw_line.strip()
+        if not line or line.startswith((">>>", "...")):
+            paragraphs.append([])
+        elif bullet := _BULLET.match(line):
+            paragraphs.append([line[bullet.end() :]])
+        else:
+            paragraphs[-1].append(line)
+    joined = (" ".join(paragraph) for paragraph in paragraphs)
+    return "\n".join(paragraph for paragraph in joined if _is_prose(paragraph))
+
+
+def _is_prose(paragraph: str) -> bool:
+    """Whether it ends like a sentence and is made of words rather than of signs."""
+    if paragraph[-1:] not in {".", "!", "?", ":", ")", '"', "”"} or paragraph.count(" ") < 3:
+        return False
+    letters = sum(character.isalpha() or character == " " for character in paragraph)
+    return letters >= _PROSE_SHARE * len(paragraph)

@@ -1,0 +1,61 @@
+"""`tfds:NAME[/CONFIG][:VERSION][:SPLIT]`: text that TensorFlow Datasets has prepared on disk."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_jax.data.readers.lines import decode
+from bert_jax.data.pretraining.prepared import PreparedDataset
+from bert_jax.data.pretraining.sources.files import REMEDY
+from bert_jax.data.pretraining.sources.source import Block, Source, SourceSpec, document_blocks
+from bert_jax.errors import UserError
+
+
+def open_source(spec: SourceSpec, place: str) -> "TensorFlowDataset":
+    """Finds the prepared data set; called by `bert_jax.data.pretraining.sources.open_source`."""
+    name = f"data.source: {spec.source!r}"
+    return TensorFlowDataset(spec, PreparedDataset(name, place, spec.data_dir))
+
+
+class TensorFlowDataset(Source):
+    """One split of a prepared data set; a document per example, in the order on disk."""
+
+    def __init__(self, spec: SourceSpec, dataset: PreparedDataset):
+        self._dataset = dataset
+        self._states = {path.name: path.stat() for path in sorted(dataset.directory.iterdir())}
+        super().__init__(spec, sum(state.st_size for state in self._states.values()))
+
+    def identity(self) -> dict[str, object]:
+        """Name, size and modification time (ns) of every file, and the split."""
+        return {
+            "directory": str(self._dataset.directory),
+            "split": self._dataset.split,
+            "files": [[name, st.st_size, st.st_mtime_ns] for name, st in self._states.items()],
+        }
+
+    def blocks(self) -> Iterator[Block]:
+        """See `Source.blocks`. Imports TensorFlow."""
+        self._check_field(sorted(self._dataset.features))
+        count = self._dataset.count
+        for number, value in enumerate(self._dataset.examples(self.spec.field), start=1):
+            yield from document_blocks(self._text(value, number), self.spec.paragraphs)
+            self.position = self.size * number // count
+
+    def _check_field(self, fields: list[str]) -> None:
+        if self.spec.field not in fields:
+            raise UserError(
+                f"data.source: {self.spec.source!r} has no field {self.spec.field!r}; fields "
+                f"there: {', '.join(fields)}; set data.field to one of them"
+            )
+
+    def _text(self, value: object, number: int) -> str:
+        """The text of a string, or of a list of strings: a paragraph each."""
+        parts = value.tolist() if isinstance(value, np.ndarray) else [value]
+        lines = [part for part in parts if isinstance(part, bytes)]
+        if len(lines) < len(parts):
+            raise UserError(
+                f"data.source: {self.spec.source!r}: field {self.spec.field!r} holds no text; "
+                "set data.field to one that does"
+            )
+        place = f"{self.spec.source} example:{number}"
+        return decode(b"\n".join(lines), place, self.spec.errors, REMEDY)

@@ -1,0 +1,159 @@
+"""The nine tasks of GLUE: their files, columns and classes, as the benchmark distributes them.
+
+Source: Wang et al., 2019, "GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language
+Understanding", and the headers of the files of gluebenchmark.com. A quotation mark is a character
+like any other in them. The diagnostic set (AX) has the columns of MNLI's test sets.
+"""
+
+import dataclasses
+
+from bert_jax.data.readers.columns import TextColumns
+from bert_jax.data.readers.tables import TableOptions
+from bert_jax.errors import UserError
+
+PREFIX = "glue:"
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueSet:
+    """A file that scores or predictions are made for.
+
+    Attributes:
+        file: its name in the task's folder.
+        name: which of several; "" where there is one.
+        submission: the file of its predictions in a submission; "" for development sets.
+    """
+
+    file: str
+    name: str = ""
+    submission: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueLayout:
+    """A task's files.
+
+    Attributes:
+        folder: their folder in the benchmark's own archive.
+        text: the column of the text.
+        pair: that of its pair; "": single texts.
+        label: that of the label; test sets have none.
+        classes: the labels, as they are spelled in the files, in the order of their ids (that of
+            Hugging Face's data sets); () for a regression.
+        metric: the one that the best checkpoint is chosen by: the benchmark's own; of the two that
+            it has for MRPC and QQP, F1; of the two for STS-B, Pearson's correlation.
+        development: one set, or the matched and the mismatched.
+        test: likewise.
+        train: the name of the training file.
+        headless: the columns of files that have no header line; (): all have one.
+        has_broken_rows: whether rows of the original file have a wrong number of columns.
+    """
+
+    folder: str
+    text: str
+    pair: str
+    label: str
+    classes: tuple[str, ...]
+    metric: str
+    development: tuple[GlueSet, ...]
+    test: tuple[GlueSet, ...]
+    train: str = "train.tsv"
+    headless: tuple[str, ...] = ()
+    has_broken_rows: bool = False
+
+    @property
+    def regression(self) -> bool:
+        """Whether the label is a number."""
+        return not self.classes
+
+    @property
+    def columns(self) -> TextColumns:
+        """Where text, pair and label are; the ids of test sets have a usual name."""
+        return TextColumns(self.text, self.pair, self.label)
+
+    @property
+    def table(self) -> TableOptions:
+        """How the files are read."""
+        return TableOptions(
+            "tsv", columns=self.headless, quotes="none", skip_broken=self.has_broken_rows
+        )
+
+
+def _layout(
+    folder: str,
+    texts: tuple[str, str],
+    label: str,
+    classes: tuple[str, ...],
+    metric: str = "accuracy",
+    *,
+    headless: tuple[str, ...] = (),
+    has_broken_rows: bool = False,
+) -> GlueLayout:
+    """A task with one development set and one test set."""
+    return GlueLayout(
+        folder,
+        *texts,
+        label,
+        classes,
+        metric,
+        (GlueSet("dev.tsv"),),
+        (GlueSet("test.tsv", submission=f"{folder}.tsv"),),
+        headless=headless,
+        has_broken_rows=has_broken_rows,
+    )
+
+
+_NUMBERS = ("0", "1")
+_ENTAILMENT = ("entailment", "not_entailment")
+_SENTENCES = ("sentence1", "sentence2")
+
+GLUE: dict[str, GlueLayout] = {
+    "cola": _layout(
+        "CoLA",
+        ("sentence", ""),
+        "label",
+        _NUMBERS,
+        "matthews_correlation",
+        headless=("source", "label", "mark", "sentence"),
+    ),
+    "sst2": _layout("SST-2", ("sentence", ""), "label", _NUMBERS),
+    "mrpc": _layout("MRPC", ("#1 String", "#2 String"), "Quality", _NUMBERS, "f1"),
+    "stsb": _layout("STS-B", _SENTENCES, "score", (), "pearson"),
+    "qqp": _layout(
+        "QQP",
+        ("question1", "question2"),
+        "is_duplicate",
+        _NUMBERS,
+        "f1",
+        has_broken_rows=True,
+    ),
+    "mnli": GlueLayout(
+        "MNLI",
+        *_SENTENCES,
+        "gold_label",
+        ("entailment", "neutral", "contradiction"),
+        "accuracy",
+        (GlueSet("dev_matched.tsv", "matched"), GlueSet("dev_mismatched.tsv", "mismatched")),
+        (
+            GlueSet("test_matched.tsv", "matched", "MNLI-m.tsv"),
+            GlueSet("test_mismatched.tsv", "mismatched", "MNLI-mm.tsv"),
+        ),
+    ),
+    "qnli": _layout("QNLI", ("question", "sentence"), "label", _ENTAILMENT),
+    "rte": _layout("RTE", _SENTENCES, "label", _ENTAILMENT),
+    "wnli": _layout("WNLI", _SENTENCES, "label", _NUMBERS),
+}
+
+
+def glue_layout(format: str) -> GlueLayout | None:
+    """The layout that a `data.format` such as "glue:mrpc" names; None: another format.
+
+    Raises:
+        UserError: GLUE has no such task.
+    """
+    if not format.startswith(PREFIX):
+        return None
+    name = format.removeprefix(PREFIX)
+    if name not in GLUE:
+        raise UserError(f"data.format: GLUE has no task {name!r}; known are {', '.join(GLUE)}")
+    return GLUE[name]

@@ -1,0 +1,267 @@
+"""Questions about passages: SQuAD's JSON, 1.1 and 2.0, and rows of any table or JSON lines."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.readers.sources import open_records
+from bert_jax.data.readers.lines import open_lines
+from bert_jax.data.readers.tables import TableOptions
+from bert_jax.errors import UserError
+
+UNKNOWN = -1
+"""The start of an answer of which the file gives only the text."""
+
+SQUAD = "squad"
+_ENDINGS = (".json", ".json.gz", ".json.zst")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionOptions:
+    """How questions are read; the keys of the same names in section `data`.
+
+    Attributes:
+        format: "squad" or a format of `TableOptions`; "": by the ending of the file's name, .json
+            is SQuAD's.
+        question_column: the column or key of the question.
+        passage_column: of the passage; "": "passage" or "context".
+        answers_column: of the accepted answers; "": "answers" or "answer".
+        id_column: of the name of the question; rows without one are numbered from 0.
+        data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
+            default.
+    """
+
+    format: str = ""
+    question_column: str = "question"
+    passage_column: str = ""
+    answers_column: str = ""
+    id_column: str = "id"
+    data_dir: str | None = None
+
+    def passage_in(self, fields: Mapping[str, Any]) -> str:
+        """Which of the fields of a row has the passage."""
+        return self.passage_column or ("passage" if "passage" in fields else "context")
+
+
+def read_questions(
+    source: str | Path, options: QuestionOptions = QuestionOptions()
+) -> Iterator[Question]:
+    """Reads questions, in constant memory unless the file is one JSON object.
+
+    The answers of a row are a text, a list of texts, `[{"text": …, "answer_start": …}, …]` (or
+    "start") or `{"text": […], "answer_start": […]}`; where starts are missing they are `UNKNOWN`.
+    A row without the key, or with null, has answers that are not known; an empty list, an empty
+    text or a true `is_impossible` says that there is none.
+
+    Args:
+        source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
+        options: how it is read.
+
+    Raises:
+        UserError: the file cannot be read, or something in it is damaged, missing or of the wrong
+            kind; with the place.
+    """
+    if is_squad(source, options.format):
+        yield from _squad(source, options)
+        return
+    with open_records(source, TableOptions(options.format), options.data_dir) as table:
+        for number, record in enumerate(table.records):
+            yield question_of(record.fields, options, number, record.place)
+
+
+def is_squad(source: str | Path, form: str) -> bool:
+    """Whether a source is one object of JSON, by its format or, where that is "", by its name."""
+    return form == SQUAD or (not form and str(source).lower().endswith(_ENDINGS))
+
+
+class _Named(Protocol):
+    """A question, or the row that has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_Named)
+
+
+def distinct(questions: Iterable[Named]) -> Iterator[Named]:
+    """The same questions, or rows of questions.
+
+    Raises:
+        UserError: two have the same id, so that nobody could tell their answers apart.
+    """
+    places: dict[str, str] = {}
+    for question in questions:
+        first = places.setdefault(question.id, question.place)
+        if first != question.place:
+            raise UserError(
+                f"{question.place}: the id {question.id!r} was already given at {first}; "
+                "give each question its own"
+            )
+        yield question
+
+
+def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
+    """Articles of paragraphs of questions; or rows below "data", as others export them."""
+    with open_lines(source) as lines:
+        name = lines.name
+        content = lines.whole()
+    try:
+        whole = json.loads(content)
+    except json.JSONDecodeError as error:
+        hint = "; if it has an object a line, set data.format=jsonl" * (error.msg == "Extra data")
+        raise UserError(
+            f"{name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}; mend it or "
+            f"fetch it anew{hint}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name}: not valid JSON: {error}; fetch it anew") from error
+    number = 0
+    for article_path, article in _items(name, whole, "data"):
+        if "paragraphs" not in article:
+            yield question_of(article, options, number, f"{name}: {article_path}")
+            number += 1
+            continue
+        for path, paragraph in _items(name, article, f"{article_path}.paragraphs"):
+            passage = _text(paragraph, "context", f"{name}: {path}")
+            for question_path, fields in _items(name, paragraph, f"{path}.qas"):
+                place = f"{name}: {question_path}"
+                question = _text(fields, "question", place)
+                id_column = options.id_column
+                yield _question(question, passage, fields, "answers", id_column, number, place)
+                number += 1
+
+
+def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a list, each with its path, as `data[0].paragraphs[3]`.
+
+    Args:
+        name: of the file.
+        parent: what has the list.
+        path: of the list.
+    """
+    found = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
+    if not isinstance(found, list):
+        raise UserError(
+            f"{name}: there is no list {path}; give JSON in the form of SQuAD, or set data.format"
+        )
+    for index, item in enumerate(found):
+        if not isinstance(item, dict):
+            kind = type(item).__name__
+            raise UserError(f"{name}: {path}[{index}] is no object but {kind}; mend the file")
+        yield f"{path}[{index}]", item
+
+
+def question_of(
+    fields: Mapping[str, Any], options: QuestionOptions, number: int, place: str
+) -> Question:
+    """The question of a row; `number` counts from 0.
+
+    Raises:
+        UserError: something is missing or of the wrong kind.
+    """
+    passage = options.passage_in(fields)
+    answers = options.answers_column or ("answers" if "answers" in fields else "answer")
+    return _question(
+        _text(fields, options.question_column, place),
+        _text(fields, passage, place),
+        fields,
+        answers,
+        options.id_column,
+        number,
+        place,
+    )
+
+
+def _question(
+    question: str,
+    passage: str,
+    fields: Mapping[str, Any],
+    answers: str,
+    id_key: str,
+    number: int,
+    place: str,
+) -> Question:
+    given = fields.get(id_key)
+    name = str(number if given is None else given)
+    return Question(question, passage, _answers(fields, answers, place), name, place)
+
+
+def _answers(fields: Mapping[str, Any], key: str, place: str) -> tuple[GoldAnswer, ...] | None:
+    if str(fields.get("is_impossible", "")).lower() in ("true", "1"):
+        return ()  # 2.0 gives plausible answers under another key, others leave them here
+    given = fields.get(key)
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = {"text": given, "answer_start": fields.get("answer_start")}
+    if isinstance(given, dict):
+        given = _by_answer(given, place)
+    if not isinstance(given, list):
+        raise _wrong_answers(place, key)
+    found = []
+    for answer in given:
+        if isinstance(answer, str):
+            answer = {"text": answer}
+        if not isinstance(answer, dict):
+            raise _wrong_answers(place, key)
+        text = _text(answer, "text", place)
+        if text.strip():
+            found.append(GoldAnswer(text, _start(answer, place)))
+    return tuple(found)
+
+
+def _by_answer(given: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
+    """`{"text": […], "answer_start": […]}`, the form of Hugging Face's data sets, by answer."""
+    texts, starts = given.get("text"), given.get("answer_start")
+    if isinstance(texts, str):
+        texts, starts = [texts], [starts]
+    if not isinstance(texts, list):
+        raise UserError(f"{place}: its answers have no 'text'; mend the file")
+    starts = [None] * len(texts) if starts is None else starts
+    if not isinstance(starts, list) or len(starts) != len(texts):
+        raise UserError(f"{place}: its answers need one 'answer_start' for each text")
+    return [
+        {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+    ]
+
+
+def _start(answer: Mapping[str, Any], place: str) -> int:
+    given = answer.get("answer_start", answer.get("start"))
+    if given in (None, ""):
+        return UNKNOWN
+    try:
+        return int(given)
+    except (TypeError, ValueError):
+        raise UserError(f"{place}: the start of an answer is {given!r:.40}, no number") from None
+
+
+def _wrong_answers(place: str, key: str) -> UserError:
+    return UserError(
+        f'{place}: {key!r} must be a text, a list of texts, or of {{"text": …, "answer_start": …}}'
+    )
+
+
+def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
+    if key not in fields:
+        names = ", ".join(map(repr, fields)) or "nothing"
+        raise UserError(
+            f"{place}: there is no {key!r}, only {names}; rename it, or set question_column or "
+            "passage_column"
+        )
+    text = fields[key]
+    if not isinstance(text, str):
+        raise UserError(f"{place}: {key!r} is not a string but {type(text).__name__}")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"{place}: {key!r} has half of a surrogate pair, which is no character; remove it"
+            ) from error
+    return text

@@ -1,0 +1,134 @@
+"""The arguments of `bert-jax predict`, and errors that name them. Imports nothing heavy."""
+
+import argparse
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from bert_jax.errors import UserError
+from bert_jax.tasks.base.predict_options import PredictOptions
+
+# What keys of section `data` are called here, where it is not their own name.
+_OTHER_NAMES = {
+    "data.format": "--input-format",
+    "data.header=false": "--no-header",
+    "data.header": "--no-header",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds all arguments of the verb."""
+    add = parser.add_argument
+    add("--model", required=True, metavar="DIR", help="or a hub id")
+    add(
+        "--task",
+        metavar="NAME",
+        help="classification, tagging, question_answering, multiple_choice, similarity, embed, "
+        "fill_mask, hidden_states, attentions (default: what the model is for)",
+    )
+    add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
+    add("--output", required=True, metavar="FILE", help="- is stdout")
+    add("--precision", default="float32", help="float32 (default), bfloat16, or auto")
+    add("--batch-size", type=int, metavar="N", help="rows computed together")
+    add("--max-length", type=int, metavar="N", help="tokens of a row; texts are cut to so many")
+    _add_reading(parser.add_argument_group("how the input is read"))
+    _add_answers(parser.add_argument_group("answers"))
+
+
+def _add_reading(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--input-format",
+        metavar="NAME",
+        help="text, jsonl, tsv, csv, conll, squad or glue:TASK (default: by the file's ending)",
+    )
+    for name, what in (
+        ("text", "the texts (default: a usual name, as text or sentence1)"),
+        ("pair", "their pairs"),
+        ("label", "right answers, which the output keeps"),
+        ("id", "the ids"),
+        ("question", "the questions"),
+        ("passage", "the passages"),
+    ):
+        add(f"--{name}-column", metavar="NAME", help=f"column or key of {what}")
+    add("--quotes", default="auto", metavar="HOW", help="of TSV: auto (default), none or csv")
+    add("--no-header", dest="header", action="store_false", help="a table without column names")
+    add("--word-column", type=int, default=0, metavar="N", help="of CoNLL files, from 0")
+    add("--separator", metavar="tab", help="of CoNLL columns, where words have blanks in them")
+    add("--comments", metavar="MARK", help="how CoNLL lines begin that are no words")
+
+
+def _add_answers(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add(
+        "--output-format",
+        metavar="NAME",
+        help="jsonl; glue (classification), conll (tagging), squad (question_answering); default: "
+        "by the file's ending, .tsv, .conll or .txt, .json",
+    )
+    add("--top-k", type=int, metavar="N", help="answers to a mask (default 5), to a question (1)")
+    add("--null-threshold", type=float, metavar="X", help="for how much better scores: no answer")
+    add("--window-step", type=int, default=128, metavar="N", help="tokens between windows")
+    add("--answer-length", type=int, default=30, metavar="N", help="the most tokens of an answer")
+    add("--pooling", metavar="HOW", help="of vectors: mean (default), max, cls or pooler")
+    add("--normalize", action="store_true", help="vectors of length 1")
+    add("--layers", metavar="N,N", help="0 the embeddings, -1 the last layer")
+    add("--combine", metavar="HOW", help="layers: sum, mean or concatenate")
+
+
+def predict_options(given: argparse.Namespace) -> PredictOptions:
+    """The options that a command line says.
+
+    Raises:
+        UserError: one of them is wrong.
+    """
+    fields = {
+        field.name: getattr(given, field.name)
+        for field in dataclasses.fields(PredictOptions)
+        if hasattr(given, field.name)
+    }
+    if given.layers is not None:
+        fields["layers"] = _whole_numbers("--layers", given.layers)
+    return PredictOptions(**fields)
+
+
+@contextlib.contextmanager
+def names_of_options() -> Iterator[None]:
+    """Errors that name an argument of Python or a key of a config name the option instead.
+
+    The functions below are called from Python, by the training and from here, and cannot know.
+    """
+    try:
+        yield
+    except UserError as error:
+        raise UserError(with_options(str(error))) from error
+
+
+def with_options(message: str) -> str:
+    """A message with `text_column` and `data.text_column` as `--text-column`, and so on.
+
+    What stands in quotation marks, and the name of a file, is the user's own, and stays.
+    """
+    names = [field.name for field in dataclasses.fields(PredictOptions)]
+    # A name of one word ("header") may be just a word.
+    known = [rf"(?:data\.)?{name}" if "_" in name else rf"data\.{name}" for name in names]
+    known = [*map(re.escape, _OTHER_NAMES), *known]
+    # A text in quotation marks is matched as a whole, and given back as it is.
+    pattern = rf"(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w./-])(?:{'|'.join(known)})\b(?!\.\w)"
+    return re.sub(pattern, _option, message)
+
+
+def _option(match: re.Match[str]) -> str:
+    found = match[0]
+    if found[0] in "'\"":
+        return found
+    name = found.removeprefix("data.").replace("_", "-")
+    return _OTHER_NAMES.get(found, f"--{name}")
+
+
+def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise UserError(f"{option} {text!r}: give whole numbers, as -4,-3,-2,-1") from None

@@ -1,1 +1,0 @@
-"""What `bert-jax predict` can do: one file a task, found by the table in `tasks.py`."""

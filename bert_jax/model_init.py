@@ -1,0 +1,130 @@
+"""What a task stands on, from a config, a run, or a model directory."""
+
+import dataclasses
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.hub import resolve
+from bert_jax.errors import UserError
+from bert_jax.models.kernels import selection as preferences
+from bert_jax.models.config import BertConfig, Execution
+from bert_jax.tokenization import Tokenizer, load_tokenizer
+from bert_jax.tasks.base.task import Foundation
+
+# Fields of the architecture that do not change what its parameters compute.
+TRAINING_FIELDS = frozenset(
+    {
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "classifier_dropout",
+        "initializer_range",
+        "num_labels",
+        "use_crf",
+    }
+)
+
+
+def of_config(config: ConfigDict, platform: str = "") -> Foundation:
+    """The model that a config describes, and where it is to begin.
+
+    Args:
+        config: the whole config.
+        platform: as for `execution`.
+
+    Raises:
+        UserError: `init_from` is no model directory, or the config contradicts it.
+    """
+    description, tokenizer = None, None
+    if config.tokenizer.path:
+        tokenizer = load_tokenizer(config.tokenizer.path)
+    if config.init_from:
+        directory = resolve(config.init_from)
+        description = model_directory.load_description(directory)
+        theirs = load_tokenizer(directory)
+        if tokenizer is not None and tokenizer.fingerprint() != theirs.fingerprint():
+            raise UserError(
+                f"tokenizer.path {config.tokenizer.path} is another tokenizer than that of "
+                f"init_from {directory}; leave it out"
+            )
+        tokenizer = theirs
+    base = description.config if description else None
+    return Foundation(
+        execution=execution(config, platform),
+        architecture=lambda tokenizer: model_config(config, tokenizer, base),
+        tokenizer=tokenizer,
+        description=description,
+    )
+
+
+def of_model(config: ConfigDict, description: ModelDescription, directory: Path) -> Foundation:
+    """A finished model, which is judged as it is.
+
+    Args:
+        config: says how it is computed.
+        description: of the model.
+        directory: of its tokenizer.
+    """
+    return Foundation(
+        execution=execution(config),
+        architecture=lambda tokenizer: description.config,
+        tokenizer=load_tokenizer(directory),
+        description=description,
+        is_finished=True,
+    )
+
+
+def execution(config: ConfigDict, platform: str = "") -> Execution:
+    """How a config wants the model to be computed; what it leaves open, the device decides.
+
+    Args:
+        config: precision and section `model`.
+        platform: "cpu", "gpu" or "tpu"; "" for the devices that are here.
+    """
+    model = config.model
+    fastest = preferences.chosen(
+        config.precision, model.scan_layers, model.attention, platform=platform
+    )
+    return Execution(
+        **fastest._asdict(),
+        remat=model.remat,
+        pad_vocab_to_multiple_of=model.pad_vocab_to_multiple_of,
+    )
+
+
+def model_config(
+    config: ConfigDict, tokenizer: Tokenizer, base: BertConfig | None = None
+) -> BertConfig:
+    """The architecture that a config describes for a vocabulary.
+
+    Args:
+        config: sizes and fields are those of section `model`.
+        tokenizer: knows the vocabulary.
+        base: the architecture that parameters are taken from; what the config does not say is as
+            there.
+
+    Raises:
+        UserError: the config contradicts `base`.
+    """
+    fields = {
+        field.name: config.model[field.name]
+        for field in dataclasses.fields(BertConfig)
+        if config.model[field.name] is not None
+    }
+    if base is not None and not config.model.size:
+        described = dataclasses.replace(base, **fields)
+    else:
+        given = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
+        described = BertConfig.from_size(config.model.size or "base", **{**given, **fields})
+    if base is None:
+        return described
+    for field in dataclasses.fields(BertConfig):
+        old, new = getattr(base, field.name), getattr(described, field.name)
+        if old != new and field.name not in TRAINING_FIELDS:
+            raise UserError(
+                f"init_from {config.init_from} has {field.name} {old!r}, the config {new!r}; give "
+                "the config the same model, or leave section model out"
+            )
+    return described

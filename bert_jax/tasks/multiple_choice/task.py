@@ -1,0 +1,169 @@
+"""The right one of several endings or answers: SWAG and its relatives (paper, section 4.4)."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config_keys import from_keys, keys_of
+from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.readers.choices import ChoiceOptions, read_choices
+from bert_jax.data.examples import ChoiceExample
+from bert_jax.data.sequences import Sequences
+from bert_jax.data.pipeline import Batch
+from bert_jax.tasks.base import sections
+from bert_jax.tasks.base.chunks import encoded
+from bert_jax.tasks.base.splits import Part, read_splits
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, model_tokenizer
+from bert_jax.tasks.multiple_choice.decoding import ChoiceEncoder, as_record, best_choice, logits
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import open_records
+from bert_jax.models.config import BertConfig
+from bert_jax.models.layers import LOWEST
+from bert_jax.tokenization import Tokenizer
+from bert_jax.tasks.base.task import Foundation, Sums, weighted_sums
+
+ARCHITECTURE = "BertForMultipleChoice"
+
+
+class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
+    """Multiple choice; an answer is the scores of the choices, float32 [C]."""
+
+    def make_batches(self) -> LabelledBatches:
+        """Each item is an example with a row for each of its choices.
+
+        C is that of the item with the most choices; the others have rows of padding, which
+        `choice_mask` (bool [B, C]) tells.
+        """
+        examples = self.splits.train
+        encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
+        of_examples = encoded(encode, encode.checked(examples))
+        sequences = Sequences.of(row for rows in of_examples for row in rows)
+        encode.report()
+        rows = _row_numbers([len(example.choices) for example in examples])  # nC
+        lengths = np.where(rows < 0, 0, sequences.lengths[rows]).max(axis=1)
+        targets = _targets(examples)
+
+        def make(chosen: np.ndarray, length: int) -> Batch:
+            theirs = np.where(chosen[:, None] < 0, -1, rows[chosen])  # BC
+            return {
+                **sequences.pad(theirs, length, self.tokenizer),
+                "choice_mask": theirs >= 0,
+                "labels": targets[chosen],
+                "weights": (chosen >= 0).astype(np.float32),
+            }
+
+        return self.batches_of(lengths, make)
+
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+        """Cross-entropy over the choices of each item, and what is answered right."""
+        logits: Any = self.forward(params, batch, dropout_key)
+        logits = jnp.where(batch["choice_mask"], logits, LOWEST)  # BC
+        labels = batch["labels"]
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+        correct = logits.argmax(axis=-1) == labels
+        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
+
+    def answers(
+        self, model: LoadedModel, examples: Iterable[ChoiceExample]
+    ) -> Iterator[np.ndarray]:
+        """The scores of the choices of each item."""
+        return logits(
+            model, examples, batch_size=self.options.batch_size, max_length=self.options.length
+        )
+
+    def has_labels(self, example: ChoiceExample) -> bool:
+        """Whether the right choice is known."""
+        return example.label is not None
+
+    def metrics(self, examples: list[ChoiceExample], answers: list[np.ndarray]) -> dict[str, float]:
+        """Accuracy, and the mean cross-entropy."""
+        targets = _targets(examples)
+        losses, correct = [], []
+        for scores, target in zip(answers, targets, strict=True):
+            exact = scores.astype(np.float64)
+            losses.append(np.logaddexp.reduce(exact) - exact[target])
+            correct.append(scores.argmax() == target)
+        return {"loss": float(np.mean(losses)), "accuracy": float(np.mean(correct))}
+
+    def metric_names(self, examples: list[ChoiceExample]) -> Iterable[str]:
+        """Always the same."""
+        return "loss", "accuracy"
+
+    def baseline_metrics(self, examples: list[ChoiceExample]) -> dict[str, float]:
+        """`accuracy_majority`: the commonest place alone; `accuracy_chance`: a guess."""
+        places = Counter(example.label for example in examples)
+        chances = [1 / len(example.choices) for example in examples]
+        return {
+            "accuracy_majority": max(places.values()) / len(examples),
+            "accuracy_chance": float(np.mean(chances)),
+        }
+
+    def examples_as_text(self, count: int) -> str:
+        """The right choice, prompt, question, and all choices, one item a line."""
+        return "\n".join(
+            "\t".join(filter(None, (str(one.label), one.prompt, one.question, *one.choices)))
+            for one in self.splits.train[:count]
+        )
+
+    def write(self, directory: Path, part: Part[ChoiceExample], answers: list[np.ndarray]) -> None:
+        """`<part>.jsonl`: the choice with its number, and the probabilities of all."""
+        with open_records(directory / f"{part.name}.jsonl") as records:
+            for example, scores in zip(part.examples, answers, strict=True):
+                gold = {} if example.label is None else {"expected": example.label}
+                found = as_record(best_choice(example.choices, scores))
+                records.write({"id": example.id, **gold, **found})
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """The keys of this task, by section; those of `ChoiceOptions` are keys of `data`."""
+    return sections.defaults(
+        keys_of(ChoiceOptions),
+        optimizer={"learning_rate": 2e-5},
+        train={"global_batch_size": 16},
+    )
+
+
+def create(config: ConfigDict, foundation: Foundation) -> MultipleChoiceTask:
+    """The task of a config, see `bert_jax.configuration`."""
+    tokenizer = model_tokenizer(foundation)
+    options = from_keys(ChoiceOptions, config.data)
+    splits = read_splits(
+        config.data,
+        lambda source, split: read_choices(source, options, needs_labels=split == "train"),
+        with_train=not foundation.is_finished,
+    )
+    return MultipleChoiceTask(
+        splits,
+        TrainedModel(tokenizer, _description(foundation, tokenizer), foundation.execution),
+        sections.labelled_options(config, ("accuracy", True)),
+    )
+
+
+def _description(foundation: Foundation, tokenizer: Tokenizer) -> ModelDescription:
+    """The model: one output whatever the labels are, which are those of no other head."""
+    config, base = foundation.architecture(tokenizer), foundation.description
+    if base is not None and base.architecture == ARCHITECTURE:
+        return ModelDescription(config, ARCHITECTURE, labels=base.labels)
+    config = dataclasses.replace(config, num_labels=BertConfig.num_labels)
+    return ModelDescription(config, ARCHITECTURE)
+
+
+def _targets(examples: list[ChoiceExample]) -> np.ndarray:
+    """The numbers of the right choices, int32 [n]; all examples have them."""
+    return np.array([example.label for example in examples], np.int32)
+
+
+def _row_numbers(counts: list[int]) -> np.ndarray:
+    """The rows of each of n examples that have so many, int64 [n, C], -1 where there is none."""
+    ends = np.cumsum(counts)[:, None]
+    numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))
+    return np.where(numbers < ends, numbers, -1)

@@ -1,0 +1,244 @@
+"""Tags of words, and the entities that they spell (paper, figure 4, d; section 5.3)."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from bert_jax.data.readers.conll import OUTSIDE
+from bert_jax.data.windows.word_windows import WordWindow, WordWindows
+from bert_jax.data.windows.words import Word, joined, split_words
+from bert_jax.errors import UserError
+from bert_jax.inference.batching import BatchOptions
+from bert_jax.tasks.classification.decoding import label_names
+from bert_jax.inference.finite import finite
+from bert_jax.inference.interface import Advance, Model, TextError
+from bert_jax.inference.records import shortest
+from bert_jax.inference.streams import answers
+from bert_jax.tasks.tagging.tag_decoding import Decoded, best_paths, one_by_one, possible
+from bert_jax.metrics.entities import detect_scheme, spans
+from bert_jax.models.crf import Chain
+from bert_jax.sharding.hosts import fetch
+from bert_jax.tokenization import Encoding
+
+Sentence = str | Sequence[str]
+"""A text, which is split into words, or its words."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaggedWord:
+    """A word and its tag.
+
+    Attributes:
+        text: the word.
+        tag: its label.
+        score: the probability of the label; 0 where the tokenizer leaves nothing of the word, which
+            is then outside of all entities.
+        start: its first character in the text; of given words, in these joined by blanks.
+        end: the character after its last.
+    """
+
+    text: str
+    tag: str
+    score: float
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entity:
+    """Words that are a name.
+
+    Attributes:
+        type: what of, as "PER".
+        text: the part of the text, character by character.
+        score: the mean of the scores of its words.
+        start: its first character, as in `TaggedWord`.
+        end: the character after its last.
+        words: its first word, and the word after its last.
+    """
+
+    type: str
+    text: str
+    score: float
+    start: int
+    end: int
+    words: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tagging:
+    """What a tagger says of a sentence.
+
+    Attributes:
+        words: all of them.
+        entities: those that the tags spell, in their order; none where tags are no names of
+            entities, such as parts of speech.
+    """
+
+    words: tuple[TaggedWord, ...]
+    entities: tuple[Entity, ...]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tag of each word."""
+        return tuple(word.tag for word in self.words)
+
+
+def taggings(
+    model: Model,
+    sentences: Iterable[Sentence],
+    *,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    advance: Advance | None = None,
+) -> Iterator[Tagging]:
+    """The tags of each sentence, in order and in constant memory.
+
+    Nothing is cut off: of long sentences, windows are read, see `WordWindows`. Each word has the
+    most probable tag, or with `use_crf` the tag on the most probable path that the scheme allows.
+
+    Args:
+        model: tags words.
+        sentences: texts, split as `split_words` does, or lists of words.
+        batch_size: the most rows computed together.
+        max_length: the most tokens of a row; None for as many as the model takes.
+        advance: told the number of sentences after each batch.
+
+    Raises:
+        UserError: the model does not tag words, or something is no sentence.
+    """
+    if model.description.architecture != "BertForTokenClassification":
+        raise UserError(
+            f"this {model.description.architecture} does not tag words; give the directory of a "
+            'model that does, and load it with load(path, task="tagging")'
+        )
+    options = BatchOptions(batch_size, max_length)
+    encode = WordWindows(model.tokenizer, options.limit(model.config))
+    found = answers(
+        model,
+        map(_split, _checked(sentences)),
+        lambda asked: [[*rows] for rows in encode([one.texts for one in asked])],
+        functools.partial(_logits, model.params, module=model.module),
+        _read,
+        options,
+        characters=lambda asked: len(asked.text),
+        advance=advance,
+    )
+    scored = (((asked, numbers), scores) for asked, numbers, scores in found)
+    labels = label_names(model.description)
+    if model.config.use_crf:
+        decoded = best_paths(scored, possible(Chain(*fetch(Chain.of(model.params))), labels))
+    else:
+        decoded = one_by_one(scored)
+    return (_tagging(asked, numbers, tags, labels) for (asked, numbers), tags in decoded)
+
+
+def as_record(found: Tagging) -> dict[str, Any]:
+    """A tagging as an object of JSON."""
+    return {
+        "words": [word.text for word in found.words],
+        "tags": list(found.tags),
+        "scores": [shortest(word.score) for word in found.words],
+        "entities": [
+            {**dataclasses.asdict(entity), "score": shortest(entity.score)}
+            for entity in found.entities
+        ],
+    }
+
+
+def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | None:
+    """Tags that can be read for entities; None where the labels of a model are no names of such.
+
+    Where labels have no prefixes but one is O, neighbours of the same label are one entity.
+    """
+    if detect_scheme([labels]) is not None:
+        return tags
+    if OUTSIDE in labels:
+        return [tag if tag == OUTSIDE else f"I-{tag}" for tag in tags]
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    text: str
+    words: list[Word]
+
+    @property
+    def texts(self) -> list[str]:
+        return [word.text for word in self.words]
+
+
+def _checked(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+    if isinstance(sentences, str):
+        raise UserError(
+            "the sentences are one string; give a list of strings, or of lists of words"
+        )
+    for index, sentence in enumerate(sentences):
+        is_words = isinstance(sentence, list | tuple)
+        if not isinstance(sentence, str) and not (
+            is_words and all(isinstance(word, str) for word in sentence)
+        ):
+            raise TextError(
+                f"sentence {index} is {sentence!r:.80}; give a string or a list of words", index
+            )
+        yield sentence
+
+
+def _split(sentence: Sentence) -> _Asked:
+    if isinstance(sentence, str):
+        return _Asked(sentence, split_words(sentence))
+    return _Asked(" ".join(sentence), joined(sentence))
+
+
+def _read(
+    asked: _Asked, encodings: Sequence[Encoding], rows: Sequence[np.ndarray]
+) -> tuple[_Asked, np.ndarray, np.ndarray]:
+    """The words that have tokens, int [K], and their scores, float32 [K, C]."""
+    windows = [row for row in encodings if isinstance(row, WordWindow)]
+    numbers = np.concatenate([np.array(window.words, np.int64) for window in windows])
+    scores = np.concatenate(
+        [
+            row[np.array(window.positions, np.int64)]
+            for window, row in zip(windows, rows, strict=True)
+        ]
+    )
+    return asked, numbers, finite(scores, "the scores of a sentence")
+
+
+def _tagging(
+    asked: _Asked, numbers: np.ndarray, decoded: Decoded, labels: Sequence[str]
+) -> Tagging:
+    nothing = OUTSIDE if OUTSIDE in labels else labels[0]
+    found = [(nothing, 0.0)] * len(asked.words)
+    for number, tag, score in zip(numbers.tolist(), *map(np.ndarray.tolist, decoded), strict=True):
+        found[number] = labels[tag], score
+    words = tuple(
+        TaggedWord(word.text, tag, score, word.start, word.end)
+        for word, (tag, score) in zip(asked.words, found, strict=True)
+    )
+    return Tagging(words, _entities(asked.text, words, labels))
+
+
+def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> tuple[Entity, ...]:
+    tags = entity_tags([word.tag for word in words], labels)
+    found = []
+    for first, end, entity_type in spans(tags) if tags else ():
+        inside = words[first:end]
+        score = sum(word.score for word in inside) / len(inside)
+        start, stop = inside[0].start, inside[-1].end
+        found.append(Entity(entity_type, text[start:stop], score, start, stop, (first, end)))
+    return tuple(found)
+
+
+@functools.partial(jax.jit, static_argnames="module")
+def _logits(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> jax.Array:
+    """A batch → float32 [B, T, C]."""
+    found: Any = module.apply(
+        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
+    )
+    return found
