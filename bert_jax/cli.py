@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bert_jax.benchmarks import command as bench_command
-from bert_jax.errors import TryAgainError, UserError
+from bert_jax.errors import RetryableError, UserError
 from bert_jax.files import as_path
 from bert_jax.inference import predict_command
 from bert_jax.planning import command as plan_command
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _outcome(error: BaseException) -> tuple[str, int]:
     """What users are told of an error, and the exit code; any other error is raised again."""
     if isinstance(error, UserError):
-        return str(error), STOPPED if isinstance(error, TryAgainError) else BAD_INPUT
+        return str(error), STOPPED if isinstance(error, RetryableError) else BAD_INPUT
     if isinstance(error, OSError):
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{place}; mend it and run again", BAD_INPUT
@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     bench_command.add_arguments(bench)
     bench.set_defaults(run=_bench)
 
-    evaluate = verbs.add_parser("evaluate", help="held-out metrics as JSON")
+    evaluate = verbs.add_parser("evaluate", help="validation metrics as JSON")
     evaluate.add_argument("--config", metavar="FILE[:ARGS]", help="default: that of RUN")
     place = evaluate.add_mutually_exclusive_group(required=True)
     place.add_argument("--workdir", type=_place, metavar="RUN")
@@ -292,7 +292,8 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from bert_jax import configuration, experiment, workdir as run_directory
+    from bert_jax import configuration, experiment
+    from bert_jax import workdir as run_directory
     from bert_jax.sharding.compilation_cache import use_compilation_cache
 
     use_compilation_cache()

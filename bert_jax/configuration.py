@@ -25,13 +25,13 @@ TASKS = "bert_jax.tasks"
 def defaults(task: str) -> ConfigDict:
     """Every known key with its default, for one task.
 
-    Sections `model`, `optimizer`, `train` and `mesh` are the fields of `BertConfig` and
+    Sections `model`, `optimizer`, `train` and `mesh` are the fields of `EncoderConfig` and
     `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`; what else there is, and other
     defaults, the task's own `defaults()` say. A model field that is None is as in `init_from`, else
     decided by `model.size` and the vocabulary; precision "auto", attention "auto" and
     `scan_layers` None are what is fastest on the device.
     """
-    from bert_jax.models.config import BertConfig
+    from bert_jax.models.config import EncoderConfig
     from bert_jax.sharding.mesh import MeshShape
     from bert_jax.training.optimizer import OptimizerOptions
     from bert_jax.training.options import TrainOptions
@@ -49,7 +49,7 @@ def defaults(task: str) -> ConfigDict:
             # 128 for the matrix units, and 3 × 16 for every mesh.tensor that divides the heads of
             # a named size. It is not taken from the mesh: a run goes on with any other.
             "pad_vocab_to_multiple_of": 384,
-            **dict.fromkeys(keys_of(BertConfig)),
+            **dict.fromkeys(keys_of(EncoderConfig)),
         },
         "tokenizer": {"path": ""},
         "data": {},

@@ -5,8 +5,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init as foundation
-from bert_jax.benchmarks.bench import Subject
+from bert_jax import configuration, model_init
+from bert_jax.benchmarks.bench import Workload
 from bert_jax.benchmarks.bench import bench as bench_subject
 from bert_jax.benchmarks.command import BenchOptions
 from bert_jax.errors import UserError
@@ -24,9 +24,9 @@ from bert_jax.planning.topology import find_topology
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
 from bert_jax.sharding.hosts import rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.tasks.base.task import Foundation, Task
 
 
 def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[s
     """
     topology = find_topology(wanted)
     # Where the corpus is, if it is there at all, has nothing to do with what is planned.
-    base = foundation.of_config(config, wanted.hardware.platform)
+    base = model_init.of_config(config, wanted.hardware.platform)
     task = _without_data(config, base)
     train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
@@ -85,7 +85,7 @@ def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
         config: as for `train`; a corpus need not be there.
         options: what is timed.
     """
-    base = foundation.of_config(config)
+    base = model_init.of_config(config)
     create = configuration.task_module(config.task).create
     task = create(config, base) if config.data.get("corpus") else _without_data(config, base)
     train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
@@ -93,11 +93,11 @@ def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
     shape = MeshShape(**config.mesh)
     mesh = chosen_mesh(task, optimizer, train_options) if shape.auto else make_mesh(shape)
     rows_per_host(train_options.global_batch_size, mesh, train_options.microbatches)
-    subject = Subject(task, base.execution, optimizer, train_options, mesh)
+    subject = Workload(task, base.execution, optimizer, train_options, mesh)
     return bench_subject(subject, options)
 
 
-def _without_data(config: ConfigDict, base: Foundation) -> Task:
+def _without_data(config: ConfigDict, base: ModelInit) -> Task:
     """The task of a config, on a stand-in for its corpus if it wants one."""
     module = configuration.task_module(config.task)
     return getattr(module, "create_without_data", module.create)(config, base)

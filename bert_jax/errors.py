@@ -12,7 +12,7 @@ class UserError(Exception):
     """
 
 
-class TryAgainError(UserError):
+class RetryableError(UserError):
     """What was begun may be gone on with, and nothing needs mending: a store did not answer.
 
     The command line exits with 75, as after a signal, so that launchers start it again.
@@ -28,16 +28,16 @@ class NotFiniteError(UserError):
 
 
 @contextlib.contextmanager
-def worth_another_try() -> Iterator[None]:
+def as_retryable() -> Iterator[None]:
     """For what a run does with a store that it has used before: it will be there again.
 
     Raises:
-        TryAgainError: in place of UnreachableError.
+        RetryableError: in place of UnreachableError.
     """
     try:
         yield
     except UnreachableError as error:
-        raise TryAgainError(str(error)) from error
+        raise RetryableError(str(error)) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """From a config to things that are done: prepare a corpus, train, evaluate and export a run.
 
 This is where configs meet the floors below. A section that is the fields of a class becomes one
-where it is needed; the model's keys are read in `foundation`, the task's own in its `create`.
+where it is needed; the model's keys are read in `model_init`, the task's own in its `create`.
 """
 
 import json
@@ -12,7 +12,8 @@ from typing import Any
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init as foundation, workdir as run_directory
+from bert_jax import configuration, model_init
+from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
@@ -22,11 +23,12 @@ from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
-from bert_jax.errors import UserError, worth_another_try
+from bert_jax.errors import UserError, as_retryable
 from bert_jax.files import write_atomically
 from bert_jax.planning.meshes import chosen_mesh
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.tokenization import load_tokenizer
 from bert_jax.training.device_memory import enough_memory
 from bert_jax.training.loop import train as train_loop
@@ -34,7 +36,6 @@ from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.plots import draw_curves
 from bert_jax.training.state import abstract_state
-from bert_jax.tasks.base.task import Foundation, Task
 
 PREDICTIONS = "predictions"
 
@@ -55,14 +56,14 @@ def prepare_options(config: ConfigDict) -> PrepareOptions:
         sources=source_specs(data.source, per_source),
         tokenizer=tokenizer.path or None,
         vocabulary=from_keys(VocabularyOptions, tokenizer),
-        held_out=data.held_out,
+        validation_fraction=data.validation_fraction,
         sentences=data.sentences,
         language=data.language,
         seed=config.seed,
     )
 
 
-def make_task(config: ConfigDict, on: Foundation | None = None) -> Task:
+def make_task(config: ConfigDict, on: ModelInit | None = None) -> Task:
     """The task that a config names, with its data open.
 
     Args:
@@ -70,7 +71,7 @@ def make_task(config: ConfigDict, on: Foundation | None = None) -> Task:
         on: in place of the model that the config describes.
     """
     module = configuration.task_module(config.task)
-    task = module.create(config, on or foundation.of_config(config))
+    task = module.create(config, on or model_init.of_config(config))
     task.check()
     return task
 
@@ -79,7 +80,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     """Trains a run to its end; writes `model/`, `curves.png` and `result.json` beside its logs.
 
     Returns:
-        The held-out metrics of the exported model and their baselines, as in `result.json`.
+        The validation metrics of the exported model and their baselines, as in `result.json`.
     """
     options = TrainOptions(**config.train)
     optimizer_options = OptimizerOptions(**config.optimizer)
@@ -87,7 +88,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     mesh = make_mesh(shape)
     if not shape.auto:
         rows_per_host(options.global_batch_size, mesh, options.microbatches)
-    base = foundation.of_config(config)
+    base = model_init.of_config(config)
     task = make_task(config, base)
     options = options.resolved(task.examples_per_epoch)
     if shape.auto:
@@ -95,7 +96,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     # Refuses what does not fit together, before a work directory is made.
     abstract_state(task, make_optimizer(optimizer_options, options.steps), mesh)
     with main_host_first():
-        run_directory.claim(workdir, config)
+        run_directory.init_workdir(workdir, config)
     result_file = workdir / "result.json"
     if from_main_host(result_file.is_file()):  # it is written last
         print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
@@ -123,7 +124,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
             predictions=workdir / PREDICTIONS if is_last else None,
         )
     baselines = task.baselines()
-    with worth_another_try():
+    with as_retryable():
         if not is_last:
             params, _ = run_directory.restore_params(
                 workdir, task.description, options.export, mesh, task.module
@@ -156,14 +157,14 @@ def evaluate(
     if workdir is not None:
         description = run_directory.description_of(workdir)
         tokenizer = workdir / run_directory.TOKENIZER
-        task = make_task(config, foundation.of_model(config, description, tokenizer))
+        task = make_task(config, model_init.of_model(config, description, tokenizer))
         params, _ = run_directory.restore_params(
             workdir, description, config.train.export, mesh, task.module
         )
     elif model is not None:
         directory = resolve(model)
         description = model_directory.load_description(directory)
-        task = make_task(config, foundation.of_model(config, description, directory))
+        task = make_task(config, model_init.of_model(config, description, directory))
         params, report = model_directory.load_params(directory, task.module, mesh=mesh)
         if report.new:
             raise UserError(f"{directory} cannot be evaluated for task {config.task}: {report}")
@@ -196,7 +197,7 @@ def export(workdir: Path, output: Path, *, which: str = "") -> int:
     return step
 
 
-def _initial_params(config: ConfigDict, base: Foundation, task: Task, mesh: Mesh) -> Any:
+def _initial_params(config: ConfigDict, base: ModelInit, task: Task, mesh: Mesh) -> Any:
     """Parameters of `init_from`, None if there is none."""
     if base.description is None:
         return None
@@ -206,7 +207,7 @@ def _initial_params(config: ConfigDict, base: Foundation, task: Task, mesh: Mesh
         task.module,
         mesh=mesh,
         seed=config.seed,
-        anew=_of_other_labels(base.description, task.description),
+        reinitialize=_of_other_labels(base.description, task.description),
     )
     if is_main_host():
         print(f"init_from {directory}: {report}", file=sys.stderr)

@@ -9,10 +9,10 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
-from bert_jax.models.kernels import selection as preferences
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.kernels import selection
+from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tokenization import Tokenizer, load_tokenizer
-from bert_jax.tasks.base.task import Foundation
 
 # Fields of the architecture that do not change what its parameters compute.
 TRAINING_FIELDS = frozenset(
@@ -27,7 +27,7 @@ TRAINING_FIELDS = frozenset(
 )
 
 
-def of_config(config: ConfigDict, platform: str = "") -> Foundation:
+def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     """The model that a config describes, and where it is to begin.
 
     Args:
@@ -51,7 +51,7 @@ def of_config(config: ConfigDict, platform: str = "") -> Foundation:
             )
         tokenizer = theirs
     base = description.config if description else None
-    return Foundation(
+    return ModelInit(
         execution=execution(config, platform),
         architecture=lambda tokenizer: model_config(config, tokenizer, base),
         tokenizer=tokenizer,
@@ -59,7 +59,7 @@ def of_config(config: ConfigDict, platform: str = "") -> Foundation:
     )
 
 
-def of_model(config: ConfigDict, description: ModelDescription, directory: Path) -> Foundation:
+def of_model(config: ConfigDict, description: ModelDescription, directory: Path) -> ModelInit:
     """A finished model, which is judged as it is.
 
     Args:
@@ -67,7 +67,7 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
         description: of the model.
         directory: of its tokenizer.
     """
-    return Foundation(
+    return ModelInit(
         execution=execution(config),
         architecture=lambda tokenizer: description.config,
         tokenizer=load_tokenizer(directory),
@@ -84,7 +84,7 @@ def execution(config: ConfigDict, platform: str = "") -> Execution:
         platform: "cpu", "gpu" or "tpu"; "" for the devices that are here.
     """
     model = config.model
-    fastest = preferences.chosen(
+    fastest = selection.resolve_execution(
         config.precision, model.scan_layers, model.attention, platform=platform
     )
     return Execution(
@@ -95,8 +95,8 @@ def execution(config: ConfigDict, platform: str = "") -> Execution:
 
 
 def model_config(
-    config: ConfigDict, tokenizer: Tokenizer, base: BertConfig | None = None
-) -> BertConfig:
+    config: ConfigDict, tokenizer: Tokenizer, base: EncoderConfig | None = None
+) -> EncoderConfig:
     """The architecture that a config describes for a vocabulary.
 
     Args:
@@ -110,17 +110,17 @@ def model_config(
     """
     fields = {
         field.name: config.model[field.name]
-        for field in dataclasses.fields(BertConfig)
+        for field in dataclasses.fields(EncoderConfig)
         if config.model[field.name] is not None
     }
     if base is not None and not config.model.size:
         described = dataclasses.replace(base, **fields)
     else:
         given = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
-        described = BertConfig.from_size(config.model.size or "base", **{**given, **fields})
+        described = EncoderConfig.from_size(config.model.size or "base", **{**given, **fields})
     if base is None:
         return described
-    for field in dataclasses.fields(BertConfig):
+    for field in dataclasses.fields(EncoderConfig):
         old, new = getattr(base, field.name), getattr(described, field.name)
         if old != new and field.name not in TRAINING_FIELDS:
             raise UserError(

@@ -25,12 +25,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, experiment, workdir as run_directory
+from bert_jax import configuration, experiment
+from bert_jax import workdir as run_directory
 from bert_jax.errors import UserError
 from bert_jax.files import fetch, is_remote, reachable, upload, write_atomically, written
-from bert_jax.sweep_report import Outcome, Report
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sweep_report import Outcome, Report
 from bert_jax.training.loop import DivergedError
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
@@ -54,7 +55,7 @@ def train_seeds(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     """A run for each of `train.seeds`, in `WORKDIR/seed-N`; what is done already stays as it is.
 
     With few examples some runs end no better than guessing (paper, section 4.1; Mosbach et al.,
-    2021), so the best of several on the development set is taken, and the failed ones are named.
+    2021), so the best of several on the validation set is taken, and the failed ones are named.
 
     Returns:
         See `Report.as_dict`.
@@ -205,7 +206,7 @@ def _outcome(config: ConfigDict, workdir: Path, name: str) -> Outcome:
     directory = workdir / name
     note = directory / DIVERGED
     if from_main_host(note.is_file()):
-        run_directory.claim(directory, config)  # of another config, it says nothing
+        run_directory.init_workdir(directory, config)  # of another config, it says nothing
         return Outcome(name, {}, note.read_text(encoding="utf-8").strip())
     if config.train.seeds:
         inner = _train_seeds(config, directory)
@@ -283,8 +284,8 @@ def _copy_model(source: Path, target: Path) -> None:
         return
     partial, old = (target.with_name(f".{target.name}.{state}") for state in ("partial", "old"))
     try:
-        for left_over in (partial, old):
-            shutil.rmtree(left_over, ignore_errors=True)
+        for unexpected_keys in (partial, old):
+            shutil.rmtree(unexpected_keys, ignore_errors=True)
         shutil.copytree(source, partial)
         if target.exists():
             target.rename(old)
@@ -295,8 +296,8 @@ def _copy_model(source: Path, target: Path) -> None:
             "same command again"
         ) from error
     finally:
-        for left_over in (partial, old):
-            shutil.rmtree(left_over, ignore_errors=True)
+        for unexpected_keys in (partial, old):
+            shutil.rmtree(unexpected_keys, ignore_errors=True)
 
 
 def _changed(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> ConfigDict:

@@ -19,7 +19,7 @@ class Outcome:
 
     Attributes:
         name: of its directory.
-        metrics: held-out metrics of its model; none if it diverged.
+        metrics: validation metrics of its model; none if it diverged.
         diverged: why it has none.
     """
 

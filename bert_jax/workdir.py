@@ -18,7 +18,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init as foundation
+from bert_jax import configuration, model_init
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
     read_config,
@@ -28,13 +28,13 @@ from bert_jax.checkpoints.config_file import (
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.errors import UserError
 from bert_jax.files import reachable, write_atomically, written
-from bert_jax.tasks.classification.decoding import label_names
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.tasks.base.task import Task
+from bert_jax.tasks.classification.decoding import label_names
 
 MODEL_CONFIG = "model_config.json"
 DATA = "data.json"
@@ -80,7 +80,7 @@ def run_config(workdir: Path) -> ConfigDict:
     return configuration.complete(fields, where=str(path))
 
 
-def claim(workdir: Path, config: ConfigDict) -> None:
+def init_workdir(workdir: Path, config: ConfigDict) -> None:
     """Makes a work directory, or checks that it belongs to the same config.
 
     The main host goes first; the others find what it made.
@@ -195,7 +195,7 @@ def restore_params(
     if mesh is None:
         # Of several hosts each must take part.
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
-    abstract = abstract_params(module or description.make_module(foundation.execution(config)))
+    abstract = abstract_params(module or description.make_module(model_init.execution(config)))
     if module is None and description.architecture == "BertModel":
         abstract = {"bert": abstract}
     placed = jax.tree.map(

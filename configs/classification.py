@@ -6,8 +6,8 @@ r"""Your own labels: classify texts or pairs of texts, or predict a number for t
 MODEL is a model directory or a hub id (google-bert/bert-base-uncased). The file is a table (TSV,
 CSV) whose first line names its columns, or JSON lines; columns called text and label (and other
 usual names) are found, others are named with `--config.data.text_column=…` (and pair_column,
-label_column, id_column). Labels are read from the data. Without a development file, a tenth of the
-examples is held out.
+label_column, id_column). Labels are read from the data. Without a validation file, a tenth of the
+examples is validation.
 
     labels of several at once    --config.data.label_separator=,
     a number                     --config.data.problem_type=regression
@@ -24,7 +24,7 @@ from ml_collections import ConfigDict
 
 def get_config(
     train: str = "",
-    development: str = "",
+    validation: str = "",
     test: str = "",
     init_from: str = "",
     epochs: float = 3.0,
@@ -37,7 +37,7 @@ def get_config(
             "init_from": init_from,
             "data": {
                 "train": train,
-                "development": development,
+                "validation": validation,
                 "test": test,
                 "length": length,
             },

@@ -5,10 +5,10 @@ r"""Multiple choice: SWAG (paper, section 4.4), ARC, OpenBookQA, Cosmos QA, or a
 
 The layout is found by the columns or keys: SWAG's and Cosmos QA's CSV, ARC's JSON lines, or lines
 of your own, {"prompt": …, "choices": [text, …], "label": 0}. Items may have any number of choices.
-Without a development file, a tenth of the items is held out.
+Without a validation file, a tenth of the items is validation.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2: OpenBookQA (4,461 questions without the
-book) at a rate of 5e-5, three seeds of 5 minutes: 58.4 ± 1.1 % of 496 held-out questions (25 % by
+book) at a rate of 5e-5, three seeds of 5 minutes: 58.4 ± 1.1 % of 496 validation questions (25 % by
 chance), by `launch/measure/finetuning_table.py --rows openbookqa`.
 """
 
@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 
 def get_config(
     train: str = "",
-    development: str = "",
+    validation: str = "",
     test: str = "",
     init_from: str = "",
     epochs: float = 3.0,
@@ -30,7 +30,7 @@ def get_config(
             "init_from": init_from,
             "data": {
                 "train": train,
-                "development": development,
+                "validation": validation,
                 "test": test,
                 "length": length,
             },

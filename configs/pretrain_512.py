@@ -3,7 +3,7 @@ r"""Pre-training at length 512, from a model trained at 128: the paper's second 
     bert-jax train --config configs/pretrain_512.py:corpus=CORPUS,init_from=RUN/model \
         --workdir RUN512
 
-The parameters come from the first phase; the optimizer starts anew, as google-research/bert does
+The parameters come from the first phase; the optimizer starts again, as google-research/bert does
 with `--init_checkpoint`. The architecture must be that of the first phase: give the same `size`.
 
 Rows are packed: several examples share one, without seeing each other, so that nearly all tokens

@@ -6,7 +6,7 @@ r"""A measured run: size mini on an English Wikipedia sample and 157 classic boo
             {'source': 'jsonl:classic_books_en.jsonl.gz', 'paragraphs': 'blank'}]"
     bert-jax train --config configs/pretrain_mini_books.py --workdir runs/mini-books
 
-Corpus: 268 documents, 17.8 M tokens to train on; 9 documents, 435,000 tokens held out.
+Corpus: 268 documents, 17.8 M tokens to train on; 9 documents, 435,000 tokens validation.
 Measured 2026-11-21 at commit 5588f64, on 2 CPU cores that other work shared, in 80 minutes (about
 1 s a step when left alone, 5,000 tokens/s). Held out, 1,280 examples: MLM loss 6.115, accuracy
 0.151 (always the most frequent token: 0.061); NSP accuracy 0.738 (majority: 0.559). On the way,
@@ -27,7 +27,7 @@ def get_config(
             "tokenizer": {"path": tokenizer},
             "data": {
                 "corpus": corpus,
-                "held_out": 0.03,
+                "validation_fraction": 0.03,
                 "length": 128,
                 "evaluation_batches": 40,
             },

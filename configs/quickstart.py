@@ -20,7 +20,7 @@ def get_config(corpus: str = "corpora/python-docs") -> ConfigDict:
             "data": {
                 "source": "python-docs:",
                 "corpus": corpus,
-                "held_out": 0.1,
+                "validation_fraction": 0.1,
                 "length": 64,
                 "max_predictions": 10,
             },

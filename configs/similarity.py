@@ -24,7 +24,7 @@ from ml_collections import ConfigDict
 
 def get_config(
     train: str = "",
-    development: str = "",
+    validation: str = "",
     test: str = "",
     init_from: str = "",
     loss: str = "cosine",
@@ -38,7 +38,7 @@ def get_config(
             "init_from": init_from,
             "data": {
                 "train": train,
-                "development": development,
+                "validation": validation,
                 "test": test,
                 "loss": loss,
                 "length": length,

@@ -4,14 +4,14 @@ r"""Question answering on SQuAD (paper, sections 4.2 and 4.3), or on questions o
         --workdir runs/squad
 
 The directory holds train-v1.1.json and dev-v1.1.json, or those of 2.0; other names are given with
-`train=…,development=…,test=…`. `data.window_step` is what google-research/bert calls `doc_stride`;
+`train=…,validation=…,test=…`. `data.window_step` is what google-research/bert calls `doc_stride`;
 Hugging Face's is an overlap, see `bert_jax.data.windows.passage_windows`. Version 2.0 has questions without
-an answer: from which difference of scores on a passage has none is tuned on the development file
+an answer: from which difference of scores on a passage has none is tuned on the validation file
 and stored in the model's config.json. `RUN/predictions/` has the files of the official scripts.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2, one seed, by
 `launch/measure/finetuning_table.py --rows squad1 squad2`: 1.1, of 8,000 questions in 28 minutes, F1
-64.7, exact match 51.2 on the public half of the development set; 2.0, on public articles, F1
+64.7, exact match 51.2 on the public half of the validation set; 2.0, on public articles, F1
 47.4, exact match 44.2.
 """
 
@@ -26,7 +26,7 @@ def get_config(
     version: str = "1.1",
     directory: str = "",
     train: str = "",
-    development: str = "",
+    validation: str = "",
     test: str = "",
     init_from: str = "",
 ) -> ConfigDict:
@@ -37,9 +37,9 @@ def get_config(
             "init_from": init_from,
             "data": {
                 "directory": directory,
-                # Of questions of your own without a development file, a tenth is held out.
+                # Of questions of your own without a validation file, a tenth is validation.
                 "train": train or f"train-v{version}.json",
-                "development": development or ("" if train else f"dev-v{version}.json"),
+                "validation": validation or ("" if train else f"dev-v{version}.json"),
                 "test": test,
                 "version": version,
                 "length": 384,

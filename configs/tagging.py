@@ -1,12 +1,12 @@
 r"""Your own tags: names in texts, or any other label of words.
 
-    bert-jax train --config configs/tagging.py:train=train.txt,development=dev.txt,init_from=MODEL \
+    bert-jax train --config configs/tagging.py:train=train.txt,validation=dev.txt,init_from=MODEL \
         --workdir runs/names
 
 MODEL is a model directory or a hub id (google-bert/bert-base-cased). The files have a word and its
 tag on each line, and a blank line after each sentence (CoNLL-2003's form), or are JSON lines with
 "words" and "tags". Tags may be IOB1, IOB2 or BIOES; any others, such as parts of speech, are
-learned as they are. Without a development file, a tenth of the sentences is held out.
+learned as they are. Without a validation file, a tenth of the sentences is validation.
 
     words and tags elsewhere     --config.data.word_column=1 --config.data.tag_column=2 (from 0)
     a linear-chain CRF           --config.model.use_crf=true
@@ -14,7 +14,7 @@ learned as they are. Without a development file, a tenth of the sentences is hel
     several seeds                --config.train.seeds=1,2,3
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2, three seeds of three to five minutes, by
-`launch/measure/finetuning_table.py --rows conll2003 wnut17`: entity F1 on the development sets
+`launch/measure/finetuning_table.py --rows conll2003 wnut17`: entity F1 on the validation sets
 89.7 ± 0.2 for CoNLL-2003, 51.9 ± 2.2 (in 5 epochs) for WNUT-17.
 """
 
@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 
 def get_config(
     train: str = "",
-    development: str = "",
+    validation: str = "",
     test: str = "",
     init_from: str = "",
     epochs: float = 3.0,
@@ -36,7 +36,7 @@ def get_config(
             "init_from": init_from,
             "data": {
                 "train": train,
-                "development": development,
+                "validation": validation,
                 "test": test,
                 "length": length,
             },

@@ -16,13 +16,13 @@ import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.sources import SourceSpec
-from bert_jax.models.kernels import selection as preferences
 from bert_jax.models.bert import init_params
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.kernels import selection
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 from tests.google_storage import google_storage
 
@@ -57,7 +57,7 @@ def any_processor() -> Iterator[None]:
     Processes that tests start are told so by their configs.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preferences, "cpu_flags", frozenset)
+        patch.setattr(selection, "cpu_flags", frozenset)
         yield
 
 
@@ -258,16 +258,16 @@ def make_numbered_split(make_split: SplitMaker) -> SplitMaker:
 
 @pytest.fixture(scope="session")
 def make_tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Prepares `TEXT` as a corpus on disk; `held_out` as in `PrepareOptions`."""
+    """Prepares `TEXT` as a corpus on disk; `validation` as in `PrepareOptions`."""
 
-    def make(held_out: float) -> Path:
+    def make(validation: float) -> Path:
         directory = tmp_path_factory.mktemp("corpus")
         (directory / "text.txt").write_text(TEXT)
         (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
         options = PrepareOptions(
             (SourceSpec(f"text:{directory}/text.txt"),),
             tokenizer=str(directory / "vocab.txt"),
-            held_out=held_out,
+            validation=validation,
             sentences="lines",
         )
         prepare(options, directory / "corpus", workers=1, progress=False)
@@ -278,14 +278,14 @@ def make_tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
 
 @pytest.fixture(scope="session")
 def tiny_corpus(make_tiny_corpus: Callable[..., Path]) -> Path:
-    """The corpus with its last document held out."""
-    return make_tiny_corpus(held_out=1e-6)
+    """The corpus with its last document validation."""
+    return make_tiny_corpus(validation=1e-6)
 
 
 @pytest.fixture(scope="session")
-def tiny_config() -> BertConfig:
+def tiny_config() -> EncoderConfig:
     """Two layers of width 16, two heads, no dropout."""
-    return BertConfig(
+    return EncoderConfig(
         vocab_size=len(PIECES),
         hidden_size=16,
         num_hidden_layers=2,

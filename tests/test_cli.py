@@ -154,12 +154,12 @@ def test_a_refused_config_is_one_line_and_leaves_no_work_directory(
 def test_a_corpus_without_held_out_documents_is_refused_at_once(
     config, make_tiny_corpus, tmp_path, capsys
 ):
-    corpus = make_tiny_corpus(held_out=0.0)
+    corpus = make_tiny_corpus(validation_fraction=0.0)
     line = refused(
         capsys, "train", "--config", config, "--workdir", tmp_path / "run",
         f"--config.data.corpus={corpus}", "--config.train.steps=10",
     )  # fmt: skip
-    assert "corpus has no held-out documents to evaluate on; prepare it from at least " in line
+    assert "corpus has no validation documents to evaluate on; prepare it from at least " in line
     assert not (tmp_path / "run").exists()
 
 
@@ -249,13 +249,13 @@ def test_prepare_shows_examples(config, tmp_path, capsys, documents, pieces):
             *("--workers", "1", "--show", "2"),
             f"--config.data.source=text:{tmp_path}/text.txt",
             f"--config.tokenizer.path={tmp_path}/vocab.txt",
-            *("--config.data.sentences=lines", "--config.data.held_out=0.000001"),
+            *("--config.data.sentences=lines", "--config.data.validation_fraction=0.000001"),
         ]
     )
     assert code == 0
     first, *examples = capsys.readouterr().out.splitlines()
     assert json.loads(first)["train"]["documents"] == 4
-    assert json.loads(first)["held_out"]["documents"] == 1
+    assert json.loads(first)["validation"]["documents"] == 1
     assert [line.split(":")[0] for line in examples if line.startswith("example")] == [
         "example 0",
         "example 1",

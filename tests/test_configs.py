@@ -75,7 +75,7 @@ def test_a_shrunken_pretraining_config_trains_two_steps(path, tiny_corpus, tmp_p
     records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     assert [(record["step"], record["split"]) for record in records][-2:] == [
         (2, "train"),
-        (2, "held_out"),
+        (2, "validation"),
     ]
     for name in ("config.json", "curves.png", "checkpoints/2", "model/model.safetensors"):
         assert (workdir / name).exists(), name
@@ -108,7 +108,7 @@ def labelled_files(name, directory):
     rows = [dict(LABELLED[name], id=str(number)) for number in range(8)]
     if name == "classification":
         rows = [dict(one, label=f"class {number % 2}") for number, one in enumerate(rows)]
-    files = ("train", "development")
+    files = ("train", "validation")
     for file in files:
         content = "".join(json.dumps(one) + "\n" for one in rows)
         (directory / f"{file}.jsonl").write_text(content)
@@ -128,7 +128,7 @@ def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base
         keys += [("data.window_step", "4"), ("data.question_length", "4")]
     config = configuration.load(f"{path}:{arguments},init_from={base_model}", keys)
     result = experiment.train(config, tmp_path / "run")
-    assert (tmp_path / "run" / "predictions" / "development.jsonl").is_file()
+    assert (tmp_path / "run" / "predictions" / "validation.jsonl").is_file()
     for file in tmp_path.glob("train.*"):
         file.unlink()  # who judges a model need not have it any more
     model = tmp_path / "run" / "model"
@@ -145,7 +145,7 @@ def test_questions_of_ones_own_need_no_development_file(base_model, tmp_path):
     configuration.set_key(config, "data.length", 32, where="test")
     configuration.set_key(config, "data.question_length", 8, where="test")
     task = experiment.make_task(config)
-    assert [len(part.examples) for part in task.splits.development] == [1]
+    assert [len(part.examples) for part in task.splits.validation] == [1]
 
 
 def test_arguments_of_the_main_config():

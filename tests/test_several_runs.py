@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import configuration, workdir as run_directory, sweep as several_runs
+from bert_jax import configuration
+from bert_jax import sweep as several_runs
+from bert_jax import workdir as run_directory
 from bert_jax.errors import UserError
 from bert_jax.workdir import run_config
 
@@ -43,7 +45,7 @@ def make_config(table, tmp_path_factory, pieces):
         "model.intermediate_size": 16,
         "model.max_position_embeddings": 16,
         "data.train": str(table),
-        "data.development": str(table),
+        "data.validation": str(table),
         "data.length": 16,
         "optimizer.learning_rate": 1e-2,
         "train.epochs": 2.0,
@@ -158,7 +160,7 @@ def test_a_damaged_work_directory_is_named(make_config, tmp_path, content):
 def test_that_a_run_has_diverged_counts_for_its_config_alone(make_config, tmp_path):
     directory = tmp_path / "runs" / "seed-1"
     config = make_config(train__seeds=(1,))
-    run_directory.claim(directory, make_config(seed=1))
+    run_directory.init_workdir(directory, make_config(seed=1))
     (directory / "diverged.txt").write_text("the loss of step 7 is not finite\n")
     result = several_runs.train_seeds(config, tmp_path / "runs")
     assert result["failed"] == {"seed-1": "the loss of step 7 is not finite"}

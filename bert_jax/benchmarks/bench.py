@@ -20,18 +20,18 @@ from bert_jax.errors import UserError
 from bert_jax.models.config import Execution
 from bert_jax.planning.flops import real_flops
 from bert_jax.planning.hardware import hardware_of
+from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.progress import computed_tokens
-from bert_jax.training.step import arranged
-from bert_jax.tasks.base.task import Task
+from bert_jax.training.step import pack_rows
 
 # The pipeline begins with a queue that is empty, and must be timed with one that is in use.
 _WARMUP_OF_PIPELINE = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Subject:
+class Workload:
     """What is timed.
 
     Attributes:
@@ -49,7 +49,7 @@ class Subject:
     mesh: Mesh
 
 
-def bench(subject: Subject, options: BenchOptions) -> dict[str, Any]:
+def bench(subject: Workload, options: BenchOptions) -> dict[str, Any]:
     """Times the work.
 
     Returns:
@@ -74,7 +74,7 @@ def bench(subject: Subject, options: BenchOptions) -> dict[str, Any]:
         step = forward_pass(subject.task, subject.execution, subject.mesh, batches)
     else:
         parts = subject.options.microbatches
-        batches = [arranged(subject.task, subject.mesh, parts, batch) for batch in batches]
+        batches = [pack_rows(subject.task, subject.mesh, parts, batch) for batch in batches]
         step = training_step(
             subject.task, subject.optimizer, subject.options, subject.mesh, batches
         )
@@ -138,7 +138,7 @@ def _rates(timing: Timing, batches: list[Batch]) -> dict[str, float]:
     }
 
 
-def _flops(subject: Subject, batch: Batch, *, training: bool) -> float:
+def _flops(subject: Workload, batch: Batch, *, training: bool) -> float:
     weights = batch.get("masked_lm_weights")
     predictions = 0 if weights is None or not training else int(np.count_nonzero(weights))
     config = subject.task.description.config

@@ -14,11 +14,11 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.config import Execution
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.rules import on_mesh
+from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.state import abstract_state, new_state
 from bert_jax.training.step import make_train_step
-from bert_jax.tasks.base.task import Task
 
 # Batches that are placed on the devices before the clock starts, and then used in turn.
 _BATCHES = 4

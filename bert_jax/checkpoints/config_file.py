@@ -12,7 +12,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 
 CONFIG = "config.json"
 
@@ -53,7 +53,7 @@ class ModelDescription:
         other: fields that mean nothing to us and that `write_config` hands on.
     """
 
-    config: BertConfig
+    config: EncoderConfig
     architecture: str
     labels: tuple[str, ...] = ()
     problem_type: str | None = None
@@ -91,12 +91,12 @@ def read_config(path: Path) -> ModelDescription:
     if missing:
         raise UserError(f"{path} lacks {', '.join(missing)}; give the config.json of a BERT")
     labels = _labels(path, fields)
-    known = {field.name for field in dataclasses.fields(BertConfig)}
+    known = {field.name for field in dataclasses.fields(EncoderConfig)}
     own = {key: value for key, value in fields.items() if key in known and value is not None}
     if labels:
         own["num_labels"] = len(labels)
     try:
-        config = BertConfig.from_fields(own)
+        config = EncoderConfig.from_fields(own)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     problem_type = fields.get("problem_type")
@@ -132,7 +132,7 @@ def write_config(path: Path, description: ModelDescription) -> None:
         "dtype": description.dtype,
     }
     # Hugging Face counts the names to know how many labels there are.
-    if description.labels or num_labels != BertConfig.num_labels:
+    if description.labels or num_labels != EncoderConfig.num_labels:
         labels = description.labels or tuple(f"LABEL_{label}" for label in range(num_labels))
         fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
         fields["label2id"] = {label: number for number, label in enumerate(labels)}

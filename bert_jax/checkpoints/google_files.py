@@ -8,7 +8,7 @@ released models with the erf form, and so it is read here; replace `hidden_act` 
 **Case.** Whether text is lower-cased is no part of these files; the vocabulary settles it, as
 `tokenization.load_tokenizer` says.
 
-Source: google-research/bert, README.md, modeling.py (BertConfig), run_*.py.
+Source: google-research/bert, README.md, modeling.py (EncoderConfig), run_*.py.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
 )
 from bert_jax.checkpoints.whole_directory import whole_directory
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import Tokenizer, WordPieceTokenizer
 
@@ -147,7 +147,7 @@ def load_params(
     *,
     mesh: Mesh | None = None,
     seed: int = 0,
-    anew: tuple[str, ...] = (),
+    reinitialize: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
     """Parameters for a model, float32, on a mesh (default: one device).
 
@@ -160,7 +160,9 @@ def load_params(
     if mesh is None:
         mesh = one_device_mesh()
     with _open(files) as file:
-        return read_parameters(file, google.TABLE, module, mesh=mesh, seed=seed, anew=anew)
+        return read_parameters(
+            file, google.TABLE, module, mesh=mesh, seed=seed, reinitialize=reinitialize
+        )
 
 
 def save(path: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
@@ -244,7 +246,7 @@ def _architecture_of(names: Collection[str], named: str) -> str:
     return "BertModel" if head is None else f"BertFor{head}"
 
 
-def _check_config(path: Path, config: BertConfig) -> None:
+def _check_config(path: Path, config: EncoderConfig) -> None:
     """What google-research/bert has no switch for."""
     remedy = "save a model directory instead"
     if config.hidden_act not in _ACTIVATIONS:

@@ -139,7 +139,7 @@ def load_params(
     *,
     mesh: Mesh | None = None,
     seed: int = 0,
-    anew: tuple[str, ...] = (),
+    reinitialize: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
     """Parameters of a model directory for a model, float32, on a mesh (default: one device).
 
@@ -153,7 +153,7 @@ def load_params(
     tied = module.config.tie_word_embeddings
     table = huggingface.TIED_TABLE if tied else huggingface.TABLE
     with open_tensors(directory) as file:
-        return read_parameters(file, table, module, mesh=mesh, seed=seed, anew=anew)
+        return read_parameters(file, table, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
 
 
 def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray]:

@@ -43,24 +43,24 @@ class LoadReport:
     Attributes:
         taken: names of the file's tensors that were read.
         new: our parameters that the file does not have, freshly initialised.
-        left_over: names of the file's tensors that the model has no place for.
+        unexpected_keys: names of the file's tensors that the model has no place for.
     """
 
     taken: tuple[str, ...]
     new: tuple[str, ...]
-    left_over: tuple[str, ...]
+    unexpected_keys: tuple[str, ...]
 
     @property
     def complete(self) -> bool:
         """Whether file and model have the same parameters."""
-        return not self.new and not self.left_over
+        return not self.new and not self.unexpected_keys
 
     def __str__(self) -> str:
         parts = [f"{len(self.taken)} tensors taken"]
         if self.new:
             parts.append(f"new and untrained: {_some(self.new)}")
-        if self.left_over:
-            parts.append(f"left over: {_some(self.left_over)}")
+        if self.unexpected_keys:
+            parts.append(f"left over: {_some(self.unexpected_keys)}")
         return "; ".join(parts)
 
 
@@ -88,7 +88,7 @@ def read_parameters(
     *,
     mesh: Mesh,
     seed: int = 0,
-    anew: tuple[str, ...] = (),
+    reinitialize: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
     """The parameters of a model, float32, on a mesh; a head that the file lacks is new.
 
@@ -102,7 +102,7 @@ def read_parameters(
         module: the model that is wanted.
         mesh: where the parameters go.
         seed: of new parameters.
-        anew: beginnings of names of ours that are new whatever the file has.
+        reinitialize: beginnings of names of ours that are new whatever the file has.
 
     Raises:
         UserError: the encoder is not whole, or a tensor has another shape or no numbers in it.
@@ -126,7 +126,7 @@ def read_parameters(
                 f"{file.path} has no tensor {missing[0]}; the file or its config.json belongs to "
                 "another model"
             )
-        if missing or ours.startswith(anew):
+        if missing or ours.startswith(reinitialize):
             new.append(ours)
             continue
         taken |= set(names)
@@ -139,7 +139,7 @@ def read_parameters(
     report = LoadReport(
         taken=tuple(sorted(used)),
         new=tuple(sorted(new)),
-        left_over=tuple(sorted(set(file.tensors) - used - ignored)),
+        unexpected_keys=tuple(sorted(set(file.tensors) - used - ignored)),
     )
     return unflatten_dict(found, sep="/"), report
 

@@ -15,7 +15,7 @@ from orbax.checkpoint.checkpoint_managers import (
     LatestN,
 )
 
-from bert_jax.errors import TryAgainError, UserError, first_line
+from bert_jax.errors import RetryableError, UserError, first_line
 from bert_jax.files import is_remote, reachable
 
 # What stands beside a checkpoint: the higher, the better.
@@ -106,7 +106,7 @@ class RunCheckpoints:
 
     @property
     def best_step(self) -> int | None:
-        """The checkpoint with the best held-out metric, the newest if none was evaluated."""
+        """The checkpoint with the best validation metric, the newest if none was evaluated."""
         best = self._manager.best_step()
         return self.latest_step if best is None else best
 
@@ -251,7 +251,7 @@ class RunCheckpoints:
             f"one is {self.latest}; "
         )
         if is_remote(self._directory) and self._is_proven:
-            return TryAgainError(f"{line}when it can be reached, run the same command again")
+            return RetryableError(f"{line}when it can be reached, run the same command again")
         if is_remote(self._directory):
             # It may never go: who starts again of himself would compute the same steps for ever.
             return UserError(f"{line}check path, credentials and network, and run again")

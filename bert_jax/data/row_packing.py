@@ -72,14 +72,14 @@ class RowSharing:
         }
 
     def share(self, batch: Batch) -> Batch:
-        """A batch with `slots` and `homes`, see `models.shared_rows.SharedRows`.
+        """A batch with `slots` and `unpack_indices`, see `models.shared_rows.SharedRows`.
 
         Args:
             batch: `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0 for the
                 others, tells the lengths; all axes but the last count rows.
 
         Returns:
-            `slots` int32 [R, S] and `homes` int32 [..., T] besides what was there.
+            `slots` int32 [R, S] and `unpack_indices` int32 [..., T] besides what was there.
         """
         shape = batch["attention_mask"].shape
         lengths, length = _lengths(batch), shape[-1]
@@ -91,12 +91,12 @@ class RowSharing:
             shapes = _Shapes(length)
             places, needed = _placed(lengths, length)
         slots = np.full((shapes.rows(needed, len(lengths)), shapes.length), -1, np.int32)
-        homes = np.full((len(lengths), length), -1, np.int32)
+        unpack_indices = np.full((len(lengths), length), -1, np.int32)
         for row, place in places.items():
             tokens = np.arange(lengths[row], dtype=np.int32)
             slots.reshape(-1)[place + tokens] = row * length + tokens
-            homes[row, tokens] = place + tokens
-        return {**batch, "slots": slots, "homes": homes.reshape(shape)}
+            unpack_indices[row, tokens] = place + tokens
+        return {**batch, "slots": slots, "unpack_indices": unpack_indices.reshape(shape)}
 
 
 def _lengths(batch: Batch) -> np.ndarray:

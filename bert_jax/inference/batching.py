@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Item = TypeVar("Item")
@@ -38,7 +38,7 @@ class BatchOptions:
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise UserError(f"batch_size is {self.batch_size}; it must be at least 1")
 
-    def limit(self, config: BertConfig) -> int:
+    def limit(self, config: EncoderConfig) -> int:
         """The most tokens of a row.
 
         Raises:
@@ -56,7 +56,7 @@ class BatchOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked(Generic[Item]):
+class Request(Generic[Item]):
     """An item of the input with the rows of tokens that it gives.
 
     Attributes:
@@ -80,7 +80,7 @@ class Batch(Generic[Item]):
             behind the rows there may be some of padding alone.
     """
 
-    rows: list[tuple[Asked[Item], int]]
+    rows: list[tuple[Request[Item], int]]
     arrays: dict[str, np.ndarray]
 
     @property
@@ -116,7 +116,7 @@ def make_batches(
     number = 0
     for window in _windows(items, options.batch_size * options.window, characters):
         asked = [
-            Asked(number + place, item, encodings)
+            Request(number + place, item, encodings)
             for place, (item, encodings) in enumerate(zip(window, encode(window), strict=True))
         ]
         number += len(window)

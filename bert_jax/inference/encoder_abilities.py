@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bert_jax.inference import features
-from bert_jax.tasks.similarity import decoding as similarity
 from bert_jax.inference.features import AttentionMaps, TokenStates
 from bert_jax.inference.interface import Model, Text, as_list
 from bert_jax.inference.progress import Progress
+from bert_jax.tasks.similarity import decoding as similarity
 from bert_jax.tasks.similarity.decoding import Match
 
 

@@ -19,7 +19,7 @@ from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.interface import Advance, Model, Text
 from bert_jax.inference.texts import text_answers
 from bert_jax.models.bert import Bert
-from bert_jax.models.layers import unit_length
+from bert_jax.models.layers import l2_normalize
 from bert_jax.tokenization import Encoding
 
 COMBINATIONS = ("sum", "mean", "concatenate")
@@ -226,7 +226,7 @@ def _vectors(
         vectors = poolings.masked_mean(hidden, mask)
     else:
         vectors = poolings.masked_max(hidden, mask)
-    return unit_length(vectors) if normalize else vectors
+    return l2_normalize(vectors) if normalize else vectors
 
 
 @functools.partial(jax.jit, static_argnames=("encoder", "layers", "combine"))

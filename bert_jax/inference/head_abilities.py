@@ -6,15 +6,15 @@ The rooms read iterators and answer in constant memory; here the answers are col
 from collections.abc import Iterable, Sequence
 from typing import overload
 
-from bert_jax.tasks.question_answering import answering
-from bert_jax.tasks.multiple_choice import decoding as choosing
-from bert_jax.tasks.classification import decoding as classification
-from bert_jax.tasks.tagging import decoding as tagging
-from bert_jax.tasks.question_answering.answering import Answer, AnswerOptions
-from bert_jax.tasks.multiple_choice.decoding import Choice
-from bert_jax.tasks.classification.decoding import Outcome
-from bert_jax.tasks.fill_mask import Filling, fillings
 from bert_jax.inference.interface import Model, Text, as_list
+from bert_jax.tasks.classification import decoding as classification
+from bert_jax.tasks.classification.decoding import Prediction
+from bert_jax.tasks.fill_mask import MaskPrediction, fillings
+from bert_jax.tasks.multiple_choice import decoding as choosing
+from bert_jax.tasks.multiple_choice.decoding import Choice
+from bert_jax.tasks.question_answering import answering
+from bert_jax.tasks.question_answering.answering import Answer, AnswerOptions
+from bert_jax.tasks.tagging import decoding as tagging
 from bert_jax.tasks.tagging.decoding import Sentence, Tagging
 
 
@@ -35,7 +35,7 @@ class HeadAbilities:
         *,
         batch_size: int = 32,
         max_length: int | None = None,
-    ) -> list[Filling]: ...
+    ) -> list[MaskPrediction]: ...
 
     @overload
     def fill_mask(
@@ -45,7 +45,7 @@ class HeadAbilities:
         *,
         batch_size: int = 32,
         max_length: int | None = None,
-    ) -> list[list[Filling]]: ...
+    ) -> list[list[MaskPrediction]]: ...
 
     def fill_mask(
         self: Model,
@@ -54,7 +54,7 @@ class HeadAbilities:
         *,
         batch_size: int = 32,
         max_length: int | None = None,
-    ) -> list[Filling] | list[list[Filling]]:
+    ) -> list[MaskPrediction] | list[list[MaskPrediction]]:
         """The most probable pieces for the first [MASK] of a text, or of each of several.
 
         Args:
@@ -88,7 +88,7 @@ class HeadAbilities:
         *,
         batch_size: int = 32,
         max_length: int | None = None,
-    ) -> list[list[list[Filling]]]:
+    ) -> list[list[list[MaskPrediction]]]:
         """The most probable pieces for every mask of every text, the other masks in place.
 
         Arguments and errors are those of `fill_mask`.
@@ -107,7 +107,7 @@ class HeadAbilities:
         *,
         batch_size: int = 32,
         max_length: int | None = None,
-    ) -> list[Outcome]:
+    ) -> list[Prediction]:
         """The label of each text with its score, or of a regression the value.
 
         Args:

@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tokenization import Tokenizer
 
 Text = str | tuple[str, str]
@@ -22,7 +22,7 @@ class Model(Protocol):
     """The attributes of `LoadedModel`, which stands above the functions that it calls."""
 
     @property
-    def config(self) -> BertConfig:
+    def config(self) -> EncoderConfig:
         """The architecture."""
 
     @property

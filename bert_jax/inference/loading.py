@@ -13,9 +13,9 @@ from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.kernels import selection as preferences
 from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.kernels import selection
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import load_tokenizer
@@ -69,7 +69,7 @@ def load(
         hidden_act: in place of what the config says, for those who know better; "gelu" of
             Google's files is the exact form, as Hugging Face computes it.
         labels: the names of the labels of a classifier or tagger, in their order; where the files
-            have a head for others, it is made anew.
+            have a head for others, it is made again.
 
     Raises:
         UserError: there is no such model, it is none that we can load, or its files are damaged or
@@ -88,23 +88,23 @@ def load(
     if hidden_act is not None:
         config = dataclasses.replace(description.config, hidden_act=hidden_act)
         description = dataclasses.replace(description, config=config)
-    anew: tuple[str, ...] = ()
+    reinitialize: tuple[str, ...] = ()
     if not google and architecture in _OF_LABELS:
         # Their heads have the same names, and mean something else.
         theirs = model_directory.load_description(directory).architecture
         if theirs in _OF_LABELS and theirs != architecture:
-            config = dataclasses.replace(description.config, num_labels=BertConfig.num_labels)
+            config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
             description = dataclasses.replace(
                 description, config=config, labels=(), problem_type=None
             )
-            anew = HEADS_OF_LABELS
+            reinitialize = HEADS_OF_LABELS
     if labels is not None and tuple(labels) != description.labels:
         config = dataclasses.replace(description.config, num_labels=len(labels))
         description = dataclasses.replace(description, config=config, labels=tuple(labels))
-        anew = HEADS_OF_LABELS
+        reinitialize = HEADS_OF_LABELS
     if description.architecture == "BertForQuestionAnswering":
         # Its outputs are first and last token, whatever the labels of the model it is made of.
-        config = dataclasses.replace(description.config, num_labels=BertConfig.num_labels)
+        config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
         description = dataclasses.replace(description, config=config, labels=())
     tokenizer = load_tokenizer(directory)
     if tokenizer.vocab_size > description.config.vocab_size:
@@ -114,11 +114,13 @@ def load(
         )
     if mesh is None:
         mesh = one_device_mesh()
-    module = description.make_module(Execution(**preferences.chosen(precision)._asdict()))
+    module = description.make_module(Execution(**selection.resolve_execution(precision)._asdict()))
     params, report = (
-        google_files.load_params(google, module, mesh=mesh, seed=seed, anew=anew)
+        google_files.load_params(google, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
         if google
-        else model_directory.load_params(directory, module, mesh=mesh, seed=seed, anew=anew)
+        else model_directory.load_params(
+            directory, module, mesh=mesh, seed=seed, reinitialize=reinitialize
+        )
     )
     if not report.complete and is_main_host():
         print(f"{directory}: {report}", file=sys.stderr)

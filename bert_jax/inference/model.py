@@ -15,7 +15,7 @@ from bert_jax.files import as_path
 from bert_jax.inference import surgery
 from bert_jax.inference.encoder_abilities import EncoderAbilities
 from bert_jax.inference.head_abilities import HeadAbilities
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tokenization import Tokenizer
 
 
@@ -33,7 +33,7 @@ class LoadedModel(EncoderAbilities, HeadAbilities):
         mesh: the devices that it is computed on.
     """
 
-    config: BertConfig
+    config: EncoderConfig
     module: nn.Module
     params: Any
     tokenizer: Tokenizer

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.readers.sources import is_dataset
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.rows import Row
+from bert_jax.data.readers.sources import is_dataset
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote
-from bert_jax.inference.micro_batches import bursts
 from bert_jax.inference.interface import TextError
+from bert_jax.inference.micro_batches import bursts
 from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.inference.predict_tasks import find_task, task_of
 from bert_jax.inference.progress import Progress
 from bert_jax.inference.records import STDOUT, open_output
+from bert_jax.tasks.base.predict_options import PredictOptions
 
 _DEFAULTS = PredictOptions()
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from bert_jax.inference.batching import Asked, Batch, BatchOptions, make_batches
+from bert_jax.inference.batching import Batch, BatchOptions, Request, make_batches
 from bert_jax.inference.interface import Advance, Model
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import programs_may_overlap
@@ -71,7 +71,7 @@ def answers(
         collected: dict[int, dict[int, Any]] = {}
         for batch, outputs in _begun_ahead(computed(), _batches_ahead(model)):
             outputs = fetch(outputs)
-            complete: list[Asked[Item]] = []
+            complete: list[Request[Item]] = []
             for place, (asked, row) in enumerate(batch.rows):
                 of_item = collected.setdefault(asked.number, {})
                 of_item[row] = jax.tree.map(lambda leaf, place=place: leaf[place], outputs)

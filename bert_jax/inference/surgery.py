@@ -8,7 +8,7 @@ import jax
 
 from bert_jax.inference.interface import Model
 from bert_jax.models import surgery
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.tokenization import Tokenizer
 
@@ -59,7 +59,7 @@ def extend_positions(model: AModel, length: int) -> AModel:
     return _replaced(model, params, config, model.tokenizer)
 
 
-def _replaced(model: AModel, params: Any, config: BertConfig, tokenizer: Tokenizer) -> AModel:
+def _replaced(model: AModel, params: Any, config: EncoderConfig, tokenizer: Tokenizer) -> AModel:
     fields: Any = model  # a dataclass, which a protocol cannot ask for
     changed: AModel = dataclasses.replace(
         fields,

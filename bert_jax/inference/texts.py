@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.inference.batching import Batch, BatchOptions
 from bert_jax.inference.interface import Advance, Model, Text, TextError
 from bert_jax.inference.streams import answers
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
 Result = TypeVar("Result")
@@ -34,7 +34,7 @@ class TextEncoder:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, config: BertConfig, limit: int, *, refuse_long: bool = False
+        self, tokenizer: Tokenizer, config: EncoderConfig, limit: int, *, refuse_long: bool = False
     ) -> None:
         """Begins to count; see `BatchOptions`."""
         self.count = self.cut = 0

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.heads import MaskedLanguageModelHead, gather_positions
@@ -42,7 +42,7 @@ class QuestionAnsweringOutput(NamedTuple):
 class _Model(nn.Module):
     """What all models have: an encoder."""
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution = Execution()
 
     def _head(self, features: int, name: str) -> Dense:
@@ -183,7 +183,7 @@ class BertForSequenceClassification(_Model):
 class BertForTokenClassification(_Model):
     """Scores of the labels of every token.
 
-    With `use_crf` the parameters of `models.crf.Chain` are here, too; it is up to whoever reads the
+    With `use_crf` the parameters of `models.crf.CRFParams` are here, too; it is up to whoever reads the
     logits to use them.
     """
 

@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.dropout import Numbers, dropped, key_of
-from bert_jax.models.kernels.fused_attention import fused_attention, usable_kernel
-from bert_jax.models.kernels.per_head_attention import long_rows_head_by_head
-from bert_jax.models.layers import LOWEST, dense
-from bert_jax.models.kernels.matmul import product, product_over_last, product_over_rows
+from bert_jax.models.kernels.fused_attention import fused_attention, select_kernel
+from bert_jax.models.kernels.matmul import matmul, matmul_nt, matmul_tn
+from bert_jax.models.kernels.per_head_attention import per_head_attention
+from bert_jax.models.layers import MASK_VALUE, dense
 from bert_jax.models.segments import Tokens
 
 # Remat policies know the weights by this name.
 ATTENTION_WEIGHTS = "attention weights"
 
 
-class TokenPairs(NamedTuple):
+class AttentionContext(NamedTuple):
     """What is known of pairs of a query and a key besides their vectors; the last axis is T or S.
 
     Attributes:
@@ -37,7 +37,7 @@ class TokenPairs(NamedTuple):
     places: jax.Array
 
     @classmethod
-    def of(cls, tokens: Tokens, heads: int) -> "TokenPairs":
+    def of(cls, tokens: Tokens, heads: int) -> "AttentionContext":
         """Of N heads: [B, 1, ...] or [B, N, ...]."""
         rows = tokens.numbers[:, None] * heads + jnp.arange(heads)[:, None]  # BNT
         segments = tokens.segments
@@ -54,7 +54,7 @@ class TokenPairs(NamedTuple):
         return Numbers(self.rows[..., :, None], self.places[..., None, :])
 
 
-def attention_weights(query: jax.Array, key: jax.Array, pairs: TokenPairs) -> jax.Array:
+def attention_weights(query: jax.Array, key: jax.Array, pairs: AttentionContext) -> jax.Array:
     """softmax(q · k / sqrt(H)) over the keys that each query sees.
 
     Args:
@@ -66,8 +66,8 @@ def attention_weights(query: jax.Array, key: jax.Array, pairs: TokenPairs) -> ja
         float32 [..., T, S]; each row sums to 1. A row without any visible key is uniform, not
         NaN: the score of a hidden key is the least finite float32, not minus infinity.
     """
-    scores = product_over_last(query, key) * _scale(query)  # Q Kᵀ / sqrt(H), [..., T, S]
-    scores = jnp.where(pairs.visible, scores, LOWEST)
+    scores = matmul_nt(query, key) * _scale(query)  # Q Kᵀ / sqrt(H), [..., T, S]
+    scores = jnp.where(pairs.visible, scores, MASK_VALUE)
     return jax.nn.softmax(scores, axis=-1)
 
 
@@ -81,7 +81,7 @@ def attention(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    pairs: TokenPairs,
+    pairs: AttentionContext,
     dropout_key: jax.Array,
 ) -> jax.Array:
     """softmax(Q Kᵀ / sqrt(H)) V (Vaswani et al., 2017, equation 1), with dropout on the softmax.
@@ -102,10 +102,12 @@ def attention(
     """
     # This runs only where no gradient is wanted; with one, `_forward` takes its place.
 
-    def attend(query: jax.Array, key: jax.Array, value: jax.Array, pairs: TokenPairs) -> jax.Array:
+    def attend(
+        query: jax.Array, key: jax.Array, value: jax.Array, pairs: AttentionContext
+    ) -> jax.Array:
         return _attend(rate, query, key, value, pairs, dropout_key)[0]
 
-    return long_rows_head_by_head(attend, query, key, value, pairs)
+    return per_head_attention(attend, query, key, value, pairs)
 
 
 def _attend(
@@ -113,13 +115,13 @@ def _attend(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    pairs: TokenPairs,
+    pairs: AttentionContext,
     dropout_key: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """A' V, [..., T, H]; and A, [..., T, S], which the backward pass keeps."""
     weights = attention_weights(query, key, pairs)
     kept = dropped(rate, weights, dropout_key, pairs.numbers).astype(value.dtype)
-    context = product(kept, value)  # A' V
+    context = matmul(kept, value)  # A' V
     return context.astype(value.dtype), weights.astype(value.dtype)
 
 
@@ -138,13 +140,13 @@ def _backward(rate: float, saved: Any, d_context: jax.Array) -> Any:
     query, key, value, pairs, dropout_key, weights = saved
     dtype = value.dtype
     kept = dropped(rate, weights.astype(jnp.float32), dropout_key, pairs.numbers).astype(dtype)
-    d_value = product_over_rows(kept, d_context)  # A'ᵀ dO, BNSH
-    d_kept = product_over_last(d_context, value)  # dO Vᵀ, BNTS
+    d_value = matmul_tn(kept, d_context)  # A'ᵀ dO, BNSH
+    d_kept = matmul_nt(d_context, value)  # dO Vᵀ, BNTS
     a_da = weights * dropped(rate, d_kept, dropout_key, pairs.numbers)  # A ∘ dA, BNTS
     d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
     d_scores = jnp.where(pairs.visible, d_scores * _scale(query), 0).astype(dtype)
-    d_query = product(d_scores, key)  # BNTH
-    d_key = product_over_rows(d_scores, query)  # BNSH
+    d_query = matmul(d_scores, key)  # BNTH
+    d_key = matmul_tn(d_scores, query)  # BNSH
     return (*(found.astype(dtype) for found in (d_query, d_key, d_value)), None, None)
 
 
@@ -154,7 +156,7 @@ attention.defvjp(_forward, _backward)
 class SelfAttention(nn.Module):
     """N heads that look at all tokens, and the projection of their findings back to D."""
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution
 
     @nn.compact
@@ -176,7 +178,7 @@ class SelfAttention(nn.Module):
         )
 
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
-        kernel = usable_kernel(
+        kernel = select_kernel(
             execution.attention,
             query.shape[2],
             rate,
@@ -184,7 +186,7 @@ class SelfAttention(nn.Module):
             one_text=tokens.segments.query.shape[1] == 1,
             dtype=execution.dtype,
         )
-        pairs = TokenPairs.of(tokens, config.num_attention_heads)
+        pairs = AttentionContext.of(tokens, config.num_attention_heads)
         if kernel == "xla":
             dropout_key = key_of(self) if rate else jnp.zeros(2, jnp.uint32)
             context = attention(rate, query, key, value, pairs, dropout_key)

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import Pooler
@@ -43,7 +43,7 @@ class BertOutput(NamedTuple):
 class Bert(nn.Module):
     """Embeddings, encoder and pooler (Hugging Face's BertModel)."""
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution = Execution()
     add_pooling_layer: bool = True
 

@@ -28,7 +28,7 @@ ATTENTION = ("xla", "pallas", "cudnn")
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig:
+class EncoderConfig:
     """The architecture; the fields of Hugging Face's `config.json` that change the function.
 
     Attributes:
@@ -103,7 +103,7 @@ class BertConfig:
         return self.hidden_size // self.num_attention_heads
 
     @classmethod
-    def from_size(cls, size: str, **fields: Any) -> "BertConfig":
+    def from_size(cls, size: str, **fields: Any) -> "EncoderConfig":
         """A named size, with any field replaced.
 
         Raises:
@@ -121,7 +121,7 @@ class BertConfig:
         return cls.from_fields({**named, **fields})
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "BertConfig":
+    def from_fields(cls, fields: Mapping[str, Any]) -> "EncoderConfig":
         """A config from a mapping in which every key must be a field.
 
         Raises:
@@ -182,6 +182,6 @@ class Execution:
                 "least 1, which adds nothing"
             )
 
-    def rows_of_words(self, vocab_size: int) -> int:
+    def padded_vocab_size(self, vocab_size: int) -> int:
         """How many rows a table for V words has, padding among them."""
         return -(-vocab_size // self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of

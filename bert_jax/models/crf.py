@@ -18,10 +18,10 @@ import jax.numpy as jnp
 IMPOSSIBLE = -1e9
 
 PARAMETERS = ("crf_transitions", "crf_start", "crf_end")
-"""Their names in a model, in the order of `Chain`."""
+"""Their names in a model, in the order of `CRFParams`."""
 
 
-class Chain(NamedTuple):
+class CRFParams(NamedTuple):
     """The scores of neighbours.
 
     Attributes:
@@ -35,11 +35,11 @@ class Chain(NamedTuple):
     end: jax.Array
 
     @classmethod
-    def of(cls, params: Mapping[str, jax.Array]) -> "Chain":
+    def of(cls, params: Mapping[str, jax.Array]) -> "CRFParams":
         """The chain of a model with `use_crf`, from its parameters."""
         return cls(*(params[name] for name in PARAMETERS))
 
-    def between(self, before: jax.Array, after: jax.Array) -> "Chain":
+    def between(self, before: jax.Array, after: jax.Array) -> "CRFParams":
         """The chain of parts of sentences, given the tags beside them.
 
         Args:
@@ -51,7 +51,7 @@ class Chain(NamedTuple):
         """
         from_before = self.transitions[before.clip(0)]  # BC
         to_after = self.transitions[:, after.clip(0)].T  # BC
-        return Chain(
+        return CRFParams(
             self.transitions,
             jnp.where(before[:, None] < 0, self.start, from_before),
             jnp.where(after[:, None] < 0, self.end, to_after),
@@ -59,7 +59,7 @@ class Chain(NamedTuple):
 
 
 def log_likelihood(
-    emissions: jax.Array, tags: jax.Array, mask: jax.Array, chain: Chain
+    emissions: jax.Array, tags: jax.Array, mask: jax.Array, chain: CRFParams
 ) -> jax.Array:
     """The logarithm of the probability of given tags.
 
@@ -86,7 +86,7 @@ def log_likelihood(
     return jnp.where(mask[:, 0], (scores - log_partition_parts(emissions, mask, chain)).sum(1), 0)
 
 
-def log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+def log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
     """What each word, and then the end, adds to log Z, float32 [B, W + 1].
 
     The forward algorithm, normalised at every word: its numbers stay small however long the
@@ -111,7 +111,7 @@ def _normalise(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     return scores - total[:, None], total
 
 
-def viterbi(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
     """The most probable path of each row, int32 [B, W]; 0 outside the mask.
 
     Of equal paths it is the one with the lower tag where they part last.
@@ -141,7 +141,7 @@ def viterbi(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
     return jnp.where(mask, path, 0).astype(jnp.int32)
 
 
-def marginals(emissions: jax.Array, mask: jax.Array, chain: Chain) -> jax.Array:
+def marginals(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
     """The probability of each tag of each word over all paths, float32 [B, W, C]; 0 outside.
 
     They are the derivatives of log Z, but the forward-backward algorithm needs B·W·C numbers where

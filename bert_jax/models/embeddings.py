@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.layers import kernel_init, layer_norm, word_rows_init
 
@@ -17,13 +17,13 @@ class Embeddings(nn.Module):
     The token type is what the paper calls the segment: sentence A or B.
     """
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution
 
     def setup(self) -> None:
         """Declares the three tables."""
         config = self.config
-        rows = self.execution.rows_of_words(config.vocab_size)
+        rows = self.execution.padded_vocab_size(config.vocab_size)
         self.word_embeddings = self._table(rows, word_rows_init(config))
         self.position_embeddings = self._table(config.max_position_embeddings, kernel_init(config))
         self.token_type_embeddings = self._table(config.type_vocab_size, kernel_init(config))

@@ -8,10 +8,10 @@ import jax
 
 from bert_jax.models.activations import activation
 from bert_jax.models.attention import ATTENTION_WEIGHTS, SelfAttention
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm
 from bert_jax.models.kernels.matmul import PRODUCT
+from bert_jax.models.layers import HIDDEN_AXES, dense, layer_norm
 from bert_jax.models.segments import Tokens
 
 
@@ -33,7 +33,7 @@ REMAT_POLICIES = {
 }
 
 
-class Inside(NamedTuple):
+class Intermediates(NamedTuple):
     """What the layers computed on the way, for those who asked; None for those who did not.
 
     Attributes:
@@ -48,7 +48,7 @@ class Inside(NamedTuple):
 class EncoderLayer(nn.Module):
     """Attention, then feed-forward; each: sub-layer → dropout → residual sum → LayerNorm."""
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution
 
     @nn.compact
@@ -59,7 +59,7 @@ class EncoderLayer(nn.Module):
         deterministic: bool,
         output_hidden_states: bool,
         output_attentions: bool,
-    ) -> tuple[jax.Array, Inside]:
+    ) -> tuple[jax.Array, Intermediates]:
         """[B, T, D] → [B, T, D], and what `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         dropout = Dropout(config.hidden_dropout_prob)
@@ -81,13 +81,13 @@ class EncoderLayer(nn.Module):
             hidden + dropout(outer, tokens.numbers, deterministic=deterministic)
         )
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, Inside(hidden if output_hidden_states else None, weights)
+        return hidden, Intermediates(hidden if output_hidden_states else None, weights)
 
 
 class Encoder(nn.Module):
     """L layers whose parameters are stacked along a first axis, [L, ...]."""
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution
 
     @nn.compact
@@ -99,7 +99,7 @@ class Encoder(nn.Module):
         deterministic: bool,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-    ) -> tuple[jax.Array, Inside]:
+    ) -> tuple[jax.Array, Intermediates]:
         """[B, T, D] → [B, T, D], and what was asked for of each layer."""
         layers = self.config.num_hidden_layers
         layer = EncoderLayer
@@ -107,7 +107,7 @@ class Encoder(nn.Module):
             layer = nn.remat(
                 layer,
                 policy=REMAT_POLICIES[self.execution.remat],
-                # Inside a compiled loop nothing can be merged across iterations anyway.
+                # Intermediates a compiled loop nothing can be merged across iterations anyway.
                 prevent_cse=not self.execution.scan_layers,
                 static_argnums=(3, 4, 5),  # the three switches, counted with self
             )

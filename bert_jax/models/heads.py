@@ -5,15 +5,15 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.activations import activation
-from bert_jax.models.config import BertConfig, Execution
-from bert_jax.models.layers import HIDDEN_AXES, LOWEST, dense, layer_norm, word_rows_init
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.kernels.matmul import scores
+from bert_jax.models.layers import HIDDEN_AXES, MASK_VALUE, dense, layer_norm, word_rows_init
 
 
 class Pooler(nn.Module):
     """The vector of a whole text: tanh of a dense map of its [CLS]."""
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution
 
     @nn.compact
@@ -33,7 +33,7 @@ class MaskedLanguageModelHead(nn.Module):
     `tie_word_embeddings` false it is a table of its own.
     """
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution
 
     @nn.compact
@@ -54,7 +54,7 @@ class MaskedLanguageModelHead(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (rows,))
         if rows > self.config.vocab_size:
             is_word = jnp.arange(rows) < self.config.vocab_size
-            bias = jnp.where(is_word, bias, LOWEST)
+            bias = jnp.where(is_word, bias, MASK_VALUE)
         logits = scores(hidden, table) + bias
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
 

@@ -13,16 +13,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.kernels.matmul import affine
 
 HIDDEN_AXES = ("batch", "length", "hidden")
 
-LOWEST = jnp.finfo(jnp.float32).min
+MASK_VALUE = jnp.finfo(jnp.float32).min
 """A score that softmax makes 0; minus infinity would give NaN where a row has nothing else."""
 
 
-def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
+def kernel_init(config: EncoderConfig) -> jax.nn.initializers.Initializer:
     """Truncated normal, cut at 2 sigma, its deviation not corrected for the cut.
 
     Source: google-research/bert, modeling.py, create_initializer.
@@ -30,7 +30,7 @@ def kernel_init(config: BertConfig) -> jax.nn.initializers.Initializer:
     return nn.initializers.truncated_normal(config.initializer_range, lower=-2.0, upper=2.0)
 
 
-def word_rows_init(config: BertConfig) -> Callable[..., jax.Array]:
+def word_rows_init(config: EncoderConfig) -> Callable[..., jax.Array]:
     """`kernel_init` for a table with a row for each word; rows beyond V are padding, and 0.
 
     No word is ever read from them, and no word score is ever read off them, so their gradients are
@@ -69,7 +69,7 @@ class Dense(nn.Module):
 
 
 def dense(
-    config: BertConfig,
+    config: EncoderConfig,
     execution: Execution,
     features: int | tuple[int, ...],
     name: str,
@@ -85,7 +85,7 @@ def dense(
     )
 
 
-def layer_norm(config: BertConfig, execution: Execution, name: str) -> nn.LayerNorm:
+def layer_norm(config: EncoderConfig, execution: Execution, name: str) -> nn.LayerNorm:
     """LayerNorm over D, statistics in float32.
 
     Flax's defaults (epsilon 1e-6, variance as E[x²] - E[x]²) are not BERT's.
@@ -98,7 +98,7 @@ def layer_norm(config: BertConfig, execution: Execution, name: str) -> nn.LayerN
     )
 
 
-def unit_length(vectors: jax.Array) -> jax.Array:
+def l2_normalize(vectors: jax.Array) -> jax.Array:
     """Vectors [..., D] divided by their length, zeros for zeros; differentiable there, too."""
     squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.layers import dense
 from bert_jax.models.shared_rows import SharedRows
 
@@ -43,7 +43,7 @@ class SentencePairs(nn.Module):
         labels: C, for a classifier of (u, v, |u - v|); 0: there is none.
     """
 
-    config: BertConfig
+    config: EncoderConfig
     execution: Execution
     pool: Pool
     labels: int = 0

@@ -20,23 +20,23 @@ class SharedRows(NamedTuple):
 
     Attributes:
         slots: int32 [R, S], the number b · T + t of the token that stands there; -1: none.
-        homes: int32 [B, T], the number r · S + s of the slot of each token; -1 for padding.
+        unpack_indices: int32 [B, T], the number r · S + s of the slot of each token; -1 for padding.
     """
 
     slots: jax.Array
-    homes: jax.Array
+    unpack_indices: jax.Array
 
     def gather(self, hidden: jax.Array) -> jax.Array:
         """[B, T, D] → [R, S, D]."""
-        return _moved(hidden, self.slots, self.homes)
+        return _moved(hidden, self.slots, self.unpack_indices)
 
     def spread(self, hidden: jax.Array) -> jax.Array:
         """[R, S, D] → [B, T, D]."""
-        return _moved(hidden, self.homes, self.slots)
+        return _moved(hidden, self.unpack_indices, self.slots)
 
     def tokens(self) -> Tokens:
         """For the layers: the texts of a row are its segments."""
-        length = self.homes.shape[1]
+        length = self.unpack_indices.shape[1]
         texts = jnp.where(self.slots < 0, 0, self.slots // length + 1)
         return Tokens(SegmentIds(texts, texts), self.slots, self.slots % length)
 

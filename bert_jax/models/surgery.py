@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.sharding.parameter_names import name_of
 
 # The parameters with one row for each word, and those with one for each position.
@@ -22,8 +22,8 @@ _POSITION_ROWS = r"position_embeddings/embedding$"
 
 
 def add_vocabulary(
-    params: Any, config: BertConfig, pieces: Sequence[Sequence[int]], first_id: int
-) -> tuple[Any, BertConfig]:
+    params: Any, config: EncoderConfig, pieces: Sequence[Sequence[int]], first_id: int
+) -> tuple[Any, EncoderConfig]:
     """Rows for new words, each the mean of the rows of the pieces that the word had before.
 
     So a new word begins where the model has learned to look for it; one that was [UNK] begins as
@@ -68,12 +68,12 @@ def add_vocabulary(
     return _changed(params, WORD_ROWS, grown), dataclasses.replace(config, vocab_size=size)
 
 
-def without_padding(params: Any, config: BertConfig) -> Any:
+def without_padding(params: Any, config: EncoderConfig) -> Any:
     """The parameters without the rows of `Execution.pad_vocab_to_multiple_of`."""
     return _changed(params, WORD_ROWS, lambda table: table[: config.vocab_size])
 
 
-def extend_positions(params: Any, config: BertConfig, length: int) -> tuple[Any, BertConfig]:
+def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[Any, EncoderConfig]:
     """A longer position table: the learned rows again and again (Longformer, section 5).
 
     Copies keep what attention has learned about near tokens, everywhere but at the seams (Beltagy

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from bert_jax.checkpoints.names.huggingface import DECODER
-from bert_jax.models.config import ACTIVATIONS, BertConfig
+from bert_jax.models.config import ACTIVATIONS, EncoderConfig
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.quantities import HIDDEN_STATES, TOLERANCES, Difference
 
@@ -93,9 +93,9 @@ def causes_in_tensors(
 
 
 def causes_in_config(
-    config: BertConfig,
+    config: EncoderConfig,
     reference_config: Mapping[str, Any],
-    states_of: Callable[[BertConfig, ParityInput], np.ndarray],
+    states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
     cases: Sequence[Case],
 ) -> list[str]:
     """Which field of the config, set otherwise, makes our hidden states equal to the reference's.
@@ -157,8 +157,8 @@ def _place(entry: Difference) -> tuple[str, str, str]:
 
 
 def _worst_case(
-    config: BertConfig,
-    states_of: Callable[[BertConfig, ParityInput], np.ndarray],
+    config: EncoderConfig,
+    states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
     cases: Sequence[Case],
 ) -> Case:
     """The input whose hidden states are furthest apart."""
@@ -168,8 +168,8 @@ def _worst_case(
 
 def _gap(
     switch: _Switch,
-    config: BertConfig,
-    states_of: Callable[[BertConfig, ParityInput], np.ndarray],
+    config: EncoderConfig,
+    states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
     case: Case,
 ) -> float:
     """The largest difference at real tokens."""
@@ -178,7 +178,7 @@ def _gap(
     return float(np.abs(found - case.hidden_states[switch.states])[:, real].max())
 
 
-def _is_possible(config: BertConfig, field: str, value: Any) -> bool:
+def _is_possible(config: EncoderConfig, field: str, value: Any) -> bool:
     """Whether our model has such a value: we do not know all activations."""
     if field == "hidden_act":
         return value in ACTIVATIONS

@@ -12,7 +12,7 @@ from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.errors import UserError
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
 from bert_jax.parity.heads import HEADS, settled_problem_type
 from bert_jax.parity.inputs import ParityInput, make_inputs
@@ -99,7 +99,11 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
 
 
 def compare_computed(
-    architecture: str, config: BertConfig, given: ParityInput, found: Computed, expected: Computed
+    architecture: str,
+    config: EncoderConfig,
+    given: ParityInput,
+    found: Computed,
+    expected: Computed,
 ) -> list[Difference]:
     """Every difference between our numbers and the reference's, for one input."""
     head = HEADS[architecture]
@@ -194,9 +198,9 @@ def _causes(
     """Weights first: while they differ, an experiment with the config says nothing."""
     if found := causes_in_tensors(tensors, reference.tensors, model.description.dtype):
         return found
-    known: dict[tuple[BertConfig, str], np.ndarray] = {}
+    known: dict[tuple[EncoderConfig, str], np.ndarray] = {}
 
-    def states_of(config: BertConfig, given: ParityInput) -> np.ndarray:
+    def states_of(config: EncoderConfig, given: ParityInput) -> np.ndarray:
         # Every new config is compiled, which takes far longer than to compute it.
         if (config, given.name) not in known:
             known[config, given.name] = hidden_states(config, model.params, given)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.heads import IGNORED_LABEL
 from bert_jax.tokenization.interface import SpecialIds
 
@@ -43,7 +43,7 @@ class ParityInput:
 
 
 def make_inputs(
-    config: BertConfig,
+    config: EncoderConfig,
     special: SpecialIds,
     architecture: str,
     problem_type: str,
@@ -90,7 +90,7 @@ def _plans(longest: int) -> tuple[tuple[str, list[int], bool], ...]:
 class _Maker:
     """Draws one input."""
 
-    config: BertConfig
+    config: EncoderConfig
     special: SpecialIds
     architecture: str
     problem_type: str

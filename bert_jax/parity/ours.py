@@ -10,7 +10,7 @@ from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.heads import losses, named_logits, settled_problem_type
 from bert_jax.parity.inputs import FEATURES, ParityInput
 from bert_jax.parity.quantities import Computed
@@ -39,7 +39,7 @@ def run(model: LoadedModel, given: ParityInput) -> Computed:
     )
 
 
-def hidden_states(config: BertConfig, params: Any, given: ParityInput) -> np.ndarray:
+def hidden_states(config: EncoderConfig, params: Any, given: ParityInput) -> np.ndarray:
     """Embeddings and outputs of the layers, [L + 1, R, T, D], of any of our models' parameters.
 
     The config may differ from that of the parameters in all that leaves their number as it is; the

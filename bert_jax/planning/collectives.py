@@ -131,7 +131,7 @@ def _group(program: hlo.Program, instruction: hlo.Instruction) -> int:
         return program.partitions
     if axes := re.search(r"replica_groups=mesh\[([^\]]*)\].*?\{('[^}]*)\}", text):
         sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", axes[1])}
-        # Part of an axis is written 'axis':(before)size.
+        # EvalSet of an axis is written 'axis':(before)size.
         parts = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", axes[2])
         return math.prod(int(part) if part else sizes[name] for name, part in parts)
     if counted := re.search(r"replica_groups=\[(\d+),(\d+)\]", text):

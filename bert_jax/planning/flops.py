@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 
 
-def training_flops(config: BertConfig, *, length: int, predictions: int) -> float:
+def training_flops(config: EncoderConfig, *, length: int, predictions: int) -> float:
     """FLOPs of one sequence, forward and backward: 3·[S·L·(8D² + 4DF + 4SD) + P·2(D² + DV)].
 
     The backward pass takes twice the forward pass. What is computed twice to save memory is work
@@ -29,7 +29,7 @@ def training_flops(config: BertConfig, *, length: int, predictions: int) -> floa
     return real_flops(config, np.array([length]), predictions)
 
 
-def real_flops(config: BertConfig, lengths: np.ndarray, predictions: int) -> float:
+def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> float:
     """`training_flops` of sequences together that have lengths of their own, padding left out.
 
     Args:
@@ -44,7 +44,7 @@ def real_flops(config: BertConfig, lengths: np.ndarray, predictions: int) -> flo
     return 3.0 * (config.num_hidden_layers * layer + predictions * head)
 
 
-def flops_of_batch(config: BertConfig, batch: Mapping[str, jax.ShapeDtypeStruct]) -> float:
+def flops_of_batch(config: EncoderConfig, batch: Mapping[str, jax.ShapeDtypeStruct]) -> float:
     """`training_flops` of all sequences of a batch."""
     rows, length = math.prod(batch["input_ids"].shape[:-1]), batch["input_ids"].shape[-1]
     masked = batch.get("masked_lm_positions")

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from bert_jax.tasks.base.task import Task, means
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
-from bert_jax.tasks.base.task import Task, means
 
 # Rows of a traced batch: a number that no axis of a model has, so that it marks the batch.
 _PROBE = 7
@@ -80,7 +80,7 @@ def trace_activations(task: Task, optimizer: Optimizer, params: Any) -> Activati
 
     def backward(params: Any, batch: Any) -> Any:
         def loss(params: Any) -> jax.Array:
-            sums = task.loss_sums(optimizer.hold_frozen(params), batch, jax.random.key(0))
+            sums = task.loss_sums(optimizer.stop_frozen_gradients(params), batch, jax.random.key(0))
             return means(sums, task.loss_weights(batch))["loss"]
 
         return jax.vjp(loss, params)[1]

@@ -13,10 +13,10 @@ from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.memory import estimate, trace_activations
 from bert_jax.sharding.hosts import from_all_hosts, is_main_host, rows_per_host
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
+from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.state import abstract_state
-from bert_jax.tasks.base.task import Task
 
 # A program may not have all of a device's memory: 15.75 of 16 GiB of a v5e.
 _OF_A_PROGRAM = 0.98

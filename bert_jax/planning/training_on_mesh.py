@@ -16,11 +16,11 @@ from bert_jax.planning.meshes import label
 from bert_jax.planning.topology import Topology
 from bert_jax.sharding.hosts import rows_per_host
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
+from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.state import abstract_state
 from bert_jax.training.step import make_train_step
-from bert_jax.tasks.base.task import Task, with_rows
 
 
 class TrainingOnMesh:

@@ -19,7 +19,7 @@ from bert_jax.tokenization import Encoding, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Filling:
+class MaskPrediction:
     """One word that the model proposes for a mask.
 
     Attributes:
@@ -43,7 +43,7 @@ def fillings(
     batch_size: int = 32,
     max_length: int | None = None,
     advance: Advance | None = None,
-) -> Iterator[list[list[Filling]]]:
+) -> Iterator[list[list[MaskPrediction]]]:
     """For each text, for each of its masks: the most probable pieces, the best first.
 
     Every mask is filled with the others in place, as the model was trained. Reads an iterator of
@@ -72,7 +72,7 @@ def fillings(
         raise UserError(f"top_k is {top_k}; it must be at least 1")
     tokenizer = model.tokenizer
 
-    def read(encoding: Encoding, best: tuple[np.ndarray, np.ndarray]) -> list[list[Filling]]:
+    def read(encoding: Encoding, best: tuple[np.ndarray, np.ndarray]) -> list[list[MaskPrediction]]:
         finite(best[0], "the scores of words for a mask")
         return [
             [
@@ -125,14 +125,14 @@ def _with_positions(batch: Batch[Text], tokenizer: Tokenizer) -> dict[str, np.nd
 
 def _filling(
     tokenizer: Tokenizer, encoding: Encoding, position: int, word: int, score: float
-) -> Filling:
+) -> MaskPrediction:
     filled = [*encoding.ids[:position], word, *encoding.ids[position + 1 :]]
     single = encoding.ids.count(tokenizer.special_ids.mask) == 1
     if not single:
         # The other masks are special tokens too, but stay visible.
         added = encoding.special_tokens_mask
         filled = [token for token, special in zip(filled, added, strict=True) if not special]
-    return Filling(
+    return MaskPrediction(
         token=tokenizer.id_to_token(word),
         token_id=word,
         score=score,

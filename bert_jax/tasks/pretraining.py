@@ -14,27 +14,27 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
+from bert_jax.data.pipeline import Batch, batches_in_order
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.show import as_text
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.data.pretraining.synthetic_corpus import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.sharding.hosts import batch_share
+from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums, with_rows
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.step import EvaluationStep, make_evaluation_step
-from bert_jax.tasks.base.task import Foundation, Sums, Task, weighted_sums, with_rows
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationOptions:
-    """How much of the held-out documents an evaluation reads.
+    """How much of the validation documents an evaluation reads.
 
     Attributes:
         rows: examples of a batch, over all hosts.
@@ -59,7 +59,7 @@ class PretrainingTask(Task):
         corpus: Corpus,
         tokenizer: Tokenizer,
         options: PretrainingOptions,
-        model_config: BertConfig,
+        model_config: EncoderConfig,
         execution: Execution,
         *,
         global_batch_size: int,
@@ -75,7 +75,7 @@ class PretrainingTask(Task):
             model_config: the model.
             execution: how it is computed.
             global_batch_size: rows of a training batch, over all hosts.
-            evaluation: how much is read of the held-out documents. They are never packed, so that
+            evaluation: how much is read of the validation documents. They are never packed, so that
                 each example counts once, whatever the batch size.
             packing: whether a row of a training batch has several examples.
 
@@ -109,13 +109,13 @@ class PretrainingTask(Task):
             )
         examples = PretrainingBatches(train, self.tokenizer, options)
         self._train = PackedBatches(examples) if packing else examples
-        held_out = corpus.splits["held_out"]
-        if not len(held_out.tokens):
+        validation = corpus.splits["validation"]
+        if not len(validation.tokens):
             raise UserError(
-                f"{corpus.path} has no held-out documents to evaluate on; prepare it from at least "
-                "2 documents with data.held_out above 0"
+                f"{corpus.path} has no validation documents to evaluate on; prepare it from at least "
+                "2 documents with data.validation_fraction above 0"
             )
-        self._held_out = PretrainingBatches(held_out, self.tokenizer, options, weighted=False)
+        self._validation = PretrainingBatches(validation, self.tokenizer, options, weighted=False)
 
     def check(self) -> None:
         """A corpus has what pre-training is judged by."""
@@ -141,18 +141,18 @@ class PretrainingTask(Task):
     def evaluation_batches(
         self, *, host: int, hosts: int, divisor: int = 1
     ) -> Generator[Batch, None, None]:
-        """This host's rows of held-out batches, the same examples and masks every time.
+        """This host's rows of validation batches, the same examples and masks every time.
 
         Rows that only fill up a batch, to a multiple of `divisor`, weigh nothing.
         """
         rows = self._evaluation.rows
         own = -(-rows // divisor) * divisor // hosts
         places = np.arange(host * own, (host + 1) * own)
-        batches = -(-self._held_out.examples_per_epoch // rows)
+        batches = -(-self._validation.examples_per_epoch // rows)
         if self._evaluation.batches:
             batches = min(batches, self._evaluation.batches)
         return batches_in_order(
-            lambda number: self._held_out.evaluation_batch(number, rows, places), 0, batches
+            lambda number: self._validation.evaluation_batch(number, rows, places), 0, batches
         )
 
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
@@ -257,7 +257,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     }
 
 
-def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
+def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
     """The task of a config, see `bert_jax.configuration`."""
     data = config.data
     if not data.corpus:
@@ -268,28 +268,28 @@ def create(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
     tokenizer = corpus.tokenizer()
     if config.tokenizer.path:
         corpus.check_tokenizer(load_tokenizer(config.tokenizer.path))
-    if foundation.tokenizer and foundation.tokenizer.fingerprint() != tokenizer.fingerprint():
+    if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():
         raise UserError(
             f"the model has another tokenizer than the corpus {data.corpus}; prepare the corpus "
             "with tokenizer.path=DIRECTORY OF THE MODEL"
         )
-    return _task(config, foundation, corpus, tokenizer)
+    return _task(config, model_init, corpus, tokenizer)
 
 
-def create_without_data(config: ConfigDict, foundation: Foundation) -> PretrainingTask:
+def create_without_data(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
     """The task of a config that has no corpus yet, on a stand-in: its shapes are the true ones.
 
     The vocabulary is that of `tokenizer.path` or `init_from`, else of `model.vocab_size`, else of
     the size that `prepare` would make.
     """
-    tokenizer = foundation.tokenizer or stand_in_tokenizer(
+    tokenizer = model_init.tokenizer or stand_in_tokenizer(
         config.model.vocab_size or config.tokenizer.vocab_size
     )
-    return _task(config, foundation, stand_in_corpus(tokenizer), tokenizer)
+    return _task(config, model_init, stand_in_corpus(tokenizer), tokenizer)
 
 
 def _task(
-    config: ConfigDict, foundation: Foundation, corpus: Corpus, tokenizer: Tokenizer
+    config: ConfigDict, model_init: ModelInit, corpus: Corpus, tokenizer: Tokenizer
 ) -> PretrainingTask:
     data = config.data
     options = from_keys(PretrainingOptions, data, seed=config.seed)
@@ -297,8 +297,8 @@ def _task(
         corpus,
         tokenizer,
         options,
-        foundation.architecture(tokenizer),
-        foundation.execution,
+        model_init.architecture(tokenizer),
+        model_init.execution,
         global_batch_size=config.train.global_batch_size,
         # As many rows as pass through the model at once in training.
         evaluation=EvaluationOptions(

@@ -23,7 +23,7 @@ from bert_jax.tokenization.wordpiece import (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wishes:
+class Overrides:
     """The arguments of `load_tokenizer`; None where nothing is asked for."""
 
     lowercase: bool | None
@@ -62,7 +62,7 @@ def load_tokenizer(
             token.
     """
     path = fetch(as_path(path))
-    wishes = Wishes(lowercase, strip_accents, tokenize_chinese_chars)
+    wishes = Overrides(lowercase, strip_accents, tokenize_chinese_chars)
     if path.is_dir():
         return _load_directory(path, wishes)
     if not path.is_file():
@@ -74,7 +74,7 @@ def load_tokenizer(
     return _load_vocabulary(path, {}, wishes)
 
 
-def _load_directory(directory: Path, wishes: Wishes) -> Tokenizer:
+def _load_directory(directory: Path, wishes: Overrides) -> Tokenizer:
     tokenizer_path, vocabulary_path = directory / TOKENIZER_FILE, directory / VOCABULARY_FILE
     model_path = _sentencepiece_file(directory)
     config_path = directory / CONFIG_FILE
@@ -113,14 +113,14 @@ def _check_special_tokens(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _with_config(
-    wishes: Wishes, config: Mapping[str, Any], definition: Mapping[str, Any]
-) -> Wishes:
+    wishes: Overrides, config: Mapping[str, Any], definition: Mapping[str, Any]
+) -> Overrides:
     """The wishes, and what a BertTokenizer's config says of the normaliser that it has."""
     normalizer = definition.get("normalizer")
     is_bert = isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
     if not is_bert or config.get("tokenizer_class") not in ("BertTokenizer", "BertTokenizerFast"):
         return wishes
-    return Wishes(
+    return Overrides(
         _first(wishes.lowercase, config.get("do_lower_case")),
         _first(wishes.strip_accents, config.get("strip_accents")),
         _first(wishes.tokenize_chinese_chars, config.get("tokenize_chinese_chars")),
@@ -134,7 +134,7 @@ def _sentencepiece_file(directory: Path) -> Path | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _load_vocabulary(path: Path, config: dict[str, Any], wishes: Wishes) -> WordPieceTokenizer:
+def _load_vocabulary(path: Path, config: dict[str, Any], wishes: Overrides) -> WordPieceTokenizer:
     pieces = read_vocabulary(path)
     lowercase = _first(wishes.lowercase, config.get("do_lower_case"))
     chinese = _first(wishes.tokenize_chinese_chars, config.get("tokenize_chinese_chars"))
@@ -146,7 +146,7 @@ def _load_vocabulary(path: Path, config: dict[str, Any], wishes: Wishes) -> Word
     return WordPieceTokenizer.from_vocabulary(pieces, switches, origin=str(path))
 
 
-def _load_tokenizer_json(path: Path, wishes: Wishes) -> WordPieceTokenizer:
+def _load_tokenizer_json(path: Path, wishes: Overrides) -> WordPieceTokenizer:
     import tokenizers
     from tokenizers import normalizers
 
@@ -166,7 +166,7 @@ def _load_tokenizer_json(path: Path, wishes: Wishes) -> WordPieceTokenizer:
             f"{path}: pieces inside a word begin with {library.model.continuing_subword_prefix!r}; "
             f"only {CONTINUATION_PREFIX!r} is supported"
         )
-    if wishes != Wishes(None, None, None):
+    if wishes != Overrides(None, None, None):
         normalizer = library.normalizer
         if not isinstance(normalizer, normalizers.BertNormalizer):
             raise UserError(
@@ -184,7 +184,7 @@ def _load_tokenizer_json(path: Path, wishes: Wishes) -> WordPieceTokenizer:
 
 
 def _load_sentencepiece(
-    path: Path, config: dict[str, Any], wishes: Wishes
+    path: Path, config: dict[str, Any], wishes: Overrides
 ) -> SentencePieceTokenizer:
     if wishes.tokenize_chinese_chars is not None:
         raise UserError(f"{path}: tokenize_chinese_chars is for WordPiece only; leave it out")

@@ -1,4 +1,4 @@
-"""Metrics over held-out batches."""
+"""Metrics over validation batches."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
 from bert_jax.sharding.hosts import to_global
-from bert_jax.training.step import EvaluationStep
 from bert_jax.tasks.base.task import Task, means
+from bert_jax.training.step import EvaluationStep
 
 
 def evaluate(

@@ -77,7 +77,7 @@ def rate_factors(
     return factors
 
 
-def hold_frozen(params: Any, factors: Any) -> Any:
+def stop_frozen_gradients(params: Any, factors: Any) -> Any:
     """The same parameters; what is frozen has a gradient of exactly 0.
 
     Where a parameter is frozen as a whole, its share of the backward pass is not even computed;
@@ -93,7 +93,7 @@ def hold_frozen(params: Any, factors: Any) -> Any:
     return jax.tree.map(hold, params, factors)
 
 
-def move(params: Any, direction: Any, rate: jax.Array, factors: Any) -> Any:
+def apply_updates(params: Any, direction: Any, rate: jax.Array, factors: Any) -> Any:
     """`params - rate · factor · direction`; what is frozen stays as it is, to the bit."""
 
     def moved(param: jax.Array, along: jax.Array, factor: np.ndarray) -> jax.Array:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bert_jax.errors import TryAgainError, UserError
+from bert_jax.errors import RetryableError, UserError
 from bert_jax.files import is_remote, reachable, upload, write_atomically
 
 METRICS = "metrics.jsonl"
@@ -17,7 +17,7 @@ UPLOAD_SECONDS = 60.0
 
 
 class RunLog:
-    """Appends metrics of training ("train") and evaluation ("held_out") to a work directory.
+    """Appends metrics of training ("train") and evaluation ("validation") to a work directory.
 
     A line of `metrics.jsonl` is `{"step": 100, "split": "train", "loss": …, …}`. A resumed run
     drops what was written after the checkpoint it resumes from, so that no step stands there twice.
@@ -69,7 +69,7 @@ class RunLog:
         """Writes everything out.
 
         Raises:
-            TryAgainError: the bucket cannot be reached.
+            RetryableError: the bucket cannot be reached.
         """
         if not self._enabled:
             return
@@ -80,7 +80,7 @@ class RunLog:
             try:
                 upload(self._place, self._workdir)
             except UserError as error:
-                raise TryAgainError(f"{error}; the metrics are in {self._place}") from error
+                raise RetryableError(f"{error}; the metrics are in {self._place}") from error
             shutil.rmtree(self._place)
 
     def _flush(self) -> None:

@@ -28,15 +28,15 @@ from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.sharding.hosts import batch_share, from_main_host, is_main_host, to_global
+from bert_jax.tasks.base.task import Task
+from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions, is_due
-from bert_jax.training.patience import Patience
 from bert_jax.training.progress import Progress, Speedometer, computed_tokens, share_of_padding
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
-from bert_jax.training.step import TrainStep, arranged, make_train_step
-from bert_jax.tasks.base.task import Task
+from bert_jax.training.step import TrainStep, make_train_step, pack_rows
 
 
 class DivergedError(UserError):
@@ -83,10 +83,10 @@ def train(
     if resume_step is not None:
         state, position = checkpoints.restore(resume_step, abstract)
         first_batch = position["next_example"] // options.global_batch_size
-        patience = Patience.restored(options.patience, task.best_metric, position)
+        patience = EarlyStopping.restored(options.patience, task.best_metric, position)
     else:
         state, first_batch = new_state(task, optimizer, abstract, seed=seed), 0
-        patience = Patience(options.patience, task.best_metric)
+        patience = EarlyStopping(options.patience, task.best_metric)
         if initial_params is not None:
             state = with_params(state, initial_params)
 
@@ -128,7 +128,7 @@ class _Run:
     checkpoints: RunCheckpoints
     log: RunLog
     progress: Progress
-    patience: Patience
+    patience: EarlyStopping
     predictions: Path | None
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
     speed: Speedometer = dataclasses.field(default_factory=Speedometer)
@@ -143,9 +143,9 @@ class _Run:
     ) -> dict[str, float]:
         """Steps `first` … the last; returns the last evaluation."""
         options = self.options
-        held_out: dict[str, float] | None = None
+        validation: dict[str, float] | None = None
         for step, rows in enumerate(batches, start=first + 1):
-            rows = arranged(self.task, self.mesh, options.microbatches, rows)
+            rows = pack_rows(self.task, self.mesh, options.microbatches, rows)
             # Steps run behind our back: this batch is placed while the one before is computed.
             batch = to_global(self.mesh, rows)
             state, metrics = train_step(state, batch)
@@ -156,18 +156,18 @@ class _Run:
             last = step == options.steps
             if last or is_due(step, options.log_every) or step == first + 1:
                 self.write_log()
-            held_out, is_best = None, False
+            validation, is_best = None, False
             if last or is_due(step, options.eval_every):
                 self.write_log()  # says that the loss has diverged before NaN scores stop it
-                held_out = self.evaluate(step, state, self.predictions if last else None)
-                self.log.write(step, "held_out", held_out)
-                is_best = self.patience.see(held_out)
+                validation = self.evaluate(step, state, self.predictions if last else None)
+                self.log.write(step, "validation", validation)
+                is_best = self.patience.update(validation)
                 last = last or self.patience.is_over
             stopping = stop.after(step)
             # The best model must not fall between two checkpoints if it is the one to be exported.
             is_kept = is_best and options.export == "best"
             if last or is_kept or is_due(step, options.checkpoint_every) or stopping:
-                self.save(step, state, held_out or {})
+                self.save(step, state, validation or {})
             if last:
                 break
             if stopping:
@@ -175,9 +175,9 @@ class _Run:
                 raise Interrupted(step)
         if self.patience.is_over:
             self.progress.note(f"stopped at step {int(state.step)}: {self.patience}")
-        if held_out is None:
-            held_out = self.evaluate(int(state.step), state, self.predictions)
-        return held_out
+        if validation is None:
+            validation = self.evaluate(int(state.step), state, self.predictions)
+        return validation
 
     def write_log(self) -> None:
         """Reads the metrics of the steps since the last time, all finite, and logs the newest.
@@ -206,7 +206,7 @@ class _Run:
         )
 
     def evaluate(self, step: int, state: TrainState, predictions: Path | None) -> dict[str, float]:
-        """Metrics of the held-out examples, shown."""
+        """Metrics of the validation examples, shown."""
         began = time.perf_counter()
         try:
             metrics = from_main_host(self.task.evaluate(state.params, self.mesh, predictions))
@@ -214,11 +214,11 @@ class _Run:
             # Parameters may be numbers still and yet too large to compute with.
             raise self.not_finite(f"a score of the evaluation after step {step}") from error
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        self.progress.note(f"step {step} held out: {shown}")
+        self.progress.note(f"step {step} validation: {shown}")
         self.speed.exclude(time.perf_counter() - began)
         return metrics
 
-    def save(self, step: int, state: TrainState, held_out: dict[str, float]) -> None:
+    def save(self, step: int, state: TrainState, validation: dict[str, float]) -> None:
         """Begins to write a checkpoint, unless something in it or before it is not finite.
 
         The losses are those before each update; the last update shows in the parameters' norm.
@@ -228,5 +228,5 @@ class _Run:
         next_example = step * self.options.global_batch_size
         position = {"next_example": next_example, **self.patience.as_position()}
         self.log.save()
-        self.checkpoints.save(step, state, position, held_out)
+        self.checkpoints.save(step, state, position, validation)
         self.speed.exclude(time.perf_counter() - began)

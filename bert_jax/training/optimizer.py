@@ -10,7 +10,7 @@ import optax
 from bert_jax.errors import UserError
 from bert_jax.sharding.parameter_names import match, match_tree, name_of
 from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes
-from bert_jax.training.layer_rates import hold_frozen, move, rate_factors
+from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
 
 # Which parameters the weight decay acts on: not on biases, not on LayerNorm
@@ -133,21 +133,21 @@ class Optimizer:
         """The moments before the first step; a parameter that is frozen as a whole has none."""
         return self._direction(params).init(params)
 
-    def hold_frozen(self, params: Any) -> Any:
-        """The parameters to take the gradient at, see `layer_rates.hold_frozen`."""
-        return hold_frozen(params, self.options.factors(params))
+    def stop_frozen_gradients(self, params: Any) -> Any:
+        """The parameters to take the gradient at, see `layer_rates.stop_frozen_gradients`."""
+        return stop_frozen_gradients(params, self.options.factors(params))
 
     def update(self, gradients: Any, state: Any, params: Any, rate: jax.Array) -> tuple[Any, Any]:
         """The next parameters and moments.
 
         Args:
-            gradients: at `hold_frozen(params)`.
+            gradients: at `stop_frozen_gradients(params)`.
             state: the moments.
             params: the parameters.
             rate: float32 scalar, the learning rate.
         """
         direction, state = self._direction(params).update(gradients, state, params)
-        return move(params, direction, rate, self.options.factors(params)), state
+        return apply_updates(params, direction, rate, self.options.factors(params)), state
 
     def _direction(self, params: Any) -> optax.GradientTransformation:
         """The chain: clip → Adam's direction → weight decay → (LAMB's trust ratio)."""

@@ -13,7 +13,7 @@ COLUMNS = 2
 def draw_curves(workdir: Path, baselines: Mapping[str, float]) -> Path:
     """Draws `WORKDIR/curves.png` from `metrics.jsonl`.
 
-    Each held-out metric gets a panel, with the same metric of the training where it has one; of a
+    Each validation metric gets a panel, with the same metric of the training where it has one; of a
     loss that is the sum of parts, the parts are enough. A baseline `<metric>_<name>`, or
     `<part>_<name>` for the accuracy of a part, is a dashed line.
 
@@ -22,15 +22,15 @@ def draw_curves(workdir: Path, baselines: Mapping[str, float]) -> Path:
     """
     from matplotlib.figure import Figure
 
-    records = {split: read_metrics(workdir, split) for split in ("train", "held_out")}
-    metrics = _metrics(records["held_out"][0])
+    records = {split: read_metrics(workdir, split) for split in ("train", "validation")}
+    metrics = _metrics(records["validation"][0])
     rows = -(-len(metrics) // COLUMNS)
     figure = Figure(figsize=(5 * COLUMNS, 3.2 * rows), layout="constrained")
     grid = figure.subplots(rows, COLUMNS, squeeze=False, sharex=True).ravel()
     for axes in grid[len(metrics) :]:
         axes.set_visible(False)
     for axes, metric in zip(grid, metrics, strict=False):
-        for split, style in (("train", {"alpha": 0.5}), ("held_out", {"marker": "o"})):
+        for split, style in (("train", {"alpha": 0.5}), ("validation", {"marker": "o"})):
             found = [record for record in records[split] if metric in record]
             if found:
                 steps = [record["step"] for record in found]

@@ -77,7 +77,7 @@ class Speedometer:
         self._paused += seconds
 
     def read(self) -> dict[str, float]:
-        """Tokens/s of the steps since the last reading, with padding and without; starts anew."""
+        """Tokens/s of the steps since the last reading, with padding and without; starts again."""
         now = time.perf_counter()
         seconds = max(now - self._since - self._paused, 1e-9)
         rates = {

@@ -10,8 +10,8 @@ from jax.sharding import Mesh
 
 from bert_jax.models.bert import init_params
 from bert_jax.sharding.rules import state_shardings
-from bert_jax.training.optimizer import Optimizer
 from bert_jax.tasks.base.task import Task
+from bert_jax.training.optimizer import Optimizer
 
 
 class TrainState(flax.struct.PyTreeNode):

@@ -13,9 +13,9 @@ from jax.sharding import Mesh
 from bert_jax.data.pipeline import Batch
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
+from bert_jax.tasks.base.task import Sums, Task, means
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.state import TrainState
-from bert_jax.tasks.base.task import Sums, Task, means
 
 Result = TypeVar("Result")
 GlobalBatch = dict[str, jax.Array]
@@ -88,7 +88,7 @@ def make_train_step(
     def loss_of(
         params: Any, batch: GlobalBatch, weights: dict[str, jax.Array], key: jax.Array
     ) -> tuple[jax.Array, Sums]:
-        params = gathered(mesh, optimizer.hold_frozen(params))
+        params = gathered(mesh, optimizer.stop_frozen_gradients(params))
         sums = task.loss_sums(params, batch, key)
         return means(sums, weights)["loss"], sums
 
@@ -132,9 +132,9 @@ def make_train_step(
     return TrainStep(program, rate_at, mesh, seed)
 
 
-def arranged(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
+def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
     """This host's rows of a batch as a training step is to have them."""
-    return task.on_one_device(rows) if mesh.size == microbatches == 1 else rows
+    return task.pack_rows(rows) if mesh.size == microbatches == 1 else rows
 
 
 def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jax
 
-from bert_jax import configuration, model_init as foundation
+from bert_jax import configuration, model_init
 from bert_jax.benchmarks.work import first_batches
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.sharding.hosts import to_global
@@ -39,7 +39,7 @@ def measure(size: str, rounds: int, directory: Path) -> tuple[dict[str, list[flo
     config = configuration.load(
         f"{CONFIG}:size={size},length=128", [("train.global_batch_size", "2")]
     )
-    task = pretraining.create_without_data(config, foundation.of_config(config))
+    task = pretraining.create_without_data(config, model_init.of_config(config))
     mesh = make_mesh(MeshShape(data=1), jax.devices()[:1])
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps)
     abstract = abstract_state(task, optimizer, mesh)

@@ -36,10 +36,10 @@ def make_model(directory: Path, size: str) -> None:
     from bert_jax.checkpoints import model_directory
     from bert_jax.checkpoints.config_file import ModelDescription
     from bert_jax.models.bert import init_params
-    from bert_jax.models.config import BertConfig, Execution
+    from bert_jax.models.config import EncoderConfig, Execution
     from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
-    config = BertConfig.from_size(size)
+    config = EncoderConfig.from_size(size)
     description = ModelDescription(config, "BertForMaskedLM")
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{number}" for number in range(config.vocab_size - len(special))]

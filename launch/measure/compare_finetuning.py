@@ -51,7 +51,7 @@ class Job:
         task: its name.
         recipe: of both sides.
         train: the chosen examples.
-        development: those that are judged.
+        validation: those that are judged.
         model: the directory that both begin with.
         output: of this task.
     """
@@ -59,13 +59,13 @@ class Job:
     task: str
     recipe: Recipe
     train: Path
-    development: Path
+    validation: Path
     model: Path
     output: Path
 
     def settings(self, side: str, seed: int) -> dict[str, Any]:
         """What a result depends on."""
-        files = {"train": self.train.name, "development": self.development.name}
+        files = {"train": self.train.name, "validation": self.validation.name}
         files["model"] = str(self.model)
         return {"side": side, "seed": seed, **files, **dataclasses.asdict(self.recipe)}
 
@@ -84,7 +84,7 @@ class Job:
             "init_from": self.model,
             "seed": seed,
             "data.train": self.train,
-            "data.development": self.development,
+            "data.validation": self.validation,
             "data.length": recipe.length,
             "optimizer.learning_rate": recipe.learning_rate,
             "precision": recipe.precision,
@@ -110,7 +110,7 @@ class Job:
         recipe = self.recipe
         options = {
             "--train": self.train,
-            "--development": self.development,
+            "--validation": self.validation,
             "--model": self.model,
             "--predictions": predictions,
             "--seed": seed,
@@ -135,7 +135,7 @@ class Job:
 
     def judged(self, predictions: Any, times: dict[str, float]) -> dict[str, Any]:
         """Scores and times."""
-        return {"scores": COMPARISONS[self.task].score(self.development, predictions), **times}
+        return {"scores": COMPARISONS[self.task].score(self.validation, predictions), **times}
 
 
 Results = dict[str, list[Any]]
@@ -168,7 +168,7 @@ def table(found: dict[str, Results]) -> str:
                     f"{processor:.0f}",
                 ]
             )
-    head = ["task", "side", "development scores, %", "wall s of the seeds", "median s"]
+    head = ["task", "side", "validation scores, %", "wall s of the seeds", "median s"]
     return markdown([*head, "of the peer's", "processor s"], rows, texts=3)
 
 
@@ -198,7 +198,7 @@ def draw(found: dict[str, Results], path: Path) -> None:
             below.plot([number] * len(seconds), seconds, "o", color=f"C{number}")
         above.set_title(task)
         below.set_xticks(range(len(sides)), [SIDES[side] for side in sides])
-    axes[0, 0].set_ylabel("score on the development set, %")
+    axes[0, 0].set_ylabel("score on the validation set, %")
     axes[1, 0].set_ylabel("whole process, s (points: seeds)")
     axes[0, 0].legend()
     figure.savefig(path, dpi=150)
@@ -216,7 +216,7 @@ def make_job(task: str, options: argparse.Namespace) -> Job:
     examples = comparison.examples if options.examples is None else options.examples
     train = choose(comparison, comparison.train, options.data, examples, output / "data")
     judged = choose(
-        comparison, comparison.development, options.data, options.judged, output / "data"
+        comparison, comparison.validation, options.data, options.judged, output / "data"
     )
     return Job(task, recipe, train, judged, options.model.resolve(), output)
 
@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", choices=SIDES, help="this side alone")
     parser.add_argument("--examples", type=int, help="to train on, in place of the task's number")
-    parser.add_argument("--judged", type=int, default=0, help="development examples (0: all)")
+    parser.add_argument("--judged", type=int, default=0, help="validation examples (0: all)")
     parser.add_argument("--epochs", type=float, help="in place of the task's number")
     parser.add_argument("--length", type=int, help="the most tokens of a row, likewise")
     parser.add_argument("--precision", help="of both: float32 or bfloat16 (default: each its own)")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.readers.conll import as_columns
 from bert_jax.data.examples import Question, TaggedSentence
+from bert_jax.data.readers.conll import as_columns
 from bert_jax.data.readers.squad import read_questions
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.readers.texts import TextOptions, read_texts
@@ -52,7 +52,7 @@ class Comparison:
     Attributes:
         config: of bert_jax, below `configs/`.
         train: names of files, the first that exists counts.
-        development: likewise.
+        validation: likewise.
         examples: how many are drawn to train on; 0: all.
         recipe: of the training.
         units: what may be drawn from a file.
@@ -63,7 +63,7 @@ class Comparison:
 
     config: str
     train: tuple[str, ...]
-    development: tuple[str, ...]
+    validation: tuple[str, ...]
     examples: int
     recipe: Recipe
     units: Callable[[Path], list[Any]]
@@ -111,9 +111,9 @@ def questions_whole(paragraphs: list[dict[str, Any]]) -> str:
     return json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]})
 
 
-def mrpc_score(development: Path, predictions: list[str]) -> dict[str, float]:
+def mrpc_score(validation: Path, predictions: list[str]) -> dict[str, float]:
     """Accuracy, and F1 of the paraphrases, in percent."""
-    gold = [one.label for one in read_texts(development, TextOptions(format="glue:mrpc"))]
+    gold = [one.label for one in read_texts(validation, TextOptions(format="glue:mrpc"))]
     labels = ("0", "1")
     matrix = ConfusionMatrix.of(
         labels,
@@ -123,15 +123,15 @@ def mrpc_score(development: Path, predictions: list[str]) -> dict[str, float]:
     return {"accuracy": 100 * matrix.accuracy, "F1": 100 * matrix.f1("1")}
 
 
-def conll_score(development: Path, predictions: list[list[str]]) -> dict[str, float]:
+def conll_score(validation: Path, predictions: list[list[str]]) -> dict[str, float]:
     """F1 of entities, in percent."""
-    gold = [sentence.tags or () for sentence in read_tagged(development, needs_tags=True)]
+    gold = [sentence.tags or () for sentence in read_tagged(validation, needs_tags=True)]
     return {"entity F1": 100 * EntityCounts.of(gold, predictions).overall.f1}
 
 
-def squad_score(development: Path, predictions: dict[str, str]) -> dict[str, float]:
+def squad_score(validation: Path, predictions: dict[str, str]) -> dict[str, float]:
     """Of the official script, in percent."""
-    found = score_v1(gold_answers(read_questions(development)), predictions)
+    found = score_v1(gold_answers(read_questions(validation)), predictions)
     return {"exact match": found["exact_match"], "F1": found["f1"]}
 
 
@@ -144,7 +144,7 @@ def field_of_records(name: str) -> Callable[[Path], list[Any]]:
     """Reads a field of each line of the predictions of a run."""
 
     def read(directory: Path) -> list[Any]:
-        lines = (directory / "development.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (directory / "validation.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line)[name] for line in lines]
 
     return read
@@ -152,7 +152,7 @@ def field_of_records(name: str) -> Callable[[Path], list[Any]]:
 
 def squad_predictions(directory: Path) -> dict[str, str]:
     """The file that the official script reads."""
-    return json.loads((directory / "development.predictions.json").read_text(encoding="utf-8"))
+    return json.loads((directory / "validation.predictions.json").read_text(encoding="utf-8"))
 
 
 COMPARISONS = {

@@ -1,6 +1,6 @@
 r"""The other side of `compare_finetuning.py`: PyTorch and Hugging Face transformers, one training.
 
-    python launch/measure/finetuning_peer.py mrpc --train train.tsv --development dev.tsv \
+    python launch/measure/finetuning_peer.py mrpc --train train.tsv --validation dev.tsv \
         --model DIR --predictions FILE.json
 
 Tasks: mrpc (GLUE's columns), conll2003 (word, tab, tag), squad (1.1).
@@ -10,7 +10,7 @@ warm-up over a tenth of the steps and a linear decay, gradients clipped at 1, fl
 by autocast where it is asked for), one evaluation at the end. Windows of passages are cut as
 google-research/bert cuts them.
 
-Writes the predictions for the development file and prints a line of JSON with times and with
+Writes the predictions for the validation file and prints a line of JSON with times and with
 metrics as scikit-learn and seqeval have them. Nothing of bert_jax is imported here.
 """
 
@@ -107,11 +107,11 @@ def outputs_of(
 
 
 def main() -> None:
-    """Trains, predicts the development file, and prints what came out."""
+    """Trains, predicts the validation file, and prints what came out."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--train", type=Path, required=True)
-    parser.add_argument("--development", type=Path, required=True)
+    parser.add_argument("--validation", type=Path, required=True)
     parser.add_argument("--model", required=True, help="a model directory of Hugging Face")
     parser.add_argument("--predictions", type=Path, required=True, help="is written, JSON")
     parser.add_argument("--seed", type=int, default=0)
@@ -125,7 +125,7 @@ def main() -> None:
 
     transformers.set_seed(options.seed)
     work = TASKS[options.task]
-    rows, judged = work.read(options.train), work.read(options.development)
+    rows, judged = work.read(options.train), work.read(options.validation)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
     task = work(tokenizer, options, rows)
     classes = {"num_labels": len(task.labels)} if task.labels else {}

@@ -45,7 +45,7 @@ class Row:
     keys: dict[str, str]
     metrics: dict[str, str]
     baseline: str = ""
-    judged: str = "development set"
+    judged: str = "validation set"
     scale: float = 100.0
     make: Callable[[Path, Path], None] | None = None
 
@@ -80,7 +80,7 @@ def make_squad2(data: Path, made: Path) -> None:
         for context, question in added
     ]
     trained.append({"title": "SQuAD 1.1", "paragraphs": paragraphs})
-    for name, found in (("train", trained), ("development", judged)):
+    for name, found in (("train", trained), ("validation", judged)):
         content = json.dumps({"version": "v2.0", "data": found})
         write_atomically(made / f"squad2-{name}.json", content.encode())
 
@@ -103,7 +103,7 @@ def sick(name: str, config: str, metrics: dict[str, str], baseline: str, **keys:
     """The pairs of SICK; keys are those of section `data`."""
     found = {
         "data.train": "{data}/glue/SICK/SICK_train.txt",
-        "data.development": "{data}/glue/SICK/SICK_trial.txt",
+        "data.validation": "{data}/glue/SICK/SICK_trial.txt",
         "data.format": "tsv",
         "data.text_column": "sentence_A",
         "data.pair_column": "sentence_B",
@@ -124,11 +124,11 @@ ROWS = {
         "cola",
         "CoLA",
         {"matthews_correlation": "Matthews", **ACCURACY},
-        development="in_domain_dev.tsv",
+        validation="in_domain_dev.tsv",
     ),
     "sst2": glue("sst2", "SST-2", ACCURACY, limit="10000"),
     "qnli": dataclasses.replace(
-        glue("qnli", "QNLI", ACCURACY, train="train_from_dev.tsv"), judged="held-out tenth"
+        glue("qnli", "QNLI", ACCURACY, train="train_from_dev.tsv"), judged="validation tenth"
     ),
     "wnli": glue("wnli", "WNLI", ACCURACY),
     "sick_relatedness": sick(
@@ -159,7 +159,7 @@ ROWS = {
         "classification.py",
         {
             "data.train": "{made}/trec-train.tsv",
-            "data.development": "{made}/trec-test.tsv",
+            "data.validation": "{made}/trec-test.tsv",
             "data.quotes": "none",
             "optimizer.learning_rate": "5e-5",
             **AT_THE_END,
@@ -174,12 +174,12 @@ ROWS = {
         "squad.py:version=1.1",
         {
             "data.train": "{data}/squad/train-v1.1.json.gz",
-            "data.development": "{data}/squad/dev-v1.1.part-public.json",
+            "data.validation": "{data}/squad/dev-v1.1.part-public.json",
             "data.limit": "8000",
             **AT_THE_END,
         },
         ANSWERS,
-        judged="development set, public half",
+        judged="validation set, public half",
         scale=1.0,
     ),
     "squad2": Row(
@@ -187,7 +187,7 @@ ROWS = {
         "squad.py:version=2.0",
         {
             "data.train": "{made}/squad2-train.json",
-            "data.development": "{made}/squad2-development.json",
+            "data.validation": "{made}/squad2-validation.json",
             **AT_THE_END,
         },
         {**ANSWERS, "has_answer_f1": "F1 with answers", "no_answer_f1": "F1 without"},
@@ -201,7 +201,7 @@ ROWS = {
         "tagging.py",
         {
             "data.train": "{data}/ner/conll2003/eng.train",
-            "data.development": "{data}/ner/conll2003/eng.testa",
+            "data.validation": "{data}/ner/conll2003/eng.testa",
         },
         ENTITIES,
         "f1_lexicon",
@@ -211,7 +211,7 @@ ROWS = {
         "tagging.py",
         {
             "data.train": "{data}/ner/wnut17/train.conll",
-            "data.development": "{data}/ner/wnut17/dev.conll",
+            "data.validation": "{data}/ner/wnut17/dev.conll",
             "train.epochs": "5",
         },
         ENTITIES,
@@ -226,6 +226,6 @@ ROWS = {
         },
         ACCURACY,
         "accuracy_chance",
-        judged="held-out tenth",
+        judged="validation tenth",
     ),
 }

@@ -1,4 +1,4 @@
-r"""Development scores of many labelled tasks, each with the command that gives them.
+r"""validation scores of many labelled tasks, each with the command that gives them.
 
     python launch/measure/finetuning_table.py --data DIR --model DIR --output DIR [--rows mrpc …]
     python launch/measure/finetuning_table.py --commands

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from timed_rounds import serve
 
-from bert_jax import configuration, model_init as foundation
+from bert_jax import configuration, model_init
 from bert_jax.benchmarks.work import batch_making, first_batches, forward_pass, training_step
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks import pretraining
@@ -34,7 +34,7 @@ def make_step(options: argparse.Namespace) -> Callable[[], Any]:
         f"{CONFIG}:size={options.size},length={options.length}",
         [(key, str(value)) for key, value in overrides.items()],
     )
-    base = foundation.of_config(config)
+    base = model_init.of_config(config)
     task = pretraining.create_without_data(config, base)
     mesh = make_mesh(MeshShape())
     numbers = itertools.count()

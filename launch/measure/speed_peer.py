@@ -31,10 +31,10 @@ PREDICTED = 0.15
 VOCABULARY = 30522
 
 
-def config_of(options: argparse.Namespace) -> transformers.BertConfig:
+def config_of(options: argparse.Namespace) -> transformers.EncoderConfig:
     """The architecture."""
     layers, width, heads = SIZES[options.size]
-    return transformers.BertConfig(
+    return transformers.EncoderConfig(
         num_hidden_layers=layers,
         hidden_size=width,
         num_attention_heads=heads,

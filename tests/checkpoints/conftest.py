@@ -12,12 +12,12 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.tokenization import Tokenizer
 
 
 @pytest.fixture(scope="session")
-def model_config(tiny_config: BertConfig) -> BertConfig:
+def model_config(tiny_config: EncoderConfig) -> EncoderConfig:
     """The tiny model with usual dropout, three layers and an activation that is not the default."""
     return dataclasses.replace(
         tiny_config,
@@ -30,7 +30,7 @@ def model_config(tiny_config: BertConfig) -> BertConfig:
 
 
 @pytest.fixture(scope="session")
-def model_params(model_config: BertConfig) -> Any:
+def model_params(model_config: EncoderConfig) -> Any:
     """Random parameters, none of them 0 or 1."""
     generator = np.random.default_rng(4)
     return jax.tree.map(
@@ -40,7 +40,7 @@ def model_params(model_config: BertConfig) -> Any:
 
 
 @pytest.fixture(scope="session")
-def description(model_config: BertConfig) -> ModelDescription:
+def description(model_config: EncoderConfig) -> ModelDescription:
     """The model with its pre-training heads."""
     return ModelDescription(model_config, "BertForPreTraining")
 

@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 
 SIZES = {
     "vocab_size": 40,
@@ -16,7 +16,7 @@ SIZES = {
     "num_attention_heads": 4,
     "intermediate_size": 32,
 }
-CONFIG = BertConfig(**SIZES)
+CONFIG = EncoderConfig(**SIZES)
 
 
 @pytest.fixture

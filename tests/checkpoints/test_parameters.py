@@ -44,7 +44,7 @@ def edit(model_path):
 def test_a_classifier_on_a_pretrained_encoder(model_path, model_params):
     params, report = load(model_path, "BertForSequenceClassification")
     assert report.new == ("classifier/bias", "classifier/kernel")
-    assert report.left_over == (
+    assert report.unexpected_keys == (
         "cls.predictions.bias",
         "cls.predictions.transform.LayerNorm.bias",
         "cls.predictions.transform.LayerNorm.weight",
@@ -72,7 +72,7 @@ def test_a_padded_vocabulary_is_filled_up_with_zeros(model_path, model_params):
     for name, value in expected.items():
         words = len(value)
         assert found[name][:words].tobytes() == value.tobytes(), name
-        assert len(found[name]) == (execution.rows_of_words(words) if name in padded else words)
+        assert len(found[name]) == (execution.padded_vocab_size(words) if name in padded else words)
         assert not found[name][words:].any()
 
 
@@ -91,7 +91,7 @@ def test_new_parameters_are_drawn_from_the_seed(model_path):
 def test_the_bare_encoder_of_a_model_with_heads(model_path, model_params):
     params, report = load(model_path, "BertModel")
     assert report.new == ()
-    assert len(report.left_over) == 7
+    assert len(report.unexpected_keys) == 7
     found, expected = flat(params), flat(model_params["bert"])
     assert set(found) == set(expected)
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints, has_checkpoint
-from bert_jax.errors import TryAgainError, UserError
+from bert_jax.errors import RetryableError, UserError
 from bert_jax.files import as_path
 
 
@@ -43,7 +43,7 @@ def open_run(tmp_path):
 
 
 def save(checkpoints: RunCheckpoints, metrics: dict[int, float | None], name="loss") -> None:
-    """Saves steps with their held-out metric, None for a step that was not evaluated."""
+    """Saves steps with their validation metric, None for a step that was not evaluated."""
     for step, value in metrics.items():
         found = {} if value is None else {name: value, "other": 0.0}
         checkpoints.save(step, state_of(step), {"next_example": 8 * step}, found)
@@ -166,7 +166,7 @@ def test_a_store_that_fails_is_tried_again_if_it_has_worked(bucket, monkeypatch)
     def refuses(*_, **__):
         raise ConnectionError("the line is dead")
 
-    for steps, kind in ((0, UserError), (1, TryAgainError)):
+    for steps, kind in ((0, UserError), (1, RetryableError)):
         with RunCheckpoints(workdir, best_metric=("loss", False), keep=1) as checkpoints:
             save(checkpoints, dict.fromkeys(range(steps)))
             with monkeypatch.context() as patch:

@@ -269,7 +269,7 @@ def test_a_part_of_a_model(source, task, architecture, tokenizer, tmp_path):
     getattr(transformers, architecture).from_pretrained(whole).save_pretrained(expected)
     loaded = bert_jax.load(whole, task=task)
     assert not loaded.report.new
-    assert set(loaded.report.taken) | set(loaded.report.left_over) == set(tensors_of(whole))
+    assert set(loaded.report.taken) | set(loaded.report.unexpected_keys) == set(tensors_of(whole))
     loaded.save(found)
     assert tensors_of(found) == tensors_of(expected)
     assert config_of(found) == config_of(expected)
@@ -290,7 +290,7 @@ def test_a_file_as_bert_base_uncased_is(tokenizer, tmp_path):
         transformers_version="4.6.0.dev0",
     )
     loaded = bert_jax.load(given)
-    assert loaded.report.left_over == (
+    assert loaded.report.unexpected_keys == (
         "bert.pooler.dense.bias", "bert.pooler.dense.weight",
         "cls.seq_relationship.bias", "cls.seq_relationship.weight",
     )  # fmt: skip

@@ -18,13 +18,16 @@ def path(tmp_path, tiny_vocabulary):
     (tmp_path / "b.txt").write_text("cat\n")
     sources = [{"source": f"text:{tmp_path}/a.txt", "weight": 2.0}, f"text:{tmp_path}/b.txt"]
     options = PrepareOptions(
-        source_specs(sources), tokenizer=str(tiny_vocabulary), held_out=0.0, sentences="lines"
+        source_specs(sources),
+        tokenizer=str(tiny_vocabulary),
+        validation_fraction=0.0,
+        sentences="lines",
     )
     prepare(options, tmp_path / "corpus", workers=1, progress=False)
     return tmp_path / "corpus"
 
 
-@pytest.fixture(params=["train.tokens.bin", "held_out.documents.bin", "tokenizer/vocab.txt"])
+@pytest.fixture(params=["train.tokens.bin", "validation.documents.bin", "tokenizer/vocab.txt"])
 def file(request, path):
     return path / request.param
 
@@ -36,18 +39,18 @@ def rewrite_manifest(path, **changes):
 
 def test_the_arrays_by_eye(path):
     corpus = Corpus.open(path)
-    train, held_out = corpus.splits["train"], corpus.splits["held_out"]
+    train, validation = corpus.splits["train"], corpus.splits["validation"]
     assert train.tokens.tolist() == [5, 6, 8, 11, 5, 7, 10, 9, 12, 1, 7, 10, 6]
     assert train.sentence_offsets.tolist() == [0, 4, 9, 12, 13]
     assert train.document_offsets.tolist() == [0, 2, 3, 4]
     assert train.source_documents.tolist() == [0, 2, 3]
     assert train.source_weights.tolist() == [2.0, 1.0]
-    assert held_out.tokens.tolist() == []
-    assert held_out.sentence_offsets.tolist() == [0]
-    assert held_out.document_offsets.tolist() == [0]
-    assert held_out.source_documents.tolist() == [0, 0, 0]
-    assert (train.tokens.dtype, held_out.tokens.dtype) == (np.uint16, np.uint16)
-    for split in (train, held_out):
+    assert validation.tokens.tolist() == []
+    assert validation.sentence_offsets.tolist() == [0]
+    assert validation.document_offsets.tolist() == [0]
+    assert validation.source_documents.tolist() == [0, 0, 0]
+    assert (train.tokens.dtype, validation.tokens.dtype) == (np.uint16, np.uint16)
+    for split in (train, validation):
         offsets = (split.sentence_offsets, split.document_offsets, split.source_documents)
         assert {array.dtype for array in offsets} == {np.dtype(np.int64)}
     assert isinstance(train.tokens, np.memmap)

@@ -26,7 +26,9 @@ def options(bucket, pieces):
     write_atomically(as_path(f"{bucket}/text/b.txt.gz"), gzip.compress(TEXT[:900].encode()))
     write_atomically(as_path(f"{bucket}/vocab.txt"), "\n".join(pieces).encode())
     specs = source_specs(f"text:{bucket}/text", {"format": "lines"})
-    return PrepareOptions(specs, tokenizer=f"{bucket}/vocab.txt", held_out=0.1, sentences="lines")
+    return PrepareOptions(
+        specs, tokenizer=f"{bucket}/vocab.txt", validation_fraction=0.1, sentences="lines"
+    )
 
 
 def make(options, output, **keywords):
@@ -65,7 +67,7 @@ def test_the_corpus_is_that_of_local_text(options, bucket, tmp_path, pieces):
     # The second time it is finished already.
     assert make(options, remote).files == manifest.files
     with pytest.raises(UserError, match="holds a corpus of other text, options or tokenizer"):
-        make(dataclasses.replace(options, held_out=0.2), remote)
+        make(dataclasses.replace(options, validation_fraction=0.2), remote)
 
 
 def test_text_is_streamed_with_its_place(options):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.pretraining import masking
 from bert_jax.data import randomness
+from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.masking import MaskingOptions, choose_positions, replace_tokens
 from bert_jax.errors import UserError
 

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bert_jax.data.pretraining import packing
-from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.errors import UserError
 
 
@@ -240,9 +240,9 @@ def test_a_batch_does_not_depend_on_what_was_made_before(make_batches):
     for number in (7, 0, 7, 3):
         same(PackedBatches(batches).batch(number, 40), expected[number])
     # Nor on how rows are grouped to batches.
-    one_by_one = [in_order.batch(number, 1) for number in range(80, 120)]
+    argmax_decode = [in_order.batch(number, 1) for number in range(80, 120)]
     same(
-        {name: np.concatenate([one[name] for one in one_by_one]) for name in expected[2]},
+        {name: np.concatenate([one[name] for one in argmax_decode]) for name in expected[2]},
         expected[2],
     )
 

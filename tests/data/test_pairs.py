@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.pretraining import pairs
 from bert_jax.data import randomness
+from bert_jax.data.pretraining import pairs
 from bert_jax.data.pretraining.pairs import ExamplePlan, PairOptions, Segments
 from bert_jax.errors import UserError
 

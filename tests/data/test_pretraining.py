@@ -194,10 +194,10 @@ def test_a_batch_does_not_depend_on_what_was_made_before(numbered_batches):
         for name, array in again.batch(number, 7).items():
             assert array.tobytes() == in_order[number][name].tobytes()
     # Nor on how examples are grouped to batches.
-    one_by_one = [again.batch(number, 1) for number in range(28)]
+    argmax_decode = [again.batch(number, 1) for number in range(28)]
     for name in in_order[0]:
         grouped = np.concatenate([batch[name] for batch in in_order])
-        assert grouped.tobytes() == np.concatenate([row[name] for row in one_by_one]).tobytes()
+        assert grouped.tobytes() == np.concatenate([row[name] for row in argmax_decode]).tobytes()
 
 
 def test_seed_and_epoch_change_the_examples(tiny_batches):

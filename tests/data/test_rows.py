@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.readers.rows import open_rows
+from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
 
 

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from bert_jax import configuration, model_init as foundation
+from bert_jax import configuration, model_init
 from bert_jax.tasks import pretraining
 
 
@@ -19,9 +19,9 @@ def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
         "tokenizer.path": str(tiny_corpus / "tokenizer"),
     }.items():
         configuration.set_key(config, key, value, where="test")
-    without = pretraining.create_without_data(config, foundation.of_config(config))
+    without = pretraining.create_without_data(config, model_init.of_config(config))
     config.data.corpus = str(tiny_corpus)
-    task = pretraining.create(config, foundation.of_config(config))
+    task = pretraining.create(config, model_init.of_config(config))
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     real = {key: jax.ShapeDtypeStruct(value.shape, value.dtype) for key, value in batch.items()}
     assert without.batch_shapes() == task.batch_shapes() == real
@@ -32,7 +32,7 @@ def test_the_vocabulary_of_a_model_that_has_none_yet():
     config = configuration.defaults("pretraining")
     assert (
         pretraining.create_without_data(
-            config, foundation.of_config(config)
+            config, model_init.of_config(config)
         ).description.config.vocab_size
         == config.tokenizer.vocab_size
         == 30_522

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.errors import TryAgainError, UserError, worth_another_try
+from bert_jax.errors import RetryableError, UserError, as_retryable
 from bert_jax.files import (
     as_path,
     is_remote,
@@ -87,10 +87,10 @@ def test_errors_of_a_store_are_one_line(bucket):
 
 def test_a_store_that_was_there_before_is_worth_another_try(bucket):
     there = as_path(f"{bucket}/a")
-    again = pytest.raises(TryAgainError, match="cannot be reached: late")
-    with again, worth_another_try(), reachable(there):
+    again = pytest.raises(RetryableError, match="cannot be reached: late")
+    with again, as_retryable(), reachable(there):
         raise TimeoutError("late")
-    with pytest.raises(UserError, match="mend it") as found, worth_another_try():
+    with pytest.raises(UserError, match="mend it") as found, as_retryable():
         raise UserError("mend it")
     assert type(found.value) is UserError
 

@@ -8,17 +8,17 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
+from bert_jax.models.config import Execution
 from bert_jax.tasks.base.labels import (
     choose_labels,
+    drop_unknown_labels,
     has_lists,
-    kind_of,
+    infer_problem_type,
     labels_of,
-    without_strange_labels,
 )
-from bert_jax.tasks.classification.problems import AnyOfSeveral, Number, OneOfSeveral
-from bert_jax.tasks.base.splits import Part
-from bert_jax.models.config import Execution
-from bert_jax.tasks.base.task import Foundation
+from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.task import ModelInit
+from bert_jax.tasks.classification.problems import MultiLabel, Number, SingleLabel
 
 
 def example(label, place="a.tsv:1"):
@@ -32,7 +32,7 @@ def founded(tiny_config):
     def make(*labels, is_finished=False, outputs=None):
         config = dataclasses.replace(tiny_config, num_labels=outputs or len(labels))
         description = ModelDescription(config, "BertForSequenceClassification", labels=labels)
-        return Foundation(
+        return ModelInit(
             Execution(), lambda tokenizer: config, None, description, is_finished=is_finished
         )
 
@@ -40,7 +40,7 @@ def founded(tiny_config):
 
 
 def test_the_order_of_labels():
-    none = Foundation(Execution(), lambda tokenizer: None)
+    none = ModelInit(Execution(), lambda tokenizer: None)
     assert choose_labels(["b", "a"], none) == ("a", "b")
     assert choose_labels(["10", "9", "-1"], none) == ("-1", "9", "10")
     # What no number orders comes behind, always in the same place.
@@ -70,23 +70,23 @@ def test_the_labels_of_a_finished_model(founded):
 
 
 def test_the_kind_of_a_problem(founded):
-    none = Foundation(Execution(), lambda tokenizer: None)
-    assert kind_of("", TextOptions(), none) is OneOfSeveral
-    assert kind_of("", TextOptions(label_separator=","), none) is AnyOfSeveral
-    assert kind_of("regression", TextOptions(), none) is Number
-    assert kind_of("", TextOptions(format="glue:stsb"), none) is Number
-    assert kind_of("", TextOptions(), founded(is_finished=True, outputs=1)) is Number
+    none = ModelInit(Execution(), lambda tokenizer: None)
+    assert infer_problem_type("", TextOptions(), none) is SingleLabel
+    assert infer_problem_type("", TextOptions(label_separator=","), none) is MultiLabel
+    assert infer_problem_type("regression", TextOptions(), none) is Number
+    assert infer_problem_type("", TextOptions(format="glue:stsb"), none) is Number
+    assert infer_problem_type("", TextOptions(), founded(is_finished=True, outputs=1)) is Number
     with pytest.raises(UserError, match="data.problem_type 'ranking' is unknown; known are"):
-        kind_of("ranking", TextOptions(), none)
+        infer_problem_type("ranking", TextOptions(), none)
     examples = [example("a"), example(("b", "c")), example(None)]
     assert has_lists(examples)
     assert labels_of(examples) == {"a": "a.tsv:1", "b": "a.tsv:1", "c": "a.tsv:1"}
 
 
 def test_a_test_file_with_strange_labels_is_predicted(capsys):
-    problem = OneOfSeveral(("a", "b"))
-    known = Part("test", "t.tsv", [example("a"), example("b")])
-    assert without_strange_labels(known, problem) is known
-    strange = Part("test", "t.tsv", [example("a"), example("x", "t.tsv:3")])
-    assert [one.label for one in without_strange_labels(strange, problem).examples] == [None, None]
+    problem = SingleLabel(("a", "b"))
+    known = EvalSet("test", "t.tsv", [example("a"), example("b")])
+    assert drop_unknown_labels(known, problem) is known
+    strange = EvalSet("test", "t.tsv", [example("a"), example("x", "t.tsv:3")])
+    assert [one.label for one in drop_unknown_labels(strange, problem).examples] == [None, None]
     assert "t.tsv:3: label 'x' is none of a, b" in capsys.readouterr().err

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.models.sentence_pairs import pair_features
 from bert_jax.tasks.similarity.losses import (
     contrastive_losses,
     cosine_losses,
     cosines,
     in_batch_losses,
 )
-from bert_jax.models.sentence_pairs import pair_features
 
 # Cosines 1, 0, -1 and 0.6.
 VECTORS = jnp.array(

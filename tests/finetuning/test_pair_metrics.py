@@ -82,7 +82,7 @@ def test_pairs_that_belong_together():
     found = measure.of(vectors, None)
     assert found == {
         "mean_reciprocal_rank": pytest.approx((1 + 1 / 2 + 1 / 2) / 3),
-        "found_first": pytest.approx(1 / 3),
+        "accuracy_at_1": pytest.approx(1 / 3),
     }
     assert measure.best == "mean_reciprocal_rank"
     assert measure.baselines() == {

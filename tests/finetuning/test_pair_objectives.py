@@ -6,14 +6,14 @@ import pytest
 
 from bert_jax.data.examples import TextExample
 from bert_jax.errors import UserError
+from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
     CosineObjective,
-    InBatchObjective,
+    MultipleNegativesRanking,
     SoftmaxObjective,
     text_numbers,
 )
-from bert_jax.models.sentence_pairs import PairOutput
 
 
 def pairs(*labels):
@@ -44,7 +44,7 @@ def test_labels_that_are_refused(objective, labels, message):
 
 
 def test_which_pairs_belong_together(capsys):
-    objective = InBatchObjective(label_range=(0.0, 5.0))
+    objective = MultipleNegativesRanking(label_range=(0.0, 5.0))
     unlabelled = pairs(None, None)
     assert objective.select(unlabelled) == unlabelled
     assert capsys.readouterr().err == ""
@@ -68,7 +68,7 @@ def test_which_losses_are_metrics():
     assert SoftmaxObjective(("x", "y")).judges(pairs("x"))
     assert not SoftmaxObjective(("x", "y")).judges(pairs("3.5"))
     assert not SoftmaxObjective().judges(pairs("x"))
-    assert not InBatchObjective().judges(pairs(1.0))
+    assert not MultipleNegativesRanking().judges(pairs(1.0))
 
 
 def test_losses_by_hand():
@@ -87,4 +87,6 @@ def test_losses_by_hand():
     )
     # The first text of both is nearest to the first second text, and 4 is the scale.
     expected = [np.log(1 + np.exp(-4)), np.log(1 + np.exp(4))]
-    np.testing.assert_allclose(losses(InBatchObjective(4.0), None, None), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        losses(MultipleNegativesRanking(4.0), None, None), expected, rtol=1e-5
+    )

@@ -1,4 +1,4 @@
-"""The files of a task: trained on, held out, predicted."""
+"""The files of a task: trained on, validation, predicted."""
 
 import pytest
 from ml_collections import ConfigDict
@@ -27,48 +27,50 @@ def files(tmp_path):
 
 
 def test_files_are_read_as_what_they_are(files):
-    found = splits(files, train="train.txt", development=("dev.txt",), test=("test.txt",))
+    found = splits(files, train="train.txt", validation=("dev.txt",), test=("test.txt",))
     assert len(found.train) == 20
     assert found.train[0] == "train:train.txt-0"
-    assert [(part.name, len(part.examples)) for part in found.development] == [("development", 3)]
+    assert [(part.name, len(part.examples)) for part in found.validation] == [("validation", 3)]
     assert [(part.name, len(part.examples)) for part in found.test] == [("test", 4)]
 
 
 def test_several_development_files_have_their_names(files):
-    found = splits(files, train="train.txt", development=("dev.txt", "dev2.txt"))
-    assert [part.name for part in found.development] == ["dev", "dev2"]
+    found = splits(files, train="train.txt", validation=("dev.txt", "dev2.txt"))
+    assert [part.name for part in found.validation] == ["dev", "dev2"]
 
 
 def test_a_share_is_held_out_always_the_same(files):
-    found = splits(files, train="train.txt", held_out=0.25)
-    (part,) = found.development
+    found = splits(files, train="train.txt", validation_fraction=0.25)
+    (part,) = found.validation
     assert (len(part.examples), len(found.train)) == (5, 15)
     assert not set(part.examples) & set(found.train)
-    assert splits(files, train="train.txt", held_out=0.25) == found
+    assert splits(files, train="train.txt", validation_fraction=0.25) == found
     # A finished model is judged by the very same examples.
-    assert splits(files, train="train.txt", held_out=0.25, with_train=False).train == []
-    assert splits(files, train="train.txt", held_out=0.25, with_train=False).development == [part]
+    assert splits(files, train="train.txt", validation_fraction=0.25, with_train=False).train == []
+    assert splits(
+        files, train="train.txt", validation_fraction=0.25, with_train=False
+    ).validation == [part]
 
 
 def test_a_finished_model_needs_no_file_to_train_on(files):
-    names = {"train": ("gone.txt",), "development": ("dev.txt",)}
-    for keys in ({"train": "gone.txt", "development": ("dev.txt",)}, {"default_names": names}):
+    names = {"train": ("gone.txt",), "validation": ("dev.txt",)}
+    for keys in ({"train": "gone.txt", "validation": ("dev.txt",)}, {"default_names": names}):
         found = splits(files, **keys, with_train=False)
-        assert len(found.development[0].examples) == 3
+        assert len(found.validation[0].examples) == 3
         with pytest.raises(UserError, match=r"gone.txt"):
             splits(files, **keys)
 
 
 def test_a_limit_draws_from_all_of_the_file(files):
-    found = splits(files, train="train.txt", development=("dev.txt",), limit=5)
+    found = splits(files, train="train.txt", validation=("dev.txt",), limit=5)
     assert len(found.train) == 5
     assert found.train != [f"train:train.txt-{row}" for row in range(5)]
 
 
 def test_names_of_a_benchmark(files):
-    names = {"train": ("train.txt",), "development": ("dev.txt", "dev2.txt"), "test": ("no.txt",)}
+    names = {"train": ("train.txt",), "validation": ("dev.txt", "dev2.txt"), "test": ("no.txt",)}
     found = splits(files, default_names=names)
-    assert [part.name for part in found.development] == ["dev", "dev2"]
+    assert [part.name for part in found.validation] == ["dev", "dev2"]
     assert found.test == []
 
 
@@ -79,10 +81,13 @@ def test_names_of_a_benchmark(files):
         ({"train": "no.txt"}, "data.train: .*no.txt does not exist"),
         ({"train": "empty.txt"}, "empty.txt: no examples"),
         ({"train": "train.txt", "limit": -1}, "data.limit is -1; it must be 0"),
-        ({"train": "train.txt", "held_out": 0.0}, "data.held_out is 0.0"),
-        ({"train": "train.txt", "held_out": 0.001}, "data.held_out 0.001 of 20 examples is 0"),
-        ({"train": "train.txt", "development": ("empty.txt",)}, "empty.txt: no examples"),
-        ({"train": "train.txt", "development": ("dev.txt", "dev.txt")}, "have a name in common"),
+        ({"train": "train.txt", "validation_fraction": 0.0}, "data.validation_fraction is 0.0"),
+        (
+            {"train": "train.txt", "validation_fraction": 0.001},
+            "data.validation_fraction 0.001 of 20 examples is 0",
+        ),
+        ({"train": "train.txt", "validation": ("empty.txt",)}, "empty.txt: no examples"),
+        ({"train": "train.txt", "validation": ("dev.txt", "dev.txt")}, "have a name in common"),
     ],
 )
 def test_what_is_missing(files, keys, message):

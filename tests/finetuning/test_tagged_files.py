@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
-from bert_jax.tasks.base.splits import Part
+from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.tagging.files import tagged_file
 
 IOB1 = "-DOCSTART- -X- O\r\n\r\nEU NNP I-ORG\r\nin IN O\r\n\r\nPeter NNP I-PER\r\nJan NNP B-PER\r\n"
@@ -15,7 +15,7 @@ def part_of(tmp_path):
     def make(text, name="dev.txt"):
         path = tmp_path / name
         path.write_bytes(text.encode())
-        return Part("development", str(path), list(read_tagged(path)))
+        return EvalSet("validation", str(path), list(read_tagged(path)))
 
     return make
 
@@ -29,7 +29,7 @@ def test_the_file_with_a_further_column(part_of):
 
 def test_a_part_of_the_file(part_of):
     whole = part_of(IOB1)
-    part = Part("development", whole.source, whole.examples[1:])
+    part = EvalSet("validation", whole.source, whole.examples[1:])
     found = tagged_file(part, PREDICTED[1:], TaggedOptions())
     assert found == "\r\nPeter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
 
@@ -53,7 +53,7 @@ def test_sentences_of_json_lines_become_columns(part_of):
 
 def test_sentences_of_several_files_become_columns(part_of):
     first, second = part_of(IOB1), part_of("a O\n", "other.txt")
-    part = Part("development", first.source, [first.examples[1], *second.examples])
+    part = EvalSet("validation", first.source, [first.examples[1], *second.examples])
     assert tagged_file(part, [["I-PER", "O"], ["O"]], TaggedOptions()) == (
         "Peter\tI-PER\tI-PER\nJan\tB-PER\tO\n\na\tO\tO\n\n"
     )

@@ -7,12 +7,12 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.splits import Part
+from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, scheme_of
-from bert_jax.models.config import BertConfig, Execution
-from bert_jax.tasks.base.task import Foundation
 
-FOUNDATION = Foundation(Execution(), lambda tokenizer: BertConfig())
+FOUNDATION = ModelInit(Execution(), lambda tokenizer: EncoderConfig())
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 BIOES = ("O", "B-LOC", "E-LOC", "I-LOC", "S-LOC")
 
@@ -22,7 +22,7 @@ def sentence(*tags, line=1):
 
 
 def finished(labels, *, is_finished=True):
-    config = BertConfig(num_labels=len(labels) or 2)
+    config = EncoderConfig(num_labels=len(labels) or 2)
     description = ModelDescription(config, "BertForTokenClassification", labels=labels)
     return dataclasses.replace(FOUNDATION, description=description, is_finished=is_finished)
 
@@ -124,13 +124,13 @@ def test_tags_that_a_model_does_not_know():
 
 def test_a_test_file_whose_last_column_is_something_else(capsys):
     tag_set = TagSet(IOB2, "iob2")
-    part = Part("test", "test.txt", [sentence("O"), sentence("NNP", "VBZ")])
-    untagged = tag_set.without_strange_tags(part)
+    part = EvalSet("test", "test.txt", [sentence("O"), sentence("NNP", "VBZ")])
+    untagged = tag_set.drop_unknown_tags(part)
     assert [example.tags for example in untagged.examples] == [None, None]
     assert [example.words for example in untagged.examples] == [("a",), ("a", "b")]
     assert "test.txt: tags such as 'NNP' are none of the model's" in capsys.readouterr().err
-    tagged = Part("test", "test.txt", [sentence("O", "B-PER")])
-    assert tag_set.without_strange_tags(tagged) is tagged
+    tagged = EvalSet("test", "test.txt", [sentence("O", "B-PER")])
+    assert tag_set.drop_unknown_tags(tagged) is tagged
 
 
 @pytest.mark.parametrize(

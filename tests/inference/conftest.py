@@ -11,7 +11,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.bert import init_params
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import Tokenizer
 
@@ -19,7 +19,7 @@ ModelMaker = Callable[..., LoadedModel]
 
 
 @pytest.fixture(scope="session")
-def make_model(tiny_config: BertConfig, tokenizer: Tokenizer) -> ModelMaker:
+def make_model(tiny_config: EncoderConfig, tokenizer: Tokenizer) -> ModelMaker:
     """Builds a model of an architecture; fields of the config can be replaced."""
 
     @functools.cache

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
+from bert_jax.inference.interface import TextError
 from bert_jax.tasks.multiple_choice.decoding import (
     Choice,
     ChoiceEncoder,
@@ -16,7 +17,6 @@ from bert_jax.tasks.multiple_choice.decoding import (
     choose,
     logits,
 )
-from bert_jax.inference.interface import TextError
 
 
 def item(prompt, *choices, question=""):

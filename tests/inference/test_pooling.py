@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.inference import pooling
-from bert_jax.models.layers import unit_length
+from bert_jax.models.layers import l2_normalize
 
 HIDDEN = jnp.array(
     [
@@ -38,5 +38,5 @@ def test_max_leaves_padding_out():
 
 
 def test_unit_length():
-    found = unit_length(jnp.array([[3.0, 4.0], [0.0, -2.0], [0.0, 0.0]]))
+    found = l2_normalize(jnp.array([[3.0, 4.0], [0.0, -2.0], [0.0, 0.0]]))
     np.testing.assert_allclose(found, [[0.6, 0.8], [0.0, -1.0], [0.0, 0.0]], rtol=1e-6)

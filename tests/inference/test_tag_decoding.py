@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.models.crf import IMPOSSIBLE, CRFParams
 from bert_jax.tasks.tagging import tag_decoding
-from bert_jax.tasks.tagging.tag_decoding import best_paths, one_by_one, possible
-from bert_jax.models.crf import IMPOSSIBLE, Chain
+from bert_jax.tasks.tagging.tag_decoding import argmax_decode, possible, viterbi_decode
 
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 BIOES = ("O", "B-PER", "E-PER", "I-PER", "S-PER")
@@ -16,7 +16,7 @@ BIOES = ("O", "B-PER", "E-PER", "I-PER", "S-PER")
 
 def zero_chain(labels):
     count = len(labels)
-    return Chain(jnp.zeros((count, count)), jnp.zeros(count), jnp.zeros(count))
+    return CRFParams(jnp.zeros((count, count)), jnp.zeros(count), jnp.zeros(count))
 
 
 def allowed(labels):
@@ -66,7 +66,7 @@ def test_tags_of_no_scheme_follow_as_they_like():
 
 def test_each_word_by_itself():
     scores = np.log(np.array([[1, 2, 1], [6, 3, 1]], np.float32))
-    ((name, found),) = one_by_one([("a", scores)])
+    ((name, found),) = argmax_decode([("a", scores)])
     assert name == "a"
     assert found.tags.tolist() == [1, 0]
     np.testing.assert_allclose(found.scores, [0.5, 0.6], rtol=1e-6)
@@ -83,8 +83,8 @@ def test_groups_change_nothing(monkeypatch, rows, words):
         for number, length in enumerate(lengths)
     ]
     shapes = ((5, 5), (5,), (5,))
-    chain = Chain(*(jnp.asarray(generator.normal(size=shape), jnp.float32) for shape in shapes))
-    found = list(best_paths(scored, possible(chain, IOB2)))
+    chain = CRFParams(*(jnp.asarray(generator.normal(size=shape), jnp.float32) for shape in shapes))
+    found = list(viterbi_decode(scored, possible(chain, IOB2)))
     assert [number for number, _ in found] == list(range(8))
     assert [len(decoded.tags) for _, decoded in found] == lengths
     # The path and its probabilities by hand, of a sentence of three words.
@@ -124,6 +124,6 @@ def test_sentences_are_read_as_they_are_needed():
             read.append(number)
             yield number, np.zeros((4, 5), np.float32)
 
-    first = next(best_paths(sentences(), zero_chain(IOB2)))
+    first = next(viterbi_decode(sentences(), zero_chain(IOB2)))
     assert first[0] == 0
     assert len(read) == 65

@@ -10,9 +10,9 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=11,
     hidden_size=6,
     num_hidden_layers=2,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import TokenPairs, attention
+from bert_jax.models.attention import AttentionContext, attention
 from bert_jax.models.dropout import Numbers, dropped
 from bert_jax.models.segments import SegmentIds, Tokens
 
@@ -38,7 +38,7 @@ def loss(function, rate, query, key, value, cotangent):
 
 
 def ours(rate, query, key, value):
-    return attention(rate, query, key, value, TokenPairs.of(Tokens.of(SEGMENTS), 3), KEY)
+    return attention(rate, query, key, value, AttentionContext.of(Tokens.of(SEGMENTS), 3), KEY)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
@@ -77,7 +77,7 @@ def test_long_rows_give_the_same_head_by_head(dtype, rate):
     drawn = np.random.default_rng(3).normal(size=(3, 2, 3, length, 64))
     query, key, value = (jnp.asarray(array, dtype) for array in drawn)
     ids = jnp.arange(length) // jnp.array([[200], [400]])  # two texts in the first row
-    pairs = TokenPairs.of(Tokens.of(SegmentIds(ids, ids)), 3)
+    pairs = AttentionContext.of(Tokens.of(SegmentIds(ids, ids)), 3)
     together = jax.jit(lambda *operands: jax.vjp(attend, *operands)[0])
 
     def attend(*operands):

@@ -11,14 +11,14 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import REMAT, BertConfig, Execution
+from bert_jax.models.config import REMAT, EncoderConfig, Execution
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.segments import SegmentIds, Tokens
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
 
 
-def config_of(**changes) -> BertConfig:
+def config_of(**changes) -> EncoderConfig:
     fields = {
         "vocab_size": VOCAB,
         "hidden_size": WIDTH,
@@ -29,7 +29,7 @@ def config_of(**changes) -> BertConfig:
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
     }
-    return BertConfig(**fields | changes)
+    return EncoderConfig(**fields | changes)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import SIZES, BertConfig, Execution
+from bert_jax.models.config import SIZES, EncoderConfig, Execution
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from bert_jax.models.config import SIZES, BertConfig, Execution
 )
 def test_what_is_wrong_is_named_in_one_line(changes, message):
     with pytest.raises(UserError, match=f"^{message}") as raised:
-        BertConfig.from_fields(changes)
+        EncoderConfig.from_fields(changes)
     assert "\n" not in str(raised.value)
 
 
@@ -43,12 +43,12 @@ def test_what_is_wrong_is_named_in_one_line(changes, message):
 )
 def test_a_value_of_another_kind_is_a_user_error(changes):
     with pytest.raises(UserError, match=f"model.{next(iter(changes))}"):
-        BertConfig.from_fields(changes)
+        EncoderConfig.from_fields(changes)
 
 
 def test_the_defaults_are_bert_base():
-    config = BertConfig()
-    assert config == BertConfig.from_size("base")
+    config = EncoderConfig()
+    assert config == EncoderConfig.from_size("base")
     assert (config.vocab_size, config.max_position_embeddings, config.type_vocab_size) == (
         30522,
         512,
@@ -72,7 +72,7 @@ def test_the_defaults_are_bert_base():
     ],
 )
 def test_named_sizes(size, layers, width, heads):
-    config = BertConfig.from_size(size)
+    config = EncoderConfig.from_size(size)
     assert (config.num_hidden_layers, config.hidden_size) == (layers, width)
     assert (config.num_attention_heads, config.head_dim) == (heads, 64)
     assert config.intermediate_size == 4 * width
@@ -80,15 +80,15 @@ def test_named_sizes(size, layers, width, heads):
 
 
 def test_a_size_with_other_fields():
-    config = BertConfig.from_size("tiny", vocab_size=100, num_attention_heads=4)
+    config = EncoderConfig.from_size("tiny", vocab_size=100, num_attention_heads=4)
     assert (config.vocab_size, config.head_dim, config.hidden_size) == (100, 32, 128)
     with pytest.raises(UserError, match="model.size 'huge' is unknown; known are tiny, mini, "):
-        BertConfig.from_size("huge")
+        EncoderConfig.from_size("huge")
 
 
 def test_a_config_does_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        BertConfig().hidden_size = 3  # type: ignore[misc]
+        EncoderConfig().hidden_size = 3  # type: ignore[misc]
 
 
 def test_execution_names():

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from bert_jax.models.crf import (
     IMPOSSIBLE,
-    Chain,
+    CRFParams,
     log_likelihood,
     log_partition_parts,
     marginals,
@@ -30,8 +30,8 @@ def path_score(path, emissions, chain):
 def all_paths(emissions, chain):
     """Every path and its score in double precision, the words of one row."""
     words, tags = emissions.shape
-    paths = list(itertools.product(range(tags), repeat=words))
-    double = Chain(*(np.asarray(part, np.float64) for part in chain))
+    paths = list(itertools.matmul(range(tags), repeat=words))
+    double = CRFParams(*(np.asarray(part, np.float64) for part in chain))
     return paths, np.array(
         [path_score(path, emissions.astype(np.float64), double) for path in paths]
     )
@@ -42,7 +42,7 @@ def log_partition(emissions, mask, chain):
 
 
 def random_chain(generator, tags, scale=1.0):
-    return Chain(
+    return CRFParams(
         *(
             jnp.asarray(generator.normal(0, scale, shape), jnp.float32)
             for shape in ((tags, tags), tags, tags)
@@ -84,7 +84,7 @@ def test_likelihood_path_and_marginals_are_those_of_all_paths(tags, scale):
 def test_a_chain_by_eye():
     """Two words, two tags: O (0) and B (1); a step from O to B is worth ln 3."""
     three = np.log(np.float32(3))
-    chain = Chain(np.array([[0, three], [0, 0]], np.float32), np.zeros(2), np.zeros(2))
+    chain = CRFParams(np.array([[0, three], [0, 0]], np.float32), np.zeros(2), np.zeros(2))
     emissions = np.zeros((1, 2, 2), np.float32)
     mask = np.ones((1, 2), bool)
     # The paths OO, OB, BO, BB weigh 1, 3, 1, 1.
@@ -104,13 +104,13 @@ def test_rows_may_have_starts_and_ends_of_their_own():
     mask = np.ones((2, 3), bool)
     transitions = generator.normal(size=(3, 3)).astype(np.float32)
     start, end = generator.normal(size=(2, 2, 3)).astype(np.float32)
-    together = log_likelihood(emissions, gold, mask, Chain(transitions, start, end))
+    together = log_likelihood(emissions, gold, mask, CRFParams(transitions, start, end))
     for row in range(2):
         alone = log_likelihood(
             emissions[row : row + 1],
             gold[row : row + 1],
             mask[row : row + 1],
-            Chain(transitions, start[row], end[row]),
+            CRFParams(transitions, start[row], end[row]),
         )
         np.testing.assert_allclose(together[row], alone[0], rtol=1e-6)
 
@@ -159,7 +159,7 @@ def test_an_impossible_step_is_never_taken_and_has_no_nan():
     transitions = np.zeros((3, 3), np.float32)
     transitions[0, 2] = IMPOSSIBLE
     start = np.array([0, 0, IMPOSSIBLE], np.float32)
-    chain = Chain(transitions, start, np.zeros(3, np.float32))
+    chain = CRFParams(transitions, start, np.zeros(3, np.float32))
     # The last tag is the best for every word.
     emissions = generator.normal((0, 0, 5), 1, (1, 300, 3)).astype(np.float32)
     mask = np.ones((1, 300), bool)
@@ -175,7 +175,9 @@ def test_an_impossible_step_is_never_taken_and_has_no_nan():
 def test_a_long_sentence_stays_finite():
     emissions = np.full((1, 2000, 4), 30.0, np.float32)
     mask = np.ones((1, 2000), bool)
-    chain = Chain(np.zeros((4, 4), np.float32), np.zeros(4, np.float32), np.zeros(4, np.float32))
+    chain = CRFParams(
+        np.zeros((4, 4), np.float32), np.zeros(4, np.float32), np.zeros(4, np.float32)
+    )
     expected = 2000 * (30 + np.log(4))
     np.testing.assert_allclose(log_partition(emissions, mask, chain), [expected], rtol=1e-6)
     np.testing.assert_allclose(marginals(emissions, mask, chain), 0.25, atol=1e-5)
@@ -190,8 +192,8 @@ def test_a_long_sentence_stays_finite():
 )
 @hypothesis.settings(max_examples=60)
 def test_probabilities_of_all_paths_sum_to_one(emissions, scores):
-    chain = Chain(scores[:3], scores[3], scores[4])
-    paths = np.array(list(itertools.product(range(3), repeat=3)), np.int32)
+    chain = CRFParams(scores[:3], scores[3], scores[4])
+    paths = np.array(list(itertools.matmul(range(3), repeat=3)), np.int32)
     many = np.repeat(emissions, len(paths), axis=0)
     likelihoods = jax.jit(log_likelihood)(many, paths, np.ones((len(paths), 3), bool), chain)
     np.testing.assert_allclose(np.exp(likelihoods).sum(), 1, rtol=1e-4)
@@ -202,7 +204,7 @@ def test_marginals_are_the_derivatives_of_log_z():
     emissions = jnp.asarray(generator.normal(0, 2, (4, 5, 6)), jnp.float32)
     transitions = jnp.asarray(generator.normal(0, 2, (6, 6)), jnp.float32)
     start, end = jnp.asarray(generator.normal(0, 2, (2, 4, 6)), jnp.float32)
-    chain = Chain(transitions, start, end)
+    chain = CRFParams(transitions, start, end)
     expected = jax.jit(jax.grad(lambda scores: log_partition(scores, MASK, chain).sum()))(emissions)
     found = jax.jit(marginals)(emissions, MASK, chain)
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -213,7 +215,7 @@ def test_marginals_keep_no_square_of_the_tags_for_each_word():
     arguments = (
         jnp.zeros((rows, words, tags)),
         jnp.ones((rows, words), bool),
-        Chain(jnp.zeros((tags, tags)), jnp.zeros(tags), jnp.zeros(tags)),
+        CRFParams(jnp.zeros((tags, tags)), jnp.zeros(tags), jnp.zeros(tags)),
     )
     needed = jax.jit(marginals).lower(*arguments).compile().memory_analysis()
     # Differentiated automatically, at least rows · words · tags² float32.

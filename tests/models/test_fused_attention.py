@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from jax.experimental.pallas import tpu
 
-from bert_jax.models.attention import TokenPairs, attention
-from bert_jax.models.kernels.fused_attention import fused_attention, usable_kernel
+from bert_jax.models.attention import AttentionContext, attention
+from bert_jax.models.kernels.fused_attention import fused_attention, select_kernel
 from bert_jax.models.segments import SegmentIds, Tokens
 
 
@@ -25,13 +25,13 @@ from bert_jax.models.segments import SegmentIds, Tokens
     ],
 )
 def test_what_is_used_where(wanted, length, rate, weights_wanted, used):
-    assert usable_kernel(wanted, length, rate, weights_wanted=weights_wanted) == used
+    assert select_kernel(wanted, length, rate, weights_wanted=weights_wanted) == used
 
 
 @pytest.mark.parametrize("what", [{"one_text": False}, {"dtype": "float32"}])
 def test_what_cudnn_does_not_know_the_tpu_does(what):
     used = [
-        usable_kernel(wanted, 512, 0.0, weights_wanted=False, **what)
+        select_kernel(wanted, 512, 0.0, weights_wanted=False, **what)
         for wanted in ("cudnn", "pallas")
     ]
     assert used == ["xla", "pallas"]
@@ -55,7 +55,7 @@ def test_the_tpu_kernel_computes_the_same(name, dtype, tolerance):
     query, key, value, cotangent = (jnp.asarray(array, dtype) for array in drawn)
 
     def exact(*operands):
-        pairs = TokenPairs.of(Tokens.of(segments), 2)
+        pairs = AttentionContext.of(Tokens.of(segments), 2)
         return attention(0.0, *operands, pairs, jnp.zeros(2, jnp.uint32))
 
     def fused(*operands):
@@ -80,7 +80,7 @@ def test_cudnn_computes_the_same():
     )
     drawn = np.random.default_rng(5).normal(size=(3, 3, 2, 512, 64))
     query, key, value = (jnp.asarray(array, jnp.bfloat16) for array in drawn)
-    pairs = TokenPairs.of(Tokens.of(segments), 2)
+    pairs = AttentionContext.of(Tokens.of(segments), 2)
     expected = attention(0.0, query, key, value, pairs, jnp.zeros(2, jnp.uint32))
     found = fused_attention("cudnn", query, key, value, segments)
     # What a row of padding alone finds is of no interest, but it must be a number.

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import TokenPairs, attention_weights
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.attention import AttentionContext, attention_weights
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.heads import gather_positions
 from bert_jax.models.layers import dense, layer_norm
 from bert_jax.models.segments import SegmentIds, Tokens
 
 
 def normalised(x, dtype="float32", **fields):
-    norm = layer_norm(BertConfig(hidden_size=x.shape[-1], num_attention_heads=1, **fields),
+    norm = layer_norm(EncoderConfig(hidden_size=x.shape[-1], num_attention_heads=1, **fields),
                       Execution(dtype=dtype), "norm")  # fmt: skip
     return norm.apply(norm.init(jax.random.key(0), x), x)
 
@@ -40,7 +40,7 @@ def test_layer_norm_computes_in_float32_whatever_the_activations_are():
 
 
 def test_parameters_are_float32_under_bfloat16():
-    module = dense(BertConfig(), Execution(dtype="bfloat16"), 3, "dense")
+    module = dense(EncoderConfig(), Execution(dtype="bfloat16"), 3, "dense")
     variables = module.init(jax.random.key(0), jnp.ones((2, 5)))
     assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {jnp.dtype("float32")}
     assert module.apply(variables, jnp.ones((2, 5))).dtype == jnp.bfloat16
@@ -48,7 +48,7 @@ def test_parameters_are_float32_under_bfloat16():
 
 def pairs(of_queries, of_keys):
     """Of any number of heads."""
-    return TokenPairs.of(Tokens.of(SegmentIds(jnp.array(of_queries), jnp.array(of_keys))), 1)
+    return AttentionContext.of(Tokens.of(SegmentIds(jnp.array(of_queries), jnp.array(of_keys))), 1)
 
 
 def test_attention_weights_by_hand():
@@ -100,7 +100,7 @@ def test_gathered_positions_by_hand():
 
 
 def test_a_dense_layer_to_heads_and_back():
-    config, execution = BertConfig(), Execution()
+    config, execution = EncoderConfig(), Execution()
     x = jax.random.normal(jax.random.key(0), (2, 7))
     variables = dense(config, execution, (3, 4), "split").init(jax.random.key(1), x)
     kernel, bias = variables["params"]["kernel"], variables["params"]["bias"]

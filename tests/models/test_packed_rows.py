@@ -7,13 +7,13 @@ import pytest
 
 from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 
 # Two rows of 20 tokens: texts of 7, 8 and 3 tokens and 2 of padding; of 15 and 5 tokens.
 LENGTHS = ((7, 8, 3), (15, 5))
 TOKENS, LABELS = 20, 4
 
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=60,
     hidden_size=16,
     num_hidden_layers=2,

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.models.architectures import BertForMaskedLM
 from bert_jax.models.bert import abstract_params, init_params
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.surgery import without_padding
 
 VOCAB, ROWS = 50, 64
@@ -20,12 +20,12 @@ PADDED = Execution(pad_vocab_to_multiple_of=32)
     [(30522, 1, 30522), (30522, 128, 30592), (30522, 384, 30720), (384, 384, 384), (1, 384, 384)],
 )
 def test_numbers_of_rows_by_hand(vocab_size, multiple, rows):
-    assert Execution(pad_vocab_to_multiple_of=multiple).rows_of_words(vocab_size) == rows
+    assert Execution(pad_vocab_to_multiple_of=multiple).padded_vocab_size(vocab_size) == rows
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "own decoder"])
-def config(request) -> BertConfig:
-    return BertConfig(
+def config(request) -> EncoderConfig:
+    return EncoderConfig(
         vocab_size=VOCAB,
         hidden_size=16,
         num_hidden_layers=1,

@@ -8,7 +8,7 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.models.architectures import BertForPreTraining
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 
 
 def shapes_of(module) -> dict[str, tuple[int, ...]]:
@@ -28,12 +28,12 @@ def test_bert_base_has_the_known_number_of_parameters():
     layer = 4 * (768 * 768 + 768) + 2 * 768 + (768 * 3072 + 3072) + (3072 * 768 + 768) + 2 * 768
     pooler = 768 * 768 + 768
     assert embeddings + 12 * layer + pooler == 109_482_240
-    assert count(shapes_of(Bert(BertConfig()))) == 109_482_240
+    assert count(shapes_of(Bert(EncoderConfig()))) == 109_482_240
     # The decoder is the word table: its heads add a dense layer, a LayerNorm and two biases.
     mlm_head = 768 * 768 + 768 + 2 * 768 + 30522
     nsp_head = 2 * 768 + 2
     assert 109_482_240 + mlm_head + nsp_head == 110_106_428
-    assert count(shapes_of(BertForPreTraining(BertConfig()))) == 110_106_428
+    assert count(shapes_of(BertForPreTraining(EncoderConfig()))) == 110_106_428
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_bert_base_has_the_known_number_of_parameters():
     [("tiny", 4.4), ("mini", 11.2), ("small", 28.8), ("medium", 41.4), ("large", 335.1)],
 )
 def test_the_other_sizes_are_as_large_as_published(size, millions):
-    assert count(shapes_of(Bert(BertConfig.from_size(size)))) / 1e6 == pytest.approx(
+    assert count(shapes_of(Bert(EncoderConfig.from_size(size)))) / 1e6 == pytest.approx(
         millions, abs=0.06
     )
 
 
 def test_parameters_do_not_depend_on_the_execution():
-    config = BertConfig.from_size("tiny")
+    config = EncoderConfig.from_size("tiny")
     plain = shapes_of(BertForPreTraining(config))
     assert plain["bert/encoder/layers/attention/query/kernel"] == (2, 128, 2, 64)
     for execution in (
@@ -61,7 +61,7 @@ def test_parameters_do_not_depend_on_the_execution():
 
 @pytest.fixture(scope="module")
 def initial():
-    config = BertConfig.from_size("tiny", vocab_size=2000)
+    config = EncoderConfig.from_size("tiny", vocab_size=2000)
     ids = jnp.zeros((1, 8), jnp.int32)
     params = jax.jit(BertForPreTraining(config).init)(jax.random.key(0), ids)["params"]
     return flatten_dict(params, sep="/")

@@ -7,9 +7,9 @@ import pytest
 
 from bert_jax.models.kernels.matmul import (
     affine,
-    product,
-    product_over_last,
-    product_over_rows,
+    matmul,
+    matmul_nt,
+    matmul_tn,
     scores,
 )
 
@@ -96,9 +96,9 @@ def test_products_of_batches_of_matrices(dtype):
     last = np.swapaxes(right, -1, -2)
     rows = np.swapaxes(left, -1, -2)
     found = {
-        "product": product(jnp.asarray(left, dtype), jnp.asarray(right, dtype)),
-        "last": product_over_last(jnp.asarray(left, dtype), jnp.asarray(last, dtype)),
-        "rows": product_over_rows(jnp.asarray(rows, dtype), jnp.asarray(right, dtype)),
+        "product": matmul(jnp.asarray(left, dtype), jnp.asarray(right, dtype)),
+        "last": matmul_nt(jnp.asarray(left, dtype), jnp.asarray(last, dtype)),
+        "rows": matmul_tn(jnp.asarray(rows, dtype), jnp.asarray(right, dtype)),
     }
     for key, array in found.items():
         assert array.dtype == jnp.float32, key

@@ -12,11 +12,11 @@ from bert_jax.models.architectures import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.sentence_pairs import SentencePairs
 from bert_jax.models.shared_rows import SharedRows
 
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=40,
     hidden_size=16,
     num_hidden_layers=2,
@@ -82,7 +82,7 @@ def outputs_and_gradients_are_those_of_the_batch(name, deterministic, sharing, s
     inputs = {key: jnp.asarray(array.reshape(*rows, 12)) for key, array in batch.items()}
     planned = sharing.share(batch)
     assert planned["slots"].shape == shared_shape
-    shared = SharedRows(jnp.asarray(planned["slots"]), jnp.asarray(planned["homes"]))
+    shared = SharedRows(jnp.asarray(planned["slots"]), jnp.asarray(planned["unpack_indices"]))
     shape = {"input_ids": jnp.zeros((*rows, 12), jnp.int32)}
     params = module.init(jax.random.key(0), **shape)["params"]
     # Biases are 0 at first, and zeros could hide an error.

@@ -14,10 +14,10 @@ from flax.traverse_util import flatten_dict
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.surgery import add_vocabulary, extend_positions
 
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=4,
     hidden_size=2,
     num_hidden_layers=1,

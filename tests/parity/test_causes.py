@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.causes import (
     Case,
     causes_in_config,
@@ -73,13 +73,13 @@ def test_other_weights_come_with_the_largest_distance():
 
 # --- Experiments with the config ---------------------------------------------------------------
 
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=9, hidden_size=6, num_hidden_layers=1, num_attention_heads=3, intermediate_size=6
 )
 INPUT = ParityInput("short", "", {"attention_mask": np.array([[1, 1, 0]])}, {})
 
 
-def states_of(config: BertConfig, given: ParityInput) -> np.ndarray:
+def states_of(config: EncoderConfig, given: ParityInput) -> np.ndarray:
     """[L + 1, R, T, D] as a model has them: the epsilon is in all, all else from layer 0 on."""
     del given
     acts = {"gelu": 0.0, "gelu_new": 0.5, "gelu_pytorch_tanh": 0.5, "relu": 1.0}

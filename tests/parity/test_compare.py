@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from bert_jax.errors import UserError
 from bert_jax.inference.loading import load
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.compare import compare, compare_computed
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.quantities import Computed
@@ -53,7 +53,7 @@ def make_model(tmp_path_factory, pieces) -> ModelMaker:
         }
         arguments = {"add_pooling_layer": fields.pop("pooler")} if "pooler" in fields else {}
         torch.manual_seed(7)
-        config = transformers.BertConfig(**odd | fields)
+        config = transformers.EncoderConfig(**odd | fields)
         model = getattr(transformers, architecture)(config, **arguments)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -342,7 +342,7 @@ def test_what_transformers_cannot_load_is_one_line(pretraining, tmp_path):
 # --- What is compared, by literal numbers -------------------------------------------------------
 
 SPAN = ParityInput("short", "", {"attention_mask": np.array([[1, 1, 0]], np.int32)}, {})
-CONFIG = BertConfig(pad_token_id=1)
+CONFIG = EncoderConfig(pad_token_id=1)
 
 
 def computed(**changes) -> Computed:

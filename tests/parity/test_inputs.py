@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.parity.heads import HEADS
 from bert_jax.parity.inputs import make_inputs
 from bert_jax.tokenization.interface import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=40,
     hidden_size=4,
     num_hidden_layers=1,

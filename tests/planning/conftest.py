@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init as foundation
+from bert_jax import configuration, model_init
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.topology import find_topology
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
@@ -63,7 +63,7 @@ def lay_out(tiny_config) -> Callable[..., TrainingOnMesh]:
     def make(topology: str, shape: MeshShape, **keys: object) -> TrainingOnMesh:
         config = tiny_config(**keys)
         return TrainingOnMesh(
-            pretraining.create_without_data(config, foundation.of_config(config)),
+            pretraining.create_without_data(config, model_init.of_config(config)),
             make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
             TrainOptions(**config.train),
             find_topology(parse_slice(topology)),

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.planning.flops import flops_of_batch, program_flops, training_flops
 from bert_jax.sharding.mesh import MeshShape
 
@@ -19,12 +19,12 @@ from bert_jax.sharding.mesh import MeshShape
     ],
 )
 def test_gigaflops_of_a_sequence(size, length, predictions, gigaflops):
-    found = training_flops(BertConfig.from_size(size), length=length, predictions=predictions)
+    found = training_flops(EncoderConfig.from_size(size), length=length, predictions=predictions)
     assert found / 1e9 == pytest.approx(gigaflops, rel=1e-3)
 
 
 def test_by_hand():
-    config = BertConfig(
+    config = EncoderConfig(
         vocab_size=10,
         hidden_size=2,
         num_hidden_layers=3,
@@ -37,7 +37,7 @@ def test_by_hand():
 
 
 def test_a_batch_is_all_its_sequences():
-    config = BertConfig.from_size("tiny")
+    config = EncoderConfig.from_size("tiny")
     rows = {"input_ids": jax.ShapeDtypeStruct((5, 4, 32), jnp.int32)}  # four choices each
     assert flops_of_batch(config, rows) == 20 * training_flops(config, length=32, predictions=0)
     rows["masked_lm_positions"] = jax.ShapeDtypeStruct((5, 4, 6), jnp.int32)

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from bert_jax import model_init as foundation
+from bert_jax import model_init
 from bert_jax.errors import UserError
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.meshes import (
@@ -33,7 +33,7 @@ def choose(tiny_config):
     def chosen(devices: int, memory: float, **keys: object) -> MeshShape:
         config = tiny_config(**WIDE | keys)
         return choose_mesh(
-            pretraining.create_without_data(config, foundation.of_config(config)),
+            pretraining.create_without_data(config, model_init.of_config(config)),
             make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
             TrainOptions(**config.train),
             jax.devices()[:1] * devices,

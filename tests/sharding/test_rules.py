@@ -10,9 +10,9 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import BertConfig
-from bert_jax.sharding.parameter_names import match
+from bert_jax.models.config import EncoderConfig
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.parameter_names import match
 from bert_jax.sharding.rules import (
     MESH_AXES,
     PARAMETER_AXES,
@@ -25,7 +25,7 @@ from bert_jax.sharding.rules import (
 
 
 def shapes_of(size: str, architecture: str = "BertForPreTraining", **fields):
-    module = ARCHITECTURES[architecture](BertConfig.from_size(size, **fields))
+    module = ARCHITECTURES[architecture](EncoderConfig.from_size(size, **fields))
     return jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))["params"]
 
 

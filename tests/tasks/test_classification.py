@@ -8,7 +8,8 @@ import jax
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, workdir as run_directory
+from bert_jax import configuration, experiment
+from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
@@ -36,14 +37,14 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
     assert sum(found[0].probabilities.values()) == pytest.approx(1)
     assert found[0].score == max(found[0].probabilities.values())
 
-    # What is held out is judged and shown; what has no labels is predicted.
-    development = lines_of(workdir / "predictions" / "development.jsonl")
-    assert len(development) == 20
-    right = [line["label"] == line["expected"] for line in development]
+    # What is validation is judged and shown; what has no labels is predicted.
+    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    assert len(validation) == 20
+    right = [line["label"] == line["expected"] for line in validation]
     assert sum(right) / 20 == result["accuracy"]
-    report = (workdir / "predictions" / "development.report.txt").read_text()
+    report = (workdir / "predictions" / "validation.report.txt").read_text()
     assert "animal" in report
-    assert (workdir / "predictions" / "development.confusion.png").is_file()
+    assert (workdir / "predictions" / "validation.confusion.png").is_file()
     assert (workdir / "curves.png").is_file()
     predicted = lines_of(workdir / "predictions" / "test.jsonl")
     assert [line["id"] for line in predicted] == ["0", "1"]
@@ -118,7 +119,7 @@ def test_the_format_of_a_benchmark(train, write_table, sentences):
         train__epochs=6.0, optimizer__learning_rate=1e-2,
     )  # fmt: skip
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
-    assert len(lines_of(workdir / "predictions" / "development.jsonl")) == 30
+    assert len(lines_of(workdir / "predictions" / "validation.jsonl")) == 30
     submission = (workdir / "predictions" / "RTE.tsv").read_text().splitlines()
     assert submission[0] == "index\tprediction"
     assert submission[1:] == [f"{number}\t{label}" for number, _, _, label in rows(8, 2)]
@@ -189,7 +190,7 @@ def test_labels_that_the_model_does_not_know(tiny_config, tokenizer, write_table
     params = init_params(description.make_module(Execution()), jax.random.key(0))
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])
-    config = configuration.load(str(_config(tmp_path, development=(str(strange),))))
+    config = configuration.load(str(_config(tmp_path, validation=(str(strange),))))
     with pytest.raises(UserError, match=r"dev.tsv:3: label 'plant' is none of those of the m"):
         experiment.evaluate(config, None, tmp_path / "model")
 
@@ -219,12 +220,12 @@ def test_what_is_refused_before_a_training(base_model, write_table, sentences):
     table = write_table("train.tsv", rows)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "plant")])
     with pytest.raises(UserError, match=r"dev.tsv:2: label 'plant' is none of animal, thing"):
-        _task(base_model, table, development=(str(strange),))
+        _task(base_model, table, validation=(str(strange),))
     with pytest.raises(UserError, match="data.best_metric 'acuracy' is none of accuracy, f1, loss"):
         _task(base_model, table, best_metric="acuracy")
     unlabelled = write_table("none.tsv", [("text",), ("a cat",)])
     with pytest.raises(UserError, match="none.tsv has no labels that a training can be judged by"):
-        _task(base_model, table, development=(str(unlabelled),))
+        _task(base_model, table, validation=(str(unlabelled),))
 
 
 def test_lists_of_labels(base_model, tmp_path):

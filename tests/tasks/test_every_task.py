@@ -54,7 +54,7 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
         rows = [row | {"label": "xy"[number % 2]} for number, row in enumerate(rows)]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    keys = {"train": str(file), "development": (str(file),), "best_metric": "f_one", "length": 32}
+    keys = {"train": str(file), "validation": (str(file),), "best_metric": "f_one", "length": 32}
     if name == "question_answering":
         keys["question_length"] = 8
     config = configuration.complete(

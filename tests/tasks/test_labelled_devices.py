@@ -117,9 +117,9 @@ def directory(tmp_path_factory, tiny_config, tokenizer) -> Path:
         params = init_params(description.make_module(Execution()), jax.random.key(number))
         model_directory.save(directory / name / "model", description, params, tokenizer)
         rows = "".join(json.dumps(row) + "\n" for row in examples(case.task))
-        (directory / name / "development.jsonl").write_text(rows)
+        (directory / name / "validation.jsonl").write_text(rows)
     cases = {
-        name: (case.task, {"development": [f"{directory}/{name}/development.jsonl"], **case.data})
+        name: (case.task, {"validation": [f"{directory}/{name}/validation.jsonl"], **case.data})
         for name, case in CASES.items()
     }
     (directory / "cases.json").write_text(json.dumps(cases))
@@ -167,7 +167,7 @@ def test_devices_and_batches_change_no_answer(found, expected, assert_same, name
         assert metrics[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
     files = sorted(path.name for path in (expected[1] / name).iterdir())
     assert sorted(path.name for path in (found[1] / name).iterdir()) == files
-    assert "development.jsonl" in files
+    assert "validation.jsonl" in files
     for file in files:
         one, other = found[1] / name / file, expected[1] / name / file
         if file.endswith((".json", ".jsonl")):
@@ -195,6 +195,6 @@ DECISIONS = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_answers_differ_between_examples(expected, name):
-    lines = records(expected[1] / name / "development.jsonl")
+    lines = records(expected[1] / name / "validation.jsonl")
     assert len(lines) == COUNT
     assert len({json.dumps(line[DECISIONS[name]]) for line in lines}) > 1

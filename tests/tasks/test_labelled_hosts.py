@@ -62,12 +62,12 @@ def assert_same_records(found, expected, count):
 
 
 def test_seeds_of_a_classification(start_hosts, base_model, sentences, assert_same, tmp_path):
-    for name, count in (("train", 30), ("development", 13)):
+    for name, count in (("train", 30), ("validation", 13)):
         rows = [("text", "label"), *sentences(count, seed=count)]
         (tmp_path / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     keys = {
         "data__train": tmp_path / "train.tsv",
-        "data__development": tmp_path / "development.tsv",
+        "data__development": tmp_path / "validation.tsv",
         "train__epochs": 2.0,
         "train__seeds": "1,2",
     }
@@ -83,7 +83,7 @@ def test_seeds_of_a_classification(start_hosts, base_model, sentences, assert_sa
         ours, theirs = (run / seed / "predictions" for run in (two, one))
         assert {path.name for path in ours.iterdir()} == {path.name for path in theirs.iterdir()}
         lines = [
-            list(map(json.loads, (place / "development.jsonl").read_text().splitlines()))
+            list(map(json.loads, (place / "validation.jsonl").read_text().splitlines()))
             for place in (ours, theirs)
         ]
         assert_same(*lines, rel=1e-4)
@@ -92,7 +92,7 @@ def test_seeds_of_a_classification(start_hosts, base_model, sentences, assert_sa
 
 def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert_same, tmp_path):
     draw = random.Random(3)
-    for name, count in (("train", 20), ("development", 11)):
+    for name, count in (("train", 20), ("validation", 11)):
         rows = []
         for _ in range(count):
             words = draw.choices(["the", "cat", "dog", "sat", "ran", "to", "sea", "mat"], k=5)
@@ -101,7 +101,7 @@ def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert
         (tmp_path / f"{name}.jsonl").write_text("".join(rows))
     keys = {
         "data__train": tmp_path / "train.jsonl",
-        "data__development": tmp_path / "development.jsonl",
+        "data__development": tmp_path / "validation.jsonl",
         "train__epochs": 2.0,
         "model__use_crf": "true",
     }
@@ -111,7 +111,7 @@ def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert
     assert_same_records(two, one, 6)
     results = [json.loads((run / "result.json").read_text()) for run in (two, one)]
     assert_same(*results, rel=1e-4)
-    for name in ("development.conll",):
+    for name in ("validation.conll",):
         assert (two / "predictions" / name).read_text() == (one / "predictions" / name).read_text()
 
     judged = tmp_path / "judged"
@@ -123,5 +123,5 @@ def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert
     assert {name: value for name, value in found.items() if name != "loss"} == {
         name: value for name, value in expected.items() if name != "loss"
     }
-    name = "development.conll"
+    name = "validation.conll"
     assert (judged / name).read_text() == (two / "predictions" / name).read_text()

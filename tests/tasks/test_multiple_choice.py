@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, model_init as foundation
+from bert_jax import configuration, experiment, model_init
 from bert_jax.errors import UserError
 from bert_jax.models.bert import init_params
 
@@ -56,10 +56,10 @@ def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
     assert 1 / 4 < result["accuracy_chance"] < 1 / 2
 
-    development = lines_of(workdir / "predictions" / "development.jsonl")
-    right = [line["index"] == line["expected"] for line in development]
+    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    right = [line["index"] == line["expected"] for line in validation]
     assert sum(right) / 20 == result["accuracy"]
-    losses = [-np.log(line["probabilities"][line["expected"]]) for line in development]
+    losses = [-np.log(line["probabilities"][line["expected"]]) for line in validation]
     assert np.mean(losses) == pytest.approx(result["loss"], rel=1e-4)
     predicted = lines_of(workdir / "predictions" / "test.jsonl")
     assert [line["id"] for line in predicted] == ["q0", "q1", "q2"]
@@ -87,9 +87,9 @@ def task(base_model, write_items):
         {"prompt": "a dog", "choices": ["ran", "sang"], "label": 0},
     ]
     file = write_items("train.jsonl", items)
-    config = config_of(base_model, train=str(file), development=str(file), length=16)
+    config = config_of(base_model, train=str(file), validation=str(file), length=16)
     configuration.set_key(config, "train.global_batch_size", 4, where="test")
-    return experiment.make_task(config, foundation.of_config(config))
+    return experiment.make_task(config, model_init.of_config(config))
 
 
 def test_a_batch_by_hand(task):

@@ -6,13 +6,13 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import Execution
-from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 from bert_jax.tasks.base.task import means
+from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 
 OPTIONS = PretrainingOptions(length=64, max_predictions=12, short_probability=0.5)
 

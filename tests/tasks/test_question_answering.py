@@ -12,10 +12,10 @@ import bert_jax
 from bert_jax import configuration, experiment
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.splits import Part, Splits
+from bert_jax.metrics.squad import score_v1, score_v2
+from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.question_answering.answering import AnswerOptions, answer
 from bert_jax.tasks.question_answering.spans import Span, Spans
-from bert_jax.metrics.squad import score_v1, score_v2
 
 THINGS = ["mat", "tree", "song", "sun", "sea", "shell"]
 
@@ -71,12 +71,12 @@ def test_answers_are_learned(train, write):
     predictions = workdir / "predictions"
     # The official metrics of the official files.
     given = texts(rows(40, seed=1))
-    answered = read(predictions / "development.predictions.json")
+    answered = read(predictions / "validation.predictions.json")
     assert score_v1(given, answered) == {key: result[key] for key in ("exact_match", "f1")}
-    best = read(predictions / "development.nbest_predictions.json")
+    best = read(predictions / "validation.nbest_predictions.json")
     assert {key: of[0]["text"] for key, of in best.items()} == answered
     assert sum(entry["probability"] for entry in best["q0"]) == pytest.approx(1)
-    assert not (predictions / "development.null_odds.json").exists()
+    assert not (predictions / "validation.null_odds.json").exists()
     lines = (predictions / "test.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [f"q{number}" for number in range(9)]
     assert set(json.loads(lines[0])) == {"id", "answer", "start", "end", "score"}
@@ -107,9 +107,9 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     assert result["no_answer_f1"] > 75
     predictions = workdir / "predictions"
     given = texts(rows(60, impossible=0.4, seed=1))
-    answered = read(predictions / "development.predictions.json")
+    answered = read(predictions / "validation.predictions.json")
     assert score_v2(given, answered)["f1"] == pytest.approx(result["f1"])
-    odds = read(predictions / "development.null_odds.json")
+    odds = read(predictions / "validation.null_odds.json")
     threshold = result["null_threshold"]
     assert {key for key, odd in odds.items() if odd > threshold} == {
         key for key, text in answered.items() if text == ""
@@ -122,7 +122,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     # The finished model keeps its threshold, whatever it is judged by.
     config = configuration.complete({"task": "question_answering"}, where="test")
     config.data.length = 32
-    config.data.development = (write("other.jsonl", rows(30, impossible=1.0, seed=3)),)
+    config.data.validation = (write("other.jsonl", rows(30, impossible=1.0, seed=3)),)
     again = experiment.evaluate(config, None, workdir / "model")
     assert again["null_threshold"] == threshold
     assert again["no_answer_f1"] == again["f1"]
@@ -132,7 +132,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
 @pytest.fixture
 def make_task(base_model):
     """Builds a task on questions that are given."""
-    from bert_jax import model_init as foundation
+    from bert_jax import model_init
     from bert_jax.tasks.question_answering import task as question_answering
 
     def make(questions, *, tunes_threshold=True, threshold=None, **keys):
@@ -143,8 +143,8 @@ def make_task(base_model):
         config.train.global_batch_size = 4
         for key, value in keys.items():
             configuration.set_key(config, f"data.{key}", value, where="test")
-        parts = [Part("development", "dev.jsonl", questions)]
-        base = foundation.of_config(config)
+        parts = [EvalSet("validation", "dev.jsonl", questions)]
+        base = model_init.of_config(config)
         other = {} if threshold is None else {"null_score_diff_threshold": threshold}
         description = dataclasses.replace(
             base.description, architecture="BertForQuestionAnswering", other=other
@@ -285,7 +285,7 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
     config = configuration.complete(
         {"task": "question_answering", "init_from": str(tmp_path / "classifier")}, where="test"
     )
-    for key in ("train", "development"):
+    for key in ("train", "validation"):
         configuration.set_key(config, f"data.{key}", write("a.jsonl", rows(3)), where="test")
     config.data.length = 32
     description = experiment.make_task(config).description

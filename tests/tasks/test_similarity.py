@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, model_init as foundation
+from bert_jax import configuration, experiment, model_init
 from bert_jax.errors import UserError
 from bert_jax.models.bert import abstract_params, init_params
 
@@ -69,10 +69,10 @@ def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_
     assert tree[1] > 0.5 > tree[0]
 
     # What was judged is what the delivered model says.
-    development = lines_of(workdir / "predictions" / "development.jsonl")
-    assert set(development[0]) == {"id", "expected", "similarity"}
-    assert len(development) == 16
-    mse = np.mean([(one["similarity"] - (one["expected"] - 1) / 4) ** 2 for one in development])
+    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    assert set(validation[0]) == {"id", "expected", "similarity"}
+    assert len(validation) == 16
+    mse = np.mean([(one["similarity"] - (one["expected"] - 1) / 4) ** 2 for one in validation])
     assert mse == pytest.approx(result["loss"], rel=1e-4)
     predicted = lines_of(workdir / "predictions" / "test.jsonl")
     texts = [row[:2] for row in pairs(4, seed=1)]
@@ -103,9 +103,9 @@ def test_classes(train, write_pairs, base_model):
         "similarity", data__train=table, data__loss="softmax", train__epochs=6.0
     )
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
-    development = lines_of(workdir / "predictions" / "development.jsonl")
-    assert set(development[0]) == {"id", "expected", "similarity", "label", "probabilities"}
-    right = [one["label"] == one["expected"] for one in development]
+    validation = lines_of(workdir / "predictions" / "validation.jsonl")
+    assert set(validation[0]) == {"id", "expected", "similarity", "label", "probabilities"}
+    right = [one["label"] == one["expected"] for one in validation]
     assert np.mean(right) == result["accuracy"]
     # The classifier stays behind.
     model = bert_jax.load(workdir / "model")
@@ -127,17 +127,17 @@ def test_pairs_without_labels(train, write_table):
         data__held_out=0.3, train__epochs=10.0,
     )  # fmt: skip
     assert result["mean_reciprocal_rank"] > 2 * result["mean_reciprocal_rank_chance"]
-    assert result["found_first"] > 0.5
+    assert result["accuracy_at_1"] > 0.5
 
 
 @pytest.fixture
 def make_task(base_model, write_table):
     def make(loss, rows, keys=None, **data):
         table = str(write_table("train.tsv", [HEADER, *rows]))
-        config = config_of(base_model, train=table, development=(table,), loss=loss, **data)
+        config = config_of(base_model, train=table, validation=(table,), loss=loss, **data)
         for key, value in {"train.global_batch_size": 4, **(keys or {})}.items():
             configuration.set_key(config, key, value, where="test")
-        return experiment.make_task(config, foundation.of_config(config))
+        return experiment.make_task(config, model_init.of_config(config))
 
     return make
 
@@ -264,7 +264,7 @@ def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
     # The loss of a whole batch, through the encoder.
     config = config_of(workdir / "model", train=table, pooling=pooling)
     config.model.pad_vocab_to_multiple_of = 1  # as in the parameters of a model that is read
-    task = experiment.make_task(config, foundation.of_config(config))
+    task = experiment.make_task(config, model_init.of_config(config))
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     found = task.loss_sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
     features = [

@@ -16,16 +16,16 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.tagged import TaggedOptions
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.splits import Part, Splits
-from bert_jax.tasks.tagging.tags import TagSet
-from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
-from bert_jax.tasks.tagging.decoding import taggings
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.bert import init_params
 from bert_jax.models.config import Execution
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.tasks.tagging.task import TaggingTask
+from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
+from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import means
+from bert_jax.tasks.tagging.decoding import taggings
+from bert_jax.tasks.tagging.tags import TagSet
+from bert_jax.tasks.tagging.task import TaggingTask
 
 ANIMALS, PLACES = ["cat", "dog", "bird"], ["sea", "tree", "mat"]
 
@@ -88,16 +88,16 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
 
     predictions = workdir / "predictions"
     given = (tmp_path / "dev.txt").read_bytes().decode().split("\r\n")
-    columns = (predictions / "development.conll").read_bytes().decode().split("\r\n")
+    columns = (predictions / "validation.conll").read_bytes().decode().split("\r\n")
     assert [line.rpartition(" ")[0] for line in columns] == given
-    # Tags of the file's own scheme; judged anew, they have the same score.
+    # Tags of the file's own scheme; judged again, they have the same score.
     blocks = [block.split("\r\n") for block in "\r\n".join(columns[2:-1]).split("\r\n\r\n")]
     gold, found = ([[line.split()[at] for line in of] for of in blocks] for at in (2, 3))
     counts = EntityCounts.of(gold, found)
     assert (counts.overall.f1, counts.accuracy) == (result["f1"], result["accuracy"])
-    assert "ANIMAL: precision:" in (predictions / "development.report.txt").read_text()
-    assert (predictions / "development.confusion.png").is_file()
-    first = lines_of(predictions / "development.jsonl")[0]
+    assert "ANIMAL: precision:" in (predictions / "validation.report.txt").read_text()
+    assert (predictions / "validation.confusion.png").is_file()
+    first = lines_of(predictions / "validation.jsonl")[0]
     assert set(first) == {"id", "expected", "words", "tags", "scores", "entities"}
     assert (predictions / "test.conll").read_text() == (
         "the X O\ndog X B-ANIMAL\n\n\n"
@@ -106,7 +106,7 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
 
     # The same model judged by the same sentences, in another way.
     config = configuration.complete(
-        {"task": "tagging", "data": {"development": files["data__development"], "length": 32}},
+        {"task": "tagging", "data": {"validation": files["data__development"], "length": 32}},
         where="test",
     )
     again = experiment.evaluate(config, None, workdir / "model")
@@ -131,7 +131,7 @@ def test_parts_of_speech(train, tmp_path):
     (found,) = tag(workdir / "model", ["the", "shell", "was", "in", "a", "song"])
     assert found.tags[2:4] == ("VB", "IN")
     assert found.entities == ()
-    assert (workdir / "predictions" / "development.conll").is_file()
+    assert (workdir / "predictions" / "validation.conll").is_file()
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def make_task(tiny_config, tokenizer):
         )
         labels = ("O", "B-A", "I-A")
         description = ModelDescription(config, "BertForTokenClassification", labels=labels)
-        part = Part("development", "f", [example])
+        part = EvalSet("validation", "f", [example])
         task = TaggingTask(
             Splits([example], [example], [part], []),
             TrainedModel(tokenizer, description, Execution()),

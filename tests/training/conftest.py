@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 
 EXECUTION = Execution()
@@ -19,7 +19,7 @@ OPTIONS = PretrainingOptions(length=16, max_predictions=3)
 def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
     """Builds a task with batches of eight rows of 16 tokens."""
 
-    def make(config: BertConfig, execution: Execution = EXECUTION) -> PretrainingTask:
+    def make(config: EncoderConfig, execution: Execution = EXECUTION) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
         return PretrainingTask(
             corpus,

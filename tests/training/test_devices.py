@@ -86,10 +86,10 @@ def records(run: Path, split: str) -> list[dict[str, float]]:
 def assert_same_metrics(run: Path, expected: Path) -> None:
     for split, names in {
         "train": ("loss", "mlm_loss", "nsp_loss", "gradient_norm", "learning_rate"),
-        "held_out": ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy"),
+        "validation": ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy"),
     }.items():
         found = records(run, split)
-        assert len(found) == {"train": STEPS, "held_out": 4}[split]
+        assert len(found) == {"train": STEPS, "validation": 4}[split]
         for one, other in zip(found, records(expected, split), strict=True):
             assert one["step"] == other["step"]
             for name in names:

@@ -8,10 +8,10 @@ from flax.traverse_util import flatten_dict
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import BertConfig
-from bert_jax.training.layer_rates import hold_frozen, move, rate_factors
+from bert_jax.models.config import EncoderConfig
+from bert_jax.training.layer_rates import move, rate_factors, stop_frozen_gradients
 
-CONFIG = BertConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
+CONFIG = EncoderConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
 
 
 def factors_of(architecture: str, **options) -> dict[str, list[float] | float]:
@@ -135,7 +135,7 @@ def test_what_is_frozen_keeps_every_bit_and_has_no_gradient():
     def loss(params):
         return sum((leaf**2).sum() + leaf.sum() for leaf in jax.tree.leaves(params))
 
-    gradient = jax.grad(lambda params: loss(hold_frozen(params, factors)))(PARAMS)
+    gradient = jax.grad(lambda params: loss(stop_frozen_gradients(params, factors)))(PARAMS)
     found = flatten_dict(jax.device_get(gradient), sep="/")
     assert found["bert/embeddings/layer_norm/bias"].tolist() == [0, 0]
     assert found["bert/encoder/layers/output_norm/bias"].tolist() == [[0, 0], [7, 9]]

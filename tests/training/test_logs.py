@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.errors import TryAgainError
+from bert_jax.errors import RetryableError
 from bert_jax.files import as_path
 from bert_jax.training.logs import RunLog, read_metrics
 
@@ -17,7 +17,7 @@ def workdir(tmp_path):
     for step in (1, 2, 3, 4):
         log.write(step, "train", {"loss": 5.0 - step, "rate": 0.5})
         if step % 2 == 0:
-            log.write(step, "held_out", {"loss": 6.0 - step})
+            log.write(step, "validation", {"loss": 6.0 - step})
     log.close()
     return tmp_path
 
@@ -30,12 +30,12 @@ def test_lines_by_eye(workdir):
     assert lines_of(workdir) == [
         '{"step": 1, "split": "train", "loss": 4.0, "rate": 0.5}',
         '{"step": 2, "split": "train", "loss": 3.0, "rate": 0.5}',
-        '{"step": 2, "split": "held_out", "loss": 4.0}',
+        '{"step": 2, "split": "validation", "loss": 4.0}',
         '{"step": 3, "split": "train", "loss": 2.0, "rate": 0.5}',
         '{"step": 4, "split": "train", "loss": 1.0, "rate": 0.5}',
-        '{"step": 4, "split": "held_out", "loss": 2.0}',
+        '{"step": 4, "split": "validation", "loss": 2.0}',
     ]
-    assert read_metrics(workdir, "held_out") == [
+    assert read_metrics(workdir, "validation") == [
         {"step": 2, "loss": 4.0},
         {"step": 4, "loss": 2.0},
     ]
@@ -112,7 +112,7 @@ def test_a_bucket_that_cannot_be_reached_ends_no_run(store, capfd):
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("bert-jax: gs://not-there/run: cannot be reached")
     assert line.endswith("(metrics: tried again at the next save)")
-    with pytest.raises(TryAgainError, match="the metrics are in ") as found:
+    with pytest.raises(RetryableError, match="the metrics are in ") as found:
         log.close()
     kept = Path(str(found.value).rpartition(" ")[2])
     assert read_metrics(kept, "train") == [{"step": 1, "loss": 1.0}]

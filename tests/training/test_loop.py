@@ -45,21 +45,21 @@ def steps_of(tmp_path) -> list[int]:
 
 
 def test_what_is_logged_evaluated_and_saved_when(run, tmp_path):
-    held_out = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
+    validation = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
     # The first step is logged at once; what an evaluation or a checkpoint covers is read before it.
     assert records_of(tmp_path) == [
-        (1, "train"), (3, "train"), (4, "train"), (4, "held_out"), (5, "train"), (6, "train"),
-        (8, "train"), (8, "held_out"), (9, "train"), (10, "train"), (11, "train"), (11, "held_out"),
+        (1, "train"), (3, "train"), (4, "train"), (4, "validation"), (5, "train"), (6, "train"),
+        (8, "train"), (8, "validation"), (9, "train"), (10, "train"), (11, "train"), (11, "validation"),
     ]  # fmt: skip
     assert steps_of(tmp_path) == [5, 10, 11]
     last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
-    assert held_out == {k: v for k, v in last.items() if k not in ("step", "split")}
-    assert held_out["mlm_perplexity"] == pytest.approx(np.exp(held_out["mlm_loss"]))
+    assert validation == {k: v for k, v in last.items() if k not in ("step", "split")}
+    assert validation["mlm_perplexity"] == pytest.approx(np.exp(validation["mlm_loss"]))
 
 
 def test_zero_means_only_at_the_end(run, tmp_path):
     run(steps=4, log_every=0, eval_every=0, checkpoint_every=0)
-    assert records_of(tmp_path) == [(1, "train"), (4, "train"), (4, "held_out")]
+    assert records_of(tmp_path) == [(1, "train"), (4, "train"), (4, "validation")]
     assert steps_of(tmp_path) == [4]
 
 
@@ -111,10 +111,10 @@ def test_training_begins_with_the_given_parameters(run, make_tiny_task, tiny_con
 def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     # A rate of 0: no evaluation is better than the first, at step 2.
     options = {"steps": 50, "eval_every": 2, "checkpoint_every": 5, "log_every": 0, "patience": 3}
-    held_out = run({"learning_rate": 0.0}, **options)
+    validation = run({"learning_rate": 0.0}, **options)
     assert records_of(tmp_path) == [
-        (1, "train"), (2, "train"), (2, "held_out"), (4, "train"), (4, "held_out"), (5, "train"),
-        (6, "train"), (6, "held_out"), (8, "train"), (8, "held_out"),
+        (1, "train"), (2, "train"), (2, "validation"), (4, "train"), (4, "validation"), (5, "train"),
+        (6, "train"), (6, "validation"), (8, "train"), (8, "validation"),
     ]  # fmt: skip
     assert steps_of(tmp_path) == [5, 8]
     said = capsys.readouterr().err
@@ -122,7 +122,7 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     assert " in 3 evaluations" in said
     # Started again, it knows that it is over.
     before = (tmp_path / "metrics.jsonl").read_text()
-    assert run({"learning_rate": 0.0}, **options) == held_out
+    assert run({"learning_rate": 0.0}, **options) == validation
     assert (tmp_path / "metrics.jsonl").read_text() == before
     assert steps_of(tmp_path) == [5, 8]
 
@@ -131,7 +131,7 @@ def test_the_best_model_is_saved_where_it_is_to_be_exported(run, tmp_path):
     optimizer = {"learning_rate": 1.0, "warmup_steps": 12}
     run(optimizer, steps=12, eval_every=2, checkpoint_every=5, keep_checkpoints=1, export="best")
     records = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
-    losses = {one["step"]: one["mlm_loss"] for one in records if one["split"] == "held_out"}
+    losses = {one["step"]: one["mlm_loss"] for one in records if one["split"] == "validation"}
     best = min(losses, key=losses.get)
     # A step that is no multiple of five, and not the last, which would be saved anyhow.
     assert best not in (10, 12)
@@ -147,7 +147,7 @@ def test_evaluations_of_an_epoch(run, tmp_path):
         steps=0, epochs=2.0, eval_every=0, evaluate_per_epoch=2, global_batch_size=8
     ).resolved(40)
     run(steps=options.steps, eval_every=options.eval_every, checkpoint_every=4, log_every=0)
-    evaluated = [step for step, split in records_of(tmp_path) if split == "held_out"]
+    evaluated = [step for step, split in records_of(tmp_path) if split == "validation"]
     assert evaluated == [3, 5, 8, 10]
 
 

@@ -8,7 +8,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import BertForPreTraining
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.training.optimizer import OptimizerOptions, decay_mask, make_optimizer
 
 STEPS = 5
@@ -52,7 +52,7 @@ def optimised(options: OptimizerOptions, problem) -> dict[str, np.ndarray]:
     def update(gradient, state, params, rate):
         # A loss with the given gradient, where it is taken.
         def loss(params):
-            held = optimizer.hold_frozen(params)
+            held = optimizer.stop_frozen_gradients(params)
             return sum(jax.tree.leaves(jax.tree.map(lambda g, p: (g * p).sum(), gradient, held)))
 
         return optimizer.update(jax.grad(loss)(params), state, params, rate)
@@ -167,7 +167,7 @@ def test_a_trust_ratio_needs_two_norms(problem):
 
 
 def test_what_decays():
-    module = BertForPreTraining(BertConfig.from_size("tiny"))
+    module = BertForPreTraining(EncoderConfig.from_size("tiny"))
     shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))["params"]
     decays = flatten_dict(decay_mask(shapes), sep="/")
     assert {name for name, decay in decays.items() if decay} == {

@@ -183,7 +183,7 @@ def test_a_killed_run_loses_its_patience_where_the_uninterrupted_one_does(start,
     finish(start(workdirs[0], **overrides))
     whole = records_of(workdirs[0])
     end = whole[-1]["step"]
-    losses = [(r["mlm_loss"], r["step"]) for r in whole if r["split"] == "held_out"]
+    losses = [(r["mlm_loss"], r["step"]) for r in whole if r["split"] == "validation"]
     best = min(losses)[1]
     assert end == best + 12 * 3 < STEPS
     # Killed between the best evaluation and the end, long after the first checkpoint was begun.

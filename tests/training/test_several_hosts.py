@@ -120,7 +120,7 @@ def test_two_processes_train_as_one(train_command, start_hosts, one_process, tmp
     expected = json.loads((one_process / "result.json").read_text())
     assert result == json.loads((workdir / "result.json").read_text())
     assert result == pytest.approx(expected, rel=1e-5)
-    assert errors.count(f"step {STEPS} held out") == 1
+    assert errors.count(f"step {STEPS} validation") == 1
 
     # A finished run is evaluated by as many processes as one likes, and exported.
     evaluate = [*train_command(workdir, {})[:3], "evaluate", "--workdir", str(workdir)]

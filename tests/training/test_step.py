@@ -12,11 +12,11 @@ from bert_jax.models.config import Execution
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.tasks.base.task import means
 from bert_jax.training.evaluation import evaluate
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.state import abstract_state, new_state, with_params
 from bert_jax.training.step import make_evaluation_step, make_train_step
-from bert_jax.tasks.base.task import means
 
 EXECUTION = Execution()
 OPTIONS = OptimizerOptions(learning_rate=1e-2, decay="constant")

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.pretraining import masking, pairs
 from bert_jax.data import randomness
-from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.pretraining import masking, pairs
+from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer
 

@@ -5,7 +5,7 @@
     CORPUS/train.tokens.bin         uint16 (uint32 if V > 65,536) [tokens]
     CORPUS/train.sentences.bin      int64 [sentences + 1]
     CORPUS/train.documents.bin      int64 [documents + 1]
-    CORPUS/held_out.tokens.bin, …   likewise
+    CORPUS/validation.tokens.bin, …   likewise
 
 All numbers are little-endian; what they mean stands at `CorpusSplit`.
 """
@@ -26,7 +26,7 @@ TOKENIZER_DIRECTORY = "tokenizer"
 
 @dataclasses.dataclass(frozen=True)
 class CorpusSplit:
-    """The documents of one split ("train" or "held_out"); arrays are memory maps.
+    """The documents of one split ("train" or "validation"); arrays are memory maps.
 
     Attributes:
         tokens: uint16 or uint32 [tokens], ids without special tokens, documents in order.
@@ -50,7 +50,7 @@ class Corpus:
     Attributes:
         path: its directory.
         manifest: what it says about itself.
-        splits: "train" and "held_out".
+        splits: "train" and "validation".
     """
 
     path: Path

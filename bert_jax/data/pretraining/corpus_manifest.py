@@ -11,7 +11,7 @@ from bert_jax.files import reachable, write_atomically
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
-SPLITS = ("train", "held_out")
+SPLITS = ("train", "validation")
 
 
 @dataclasses.dataclass(slots=True)
@@ -71,7 +71,7 @@ class Manifest:
         tokenizer_fingerprint: `Tokenizer.fingerprint()` of the tokenizer in `tokenizer/`.
         vocab_size: ids are below it.
         dtype: of the token ids, "uint16" or "uint32".
-        splits: counts of "train" and "held_out".
+        splits: counts of "train" and "validation".
         sources: the same for each source, in the order of the documents.
         files: by path relative to the corpus, all files but the manifest.
     """

@@ -9,7 +9,7 @@ The data position is one integer still. Rows come in groups of `GROUP_ROWS`: row
 r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs a fixed stretch of the examples of the
 run, numbers g·M … g·M + M-1, M being what fills a group on average; so each group can be computed
 by itself. By chance a stretch holds a little more or less than its rows can. What is too much is
-left out, and that epoch does not show it (another does: each is shuffled anew). On 154 books that
+left out, and that epoch does not show it (another does: each is shuffled again). On 154 books that
 is 0.4 % of the examples of 512 tokens, 0.2 % of those of 128.
 """
 
@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data.pretraining import masking
 from bert_jax.data import randomness
 from bert_jax.data.bin_packing import best_fit_decreasing
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.errors import UserError
 

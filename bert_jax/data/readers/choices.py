@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
 from bert_jax.data.examples import ChoiceExample
+from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.errors import UserError

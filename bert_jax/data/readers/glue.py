@@ -21,7 +21,7 @@ class GlueSet:
     Attributes:
         file: its name in the task's folder.
         name: which of several; "" where there is one.
-        submission: the file of its predictions in a submission; "" for development sets.
+        submission: the file of its predictions in a submission; "" for validation sets.
     """
 
     file: str
@@ -42,7 +42,7 @@ class GlueLayout:
             Hugging Face's data sets); () for a regression.
         metric: the one that the best checkpoint is chosen by: the benchmark's own; of the two that
             it has for MRPC and QQP, F1; of the two for STS-B, Pearson's correlation.
-        development: one set, or the matched and the mismatched.
+        validation: one set, or the matched and the mismatched.
         test: likewise.
         train: the name of the training file.
         headless: the columns of files that have no header line; (): all have one.
@@ -55,7 +55,7 @@ class GlueLayout:
     label: str
     classes: tuple[str, ...]
     metric: str
-    development: tuple[GlueSet, ...]
+    validation: tuple[GlueSet, ...]
     test: tuple[GlueSet, ...]
     train: str = "train.tsv"
     headless: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def _layout(
     headless: tuple[str, ...] = (),
     has_broken_rows: bool = False,
 ) -> GlueLayout:
-    """A task with one development set and one test set."""
+    """A task with one validation set and one test set."""
     return GlueLayout(
         folder,
         *texts,

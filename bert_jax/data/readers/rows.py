@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from bert_jax.data.readers.columns import FoundColumns, TextColumns, find_columns
 from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.readers.tables import Record, format_of
+from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
 
 Item = TypeVar("Item")

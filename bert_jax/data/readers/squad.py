@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from bert_jax.data.examples import GoldAnswer, Question
-from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.lines import open_lines
+from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import TableOptions
 from bert_jax.errors import UserError
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.readers.conll import ColumnOptions, read_sentences
 from bert_jax.data.examples import TaggedSentence
-from bert_jax.data.readers.sources import is_dataset, open_records
+from bert_jax.data.readers.conll import ColumnOptions, read_sentences
 from bert_jax.data.readers.lines import open_lines
+from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions
 from bert_jax.errors import UserError
 

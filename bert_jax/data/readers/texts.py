@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_jax.data.readers.columns import FoundColumns, TextColumns, find_columns, record_id
 from bert_jax.data.examples import TextExample
+from bert_jax.data.readers.columns import FoundColumns, TextColumns, find_columns, record_id
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
 from bert_jax.data.readers.labels import Labels
 from bert_jax.data.readers.sources import is_dataset, open_records

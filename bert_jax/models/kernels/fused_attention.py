@@ -18,7 +18,7 @@ _BLOCK = 128
 _WORTHWHILE = 512
 
 
-def usable_kernel(
+def select_kernel(
     wanted: str,
     length: int,
     rate: float,

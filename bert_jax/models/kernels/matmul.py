@@ -36,7 +36,7 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-    sums = product(*_matrices(axes, inputs, kernel)) + bias.reshape(-1)
+    sums = matmul(*_matrices(axes, inputs, kernel)) + bias.reshape(-1)
     return sums.astype(inputs.dtype).reshape(inputs.shape[:-axes] + bias.shape)
 
 
@@ -47,8 +47,8 @@ def _forward(axes: int, *operands: jax.Array) -> tuple[jax.Array, tuple[jax.Arra
 def _backward(axes: int, saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
     inputs, kernel = _matrices(axes, *saved[:2])  # MI, IO
     cotangent = cotangent.reshape(len(inputs), -1)  # MO
-    d_inputs = product_over_last(cotangent, kernel)  # MI
-    d_kernel = product_over_rows(inputs, cotangent)  # IO
+    d_inputs = matmul_nt(cotangent, kernel)  # MI
+    d_kernel = matmul_tn(inputs, cotangent)  # IO
     d_bias = cotangent.astype(jnp.float32).sum(axis=0)  # O
     found = (d_inputs, d_kernel, d_bias)
     return tuple(
@@ -82,7 +82,7 @@ def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
 @jax.custom_vjp
 def _scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
-    return product_over_last(rows, table).reshape(*vectors.shape[:-1], -1)
+    return matmul_nt(rows, table).reshape(*vectors.shape[:-1], -1)
 
 
 def _scores_forward(*operands: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
@@ -93,25 +93,25 @@ def _scores_backward(saved: tuple[jax.Array, ...], cotangent: jax.Array) -> Any:
     vectors, table = saved
     rows = vectors.reshape(-1, vectors.shape[-1])  # MD
     rounded = cotangent.astype(rows.dtype).reshape(len(rows), -1)  # MV
-    d_rows = product(rounded, table)  # MD
-    d_table = product_over_rows(rounded, rows)  # VD
+    d_rows = matmul(rounded, table)  # MD
+    d_table = matmul_tn(rounded, rows)  # VD
     return d_rows.astype(rows.dtype).reshape(vectors.shape), d_table.astype(table.dtype)
 
 
 _scores.defvjp(_scores_forward, _scores_backward)
 
 
-def product(left: jax.Array, right: jax.Array) -> jax.Array:
+def matmul(left: jax.Array, right: jax.Array) -> jax.Array:
     """Left · right: [..., M, I] and [..., I, O] → float32 [..., M, O]."""
-    return _product(left, right, -1, -2)
+    return _matmul(left, right, -1, -2)
 
 
-def product_over_last(left: jax.Array, right: jax.Array) -> jax.Array:
+def matmul_nt(left: jax.Array, right: jax.Array) -> jax.Array:
     """Left · rightᵀ: [..., M, I] and [..., O, I] → float32 [..., M, O]."""
-    return _product(left, right, -1, -1)
+    return _matmul(left, right, -1, -1)
 
 
-def product_over_rows(left: jax.Array, right: jax.Array) -> jax.Array:
+def matmul_tn(left: jax.Array, right: jax.Array) -> jax.Array:
     """Leftᵀ · right: [..., M, I] and [..., M, O] → float32 [..., I, O].
 
     XLA's fast product of bfloat16 matrices on a CPU wants the rows of the left one to be summed
@@ -121,17 +121,17 @@ def product_over_rows(left: jax.Array, right: jax.Array) -> jax.Array:
     """
 
     def of_reversed(left: jax.Array, right: jax.Array) -> jax.Array:
-        return _product(jnp.flip(left.swapaxes(-1, -2), -1), jnp.flip(right, -2), -1, -2)
+        return _matmul(jnp.flip(left.swapaxes(-1, -2), -1), jnp.flip(right, -2), -1, -2)
 
     def of_plain(left: jax.Array, right: jax.Array) -> jax.Array:
-        return _product(left, right, -2, -2)
+        return _matmul(left, right, -2, -2)
 
     if left.dtype == jnp.float32:
         return of_plain(left, right)
     return jax.lax.platform_dependent(left, right, cpu=of_reversed, default=of_plain)
 
 
-def _product(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
+def _matmul(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
     """The product that sums over an axis of each, float32."""
     axes = ((left.ndim + left_axis,), (right.ndim + right_axis,))
     batch = tuple(range(left.ndim - 2))

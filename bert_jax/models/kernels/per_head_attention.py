@@ -14,7 +14,7 @@ _LONG = 384
 _NARROW = 64
 
 
-def long_rows_head_by_head(
+def per_head_attention(
     attend: Callable[..., jax.Array], query: jax.Array, *others: Any
 ) -> jax.Array:
     """What `attend` gives, at once or, where that is faster, of one head of a row after another.
@@ -26,7 +26,7 @@ def long_rows_head_by_head(
     """
     *heads, length, width = query.shape
 
-    def one_by_one(*operands: Any) -> jax.Array:
+    def argmax_decode(*operands: Any) -> jax.Array:
         def flat(array: jax.Array) -> jax.Array:
             shape = array.shape[2:]
             return jnp.broadcast_to(array, (*heads, *shape)).reshape(-1, *shape)
@@ -39,4 +39,4 @@ def long_rows_head_by_head(
     is_wide = query.dtype == jnp.float32 or width >= _NARROW
     if length < _LONG or not (is_whole and is_wide):
         return attend(query, *others)
-    return jax.lax.platform_dependent(query, *others, cpu=one_by_one, default=attend)
+    return jax.lax.platform_dependent(query, *others, cpu=argmax_decode, default=attend)

@@ -23,7 +23,7 @@ class Preferences(NamedTuple):
     attention: str
 
 
-def chosen(
+def resolve_execution(
     precision: str,
     scan_layers: bool | None = None,
     attention: str = "auto",

@@ -14,18 +14,18 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.labelled_batches import LabelledBatches
-from bert_jax.data.row_packing import RowSharing
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.row_packing import RowSharing
 from bert_jax.errors import UserError
 from bert_jax.files import written
-from bert_jax.tasks.base.splits import Part, Splits
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.shared_rows import SharedRows
 from bert_jax.sharding.hosts import is_main_host
+from bert_jax.tasks.base.splits import EvalSet, Splits
+from bert_jax.tasks.base.task import ModelInit, Task, with_rows
 from bert_jax.tokenization import Tokenizer
-from bert_jax.tasks.base.task import Foundation, Task, with_rows
 
 # Training batches by whose lengths it is decided how short rows share one.
 _LOOKED_AT = 64
@@ -99,7 +99,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
             UserError: a training has nothing to be judged by, or no metric of the name that the
                 best is chosen by, or labels are of the wrong kind.
         """
-        for part in self.splits.development:
+        for part in self.splits.validation:
             if self.is_labelled(part):
                 names = set(self.metric_names(part.examples))
                 if self.splits.train and self.best_metric[0] not in names:
@@ -138,14 +138,14 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """
 
     def calibrate(self, examples: list[Example], answers: list[Answer]) -> None:
-        """Sets what is tuned by the first development file, before `metrics`; mostly nothing."""
+        """Sets what is tuned by the first validation file, before `metrics`; mostly nothing."""
 
     @abc.abstractmethod
     def baseline_metrics(self, examples: list[Example]) -> dict[str, float]:
         """Metrics of answers that need no model, as `<metric>_<name>`; all examples have labels."""
 
     @abc.abstractmethod
-    def write(self, directory: Path, part: Part[Example], answers: list[Answer]) -> None:
+    def write(self, directory: Path, part: EvalSet[Example], answers: list[Answer]) -> None:
         """Writes predictions, named after the part, and where there are labels, reports."""
 
     def batches_of(
@@ -198,7 +198,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """See `Task`. Padding tokenised rows takes microseconds: nothing is made ahead."""
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
 
-    def on_one_device(self, rows: Batch) -> Batch:
+    def pack_rows(self, rows: Batch) -> Batch:
         """See `Task`: short rows share one."""
         return self.sharing.share(rows)
 
@@ -213,7 +213,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """
         model = self.loaded(params, mesh)
         found: dict[str, float] = {}
-        parts = self.splits.development
+        parts = self.splits.validation
         for part in parts:
             if directory is None and not self.is_labelled(part):
                 raise UserError(
@@ -234,12 +234,12 @@ class LabelledTask(Task, Generic[Example, Answer]):
     def baselines(self) -> dict[str, float]:
         """See `Task`; named as in `evaluate`."""
         found: dict[str, float] = {}
-        for part in self.splits.development:
+        for part in self.splits.validation:
             if self.is_labelled(part):
                 found |= self._named(part, self.baseline_metrics(part.examples))
         return found
 
-    def is_labelled(self, part: Part[Example]) -> bool:
+    def is_labelled(self, part: EvalSet[Example]) -> bool:
         """Whether all examples of a part can be judged."""
         return all(map(self.has_labels, part.examples))
 
@@ -260,46 +260,46 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """Nothing follows from the metrics of a step."""
         return metrics
 
-    def _named(self, part: Part[Example], metrics: Mapping[str, float]) -> dict[str, float]:
+    def _named(self, part: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
         """Metrics under the names that they have beside those of other parts."""
-        prefix = f"{part.name}_" if len(self.splits.development) > 1 else ""
+        prefix = f"{part.name}_" if len(self.splits.validation) > 1 else ""
         return {f"{prefix}{name}": value for name, value in metrics.items()}
 
     def _best(self, found: dict[str, float]) -> dict[str, float]:
         """The metric that the best checkpoint is chosen by: of several parts, their mean."""
-        name, parts = self.best_metric[0], self.splits.development
+        name, parts = self.best_metric[0], self.splits.validation
         names = [name] if len(parts) == 1 else [f"{part.name}_{name}" for part in parts]
         return {name: sum(found[one] for one in names) / len(names)}
 
-    def _write(self, directory: Path | None, part: Part[Example], answers: list[Answer]) -> None:
+    def _write(self, directory: Path | None, part: EvalSet[Example], answers: list[Answer]) -> None:
         if directory is not None and is_main_host():
             with written(directory) as place:
                 self.write(place, part, answers)
 
 
 def _shared_rows(batch: Mapping[str, jax.Array]) -> SharedRows | None:
-    """Of a batch from `on_one_device`."""
+    """Of a batch from `pack_rows`."""
     if "slots" not in batch:
         return None
-    homes = batch["homes"]
-    return SharedRows(batch["slots"], homes.reshape(-1, homes.shape[-1]))
+    unpack_indices = batch["unpack_indices"]
+    return SharedRows(batch["slots"], unpack_indices.reshape(-1, unpack_indices.shape[-1]))
 
 
-def model_tokenizer(foundation: Foundation) -> Tokenizer:
+def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     """The tokenizer of the model that is trained.
 
     Raises:
         UserError: the config names neither a model to begin with nor a tokenizer.
     """
-    if foundation.tokenizer is None:
+    if model_init.tokenizer is None:
         raise UserError(
             "init_from is not set; give the model to fine-tune, a directory or a hub id (or, to "
             "train from nothing, tokenizer.path)"
         )
-    return foundation.tokenizer
+    return model_init.tokenizer
 
 
-def check_length(length: int, config: BertConfig) -> None:
+def check_length(length: int, config: EncoderConfig) -> None:
     """Raises UserError where rows are longer than the model takes."""
     try:
         BatchOptions(max_length=length).limit(config)

@@ -8,24 +8,24 @@ from collections.abc import Iterable, Mapping
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
-from bert_jax.tasks.classification.problems import AnyOfSeveral, Number, OneOfSeveral, Problem
-from bert_jax.tasks.base.splits import Part
-from bert_jax.tasks.classification.decoding import label_names, problem_type
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.task import Foundation
+from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.task import ModelInit
+from bert_jax.tasks.classification.decoding import label_names, problem_type
+from bert_jax.tasks.classification.problems import MultiLabel, Problem, Regression, SingleLabel
 
 PROBLEMS: dict[str, type[Problem]] = {
-    problem.problem_type: problem for problem in (OneOfSeveral, AnyOfSeveral, Number)
+    problem.problem_type: problem for problem in (SingleLabel, MultiLabel, Regression)
 }
 
 
-def kind_of(told: str, options: TextOptions, foundation: Foundation) -> type[Problem]:
+def infer_problem_type(told: str, options: TextOptions, model_init: ModelInit) -> type[Problem]:
     """The problem that a config names, or that the model or the form of the labels tells.
 
     Args:
         told: one of Hugging Face's problem types, "" for none.
         options: how files are read.
-        foundation: of the model; what a finished one was made for is not to be changed.
+        model_init: of the model; what a finished one was made for is not to be changed.
 
     Raises:
         UserError: there is no such type.
@@ -35,11 +35,11 @@ def kind_of(told: str, options: TextOptions, foundation: Foundation) -> type[Pro
             known = ", ".join(PROBLEMS)
             raise UserError(f"data.problem_type {told!r} is unknown; known are {known}")
         return PROBLEMS[told]
-    if foundation.is_finished and foundation.description:
-        return PROBLEMS[problem_type(foundation.description)]
+    if model_init.is_finished and model_init.description:
+        return PROBLEMS[problem_type(model_init.description)]
     if options.layout and options.layout.regression:
-        return Number
-    return AnyOfSeveral if options.label_separator else OneOfSeveral
+        return Regression
+    return MultiLabel if options.label_separator else SingleLabel
 
 
 def has_lists(examples: Iterable[TextExample]) -> bool:
@@ -58,7 +58,7 @@ def labels_of(examples: Iterable[TextExample]) -> dict[str, str]:
     return found
 
 
-def without_strange_labels(part: Part[TextExample], problem: Problem) -> Part[TextExample]:
+def drop_unknown_labels(part: EvalSet[TextExample], problem: Problem) -> EvalSet[TextExample]:
     """A part to be predicted: where it has labels that the model does not know, without labels."""
     if all(example.label is None for example in part.examples):
         return part
@@ -76,13 +76,13 @@ def without_strange_labels(part: Part[TextExample], problem: Problem) -> Part[Te
 
 
 def choose_labels(
-    found: Iterable[str], foundation: Foundation, given: tuple[str, ...] = ()
+    found: Iterable[str], model_init: ModelInit, given: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """The labels of a task and their order.
 
     Args:
         found: labels of the data, in any order; with their places, if it is a mapping.
-        foundation: of the model.
+        model_init: of the model.
         given: the labels that the config names, in their order.
 
     Returns:
@@ -94,15 +94,15 @@ def choose_labels(
         UserError: a label that was found is none of the chosen ones.
     """
     there = set(found)
-    if foundation.is_finished and foundation.description:
-        own = label_names(foundation.description)
+    if model_init.is_finished and model_init.description:
+        own = label_names(model_init.description)
         chosen, whose = own, "the model"
         if not there <= set(own) and len(given) == len(own):
             chosen, whose = given, "data.labels"
     elif given:
         chosen, whose = given, "data.labels"
     else:
-        known = foundation.description.labels if foundation.description else ()
+        known = model_init.description.labels if model_init.description else ()
         return known if there == set(known) else tuple(sorted(there, key=_order))
     strange = sorted(there - set(chosen))
     if strange:

@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.tables import TableOptions
+from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
 from bert_jax.inference.interface import Advance
 from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.inference.records import Output, to_json
+from bert_jax.tasks.base.predict_options import PredictOptions
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -12,9 +12,9 @@ from bert_jax.tasks.base.labelled_task import LabelledOptions
 DATA: dict[str, Any] = {
     "directory": "",
     "train": "",
-    "development": (),
+    "validation": (),
     "test": (),
-    "held_out": 0.1,
+    "validation_fraction": 0.1,
     "limit": 0,
     "length": 128,
     "best_metric": "",

@@ -1,4 +1,4 @@
-"""The labelled files of a task: what is trained on, what is held out, what is to be predicted."""
+"""The labelled files of a task: what is trained on, what is validation, what is to be predicted."""
 
 import dataclasses
 from collections.abc import Callable, Iterable
@@ -14,13 +14,13 @@ from bert_jax.files import as_path, is_remote, reachable
 
 Example = TypeVar("Example")
 
-# Which examples are held out, or drawn, is the same for all seeds of a run: their scores are
+# Which examples are validation, or drawn, is the same for all seeds of a run: their scores are
 # compared with each other.
 _SEED = 2018
 
 
 @dataclasses.dataclass(frozen=True)
-class Part(Generic[Example]):
+class EvalSet(Generic[Example]):
     """The examples of one file.
 
     Attributes:
@@ -39,17 +39,17 @@ class Splits(Generic[Example]):
     """All labelled data of a task.
 
     Attributes:
-        given: all examples of the training file, those that are held out or not drawn among them:
+        given: all examples of the training file, those that are validation or not drawn among them:
             what labels there are. Empty if a finished model is judged.
         train: what is trained on; likewise.
-        development: what the model is judged by; parts of several files have their metrics apart.
+        validation: what the model is judged by; parts of several files have their metrics apart.
         test: what is predicted in the end.
     """
 
     given: list[Example]
     train: list[Example]
-    development: list[Part[Example]]
-    test: list[Part[Example]]
+    validation: list[EvalSet[Example]]
+    test: list[EvalSet[Example]]
 
 
 def read_splits(
@@ -62,11 +62,11 @@ def read_splits(
     """Reads the files that section `data` of a config names.
 
     Args:
-        data: the section. `train`, `development` and `test` are files, below `directory` if it is
-            given, or "tfds:…"; `development` and `test` may be several. Without a development file,
-            the share `held_out` of the training examples is taken for it. Of the rest, `limit`
+        data: the section. `train`, `validation` and `test` are files, below `directory` if it is
+            given, or "tfds:…"; `validation` and `test` may be several. Without a validation file,
+            the share `validation` of the training examples is taken for it. Of the rest, `limit`
             drawn at random are trained on; 0: all.
-        read: the examples of a source, and of which split ("train", "development", "test") it is.
+        read: the examples of a source, and of which split ("train", "validation", "test") it is.
         with_train: whether there is to be something to train on.
         default_names: names of files below `directory` of which those that exist are used, by
             split, where the config names none.
@@ -82,8 +82,8 @@ def read_splits(
 
     given: list[Example] = []
     train: list[Example] = []
-    development = _parts(sources("development"), "development", read)
-    if with_train or not development:
+    validation = _parts(sources("validation"), "validation", read)
+    if with_train or not validation:
         to_train = sources("train")
         if not to_train:
             raise UserError("data.train is not set; give a file of examples to train on")
@@ -91,19 +91,19 @@ def read_splits(
         if not given:
             raise UserError(f"{', '.join(to_train)}: no examples; give another data.train")
         order = permute(np.arange(len(given)), len(given), derive_key(_SEED))
-        if not development:
-            count = _held_out(data.held_out, len(given))
+        if not validation:
+            count = _validation(data.validation_fraction, len(given))
             chosen = np.sort(order[:count])
-            part = Part("development", to_train[0], [given[place] for place in chosen])
-            development, order = [part], order[count:]
+            part = EvalSet("validation", to_train[0], [given[place] for place in chosen])
+            validation, order = [part], order[count:]
         kept = np.sort(order[: data.limit] if data.limit else order)
         train = [given[place] for place in kept]
     test = _parts(sources("test"), "test", read)
-    names = [part.name for part in (*development, *test)]
+    names = [part.name for part in (*validation, *test)]
     if len(set(names)) < len(names):
         raise UserError(f"the files {', '.join(names)} have a name in common; rename one")
     return (
-        Splits(given, train, development, test) if with_train else Splits([], [], development, test)
+        Splits(given, train, validation, test) if with_train else Splits([], [], validation, test)
     )
 
 
@@ -138,10 +138,10 @@ def _is_file(path: Path) -> bool:
 
 def _parts(
     sources: list[str], split: str, read: Callable[[str, str], Iterable[Example]]
-) -> list[Part[Example]]:
+) -> list[EvalSet[Example]]:
     names = [Path(source).name.split(".")[0] if len(sources) > 1 else split for source in sources]
     parts = [
-        Part(name, source, list(read(source, split)))
+        EvalSet(name, source, list(read(source, split)))
         for name, source in zip(names, sources, strict=True)
     ]
     for part in parts:
@@ -150,15 +150,15 @@ def _parts(
     return parts
 
 
-def _held_out(share: float, count: int) -> int:
+def _validation(share: float, count: int) -> int:
     if not 0 < share < 1:
         raise UserError(
-            f"data.held_out is {share}; without a data.development file it must lie between 0 and 1"
+            f"data.validation_fraction is {share}; without a data.validation file it must lie between 0 and 1"
         )
     found = round(share * count)
     if not 0 < found < count:
         raise UserError(
-            f"data.held_out {share} of {count} examples is {found}; give more examples, or a "
-            "data.development file"
+            f"data.validation_fraction {share} of {count} examples is {found}; give more examples, or a "
+            "data.validation file"
         )
     return found

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.tokenization.interface import Tokenizer
 
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
@@ -20,7 +20,7 @@ Sums = dict[str, dict[str, jax.Array]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Foundation:
+class ModelInit:
     """What a config says of a task's model before the task has seen its data.
 
     Attributes:
@@ -33,7 +33,7 @@ class Foundation:
     """
 
     execution: Execution
-    architecture: Callable[[Tokenizer], BertConfig]
+    architecture: Callable[[Tokenizer], EncoderConfig]
     tokenizer: Tokenizer | None = None
     description: ModelDescription | None = None
     is_finished: bool = False
@@ -56,8 +56,8 @@ class Task(abc.ABC):
             value is the better one.
 
     A task lives in a module of `bert_jax.tasks` with `defaults()`, the sections and keys of a
-    config that are its own or have another default here, and `create(config, foundation)`. Where
-    a step can be planned before there are data, it has `create_without_data(config, foundation)`.
+    config that are its own or have another default here, and `create(config, model_init)`. Where
+    a step can be planned before there are data, it has `create_without_data(config, model_init)`.
     """
 
     module: nn.Module
@@ -87,7 +87,7 @@ class Task(abc.ABC):
             hosts: of how many equal parts.
         """
 
-    def on_one_device(self, rows: Batch) -> Batch:
+    def pack_rows(self, rows: Batch) -> Batch:
         """The rows of a batch that one device computes in one piece, made cheaper if it can be."""
         return rows
 
@@ -97,7 +97,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
-        """Metrics on the held-out examples, the same for any mesh up to rounding.
+        """Metrics on the validation examples, the same for any mesh up to rounding.
 
         Args:
             params: parameters of `module`, on the mesh.

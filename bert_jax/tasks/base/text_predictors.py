@@ -8,12 +8,12 @@ from typing import Any
 
 from bert_jax.data.readers.rows import Rows, open_rows
 from bert_jax.inference import features
-from bert_jax.tasks.fill_mask import fillings
 from bert_jax.inference.interface import Advance, Text
 from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, text_options
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.inference.records import shortest
+from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, text_options
+from bert_jax.tasks.fill_mask import fillings
 
 Record = Mapping[str, Any]
 

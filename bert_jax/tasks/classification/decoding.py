@@ -39,7 +39,7 @@ class Classification:
     probabilities: dict[str, float]
 
 
-Outcome = Classification | float
+Prediction = Classification | float
 """Of a regression, the value."""
 
 
@@ -72,7 +72,7 @@ def logits(
     )
 
 
-def outcome(description: ModelDescription, scores: np.ndarray) -> Outcome:
+def outcome(description: ModelDescription, scores: np.ndarray) -> Prediction:
     """What the scores of a text, float32 [C], mean for a model."""
     kind = problem_type(description)
     if kind == "regression":
@@ -93,7 +93,7 @@ def outcome(description: ModelDescription, scores: np.ndarray) -> Outcome:
     )
 
 
-def as_record(found: Outcome) -> dict[str, Any]:
+def as_record(found: Prediction) -> dict[str, Any]:
     """An outcome as an object of JSON, with the digits that a float32 has."""
     if isinstance(found, float):
         return {"value": shortest(found)}
@@ -108,7 +108,7 @@ SUBMISSION_HEAD = "index\tprediction\n"
 """The first line of the tables that GLUE's test server reads."""
 
 
-def submission_line(identity: str, found: Outcome) -> str:
+def submission_line(identity: str, found: Prediction) -> str:
     """A further line of such a table, under the id that the text's own row has."""
     if isinstance(found, float):
         prediction = f"{found:.3f}"

@@ -4,25 +4,25 @@ import contextlib
 from collections.abc import Iterator
 
 from bert_jax.data.readers.rows import Row
+from bert_jax.inference.interface import Advance, Text
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import Output
+from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines
+from bert_jax.tasks.base.text_predictors import open_texts
 from bert_jax.tasks.classification.decoding import (
     SUBMISSION_HEAD,
-    Outcome,
+    Prediction,
     as_record,
     logits,
     outcome,
     submission_line,
 )
-from bert_jax.inference.interface import Advance, Text
-from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines
-from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.text_predictors import open_texts
-from bert_jax.inference.records import Output
 
 
 def _answers(
     model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
-) -> Iterator[Outcome]:
+) -> Iterator[Prediction]:
     found = logits(
         model,
         texts,
@@ -34,11 +34,11 @@ def _answers(
 
 
 @contextlib.contextmanager
-def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, Outcome]]:
+def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, Prediction]]:
     """A table of ids and labels, as the test server of GLUE reads it."""
     output.write(SUBMISSION_HEAD)
 
-    def write(row: Row[Text], found: Outcome) -> None:
+    def write(row: Row[Text], found: Prediction) -> None:
         output.write(submission_line(row.id, found))
 
     yield write

@@ -71,7 +71,7 @@ class Problem(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class OneOfSeveral(Problem):
+class SingleLabel(Problem):
     """Each text has one class."""
 
     problem_type = "single_label_classification"
@@ -119,7 +119,7 @@ class OneOfSeveral(Problem):
 
 
 @dataclasses.dataclass(frozen=True)
-class AnyOfSeveral(Problem):
+class MultiLabel(Problem):
     """Each text has any of the classes, or none."""
 
     problem_type = "multi_label_classification"
@@ -167,7 +167,7 @@ class AnyOfSeveral(Problem):
 
 
 @dataclasses.dataclass(frozen=True)
-class Number(Problem):
+class Regression(Problem):
     """Each text has a number: a regression, as STS-B's."""
 
     labels: tuple[str, ...] = ()

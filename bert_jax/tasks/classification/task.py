@@ -13,32 +13,36 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
-from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.examples import TextExample
-from bert_jax.data.readers.glue import GlueLayout
-from bert_jax.data.sequences import Sequences
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.readers.glue import GlueLayout
+from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.sequences import Sequences
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
+from bert_jax.inference.interface import Text
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import open_records
+from bert_jax.inference.texts import TextEncoder
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
 from bert_jax.tasks.base.class_weights import balanced_weights, is_balanced
-from bert_jax.tasks.base.labels import (
-    choose_labels,
-    has_lists,
-    kind_of,
-    labels_of,
-    without_strange_labels,
-)
-from bert_jax.tasks.classification.problems import AnyOfSeveral, Number, OneOfSeveral, Problem
-from bert_jax.tasks.base.splits import Part, Splits, read_splits
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
     model_tokenizer,
 )
+from bert_jax.tasks.base.labels import (
+    choose_labels,
+    drop_unknown_labels,
+    has_lists,
+    infer_problem_type,
+    labels_of,
+)
+from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
 from bert_jax.tasks.classification.decoding import (
     SUBMISSION_HEAD,
     as_record,
@@ -46,11 +50,7 @@ from bert_jax.tasks.classification.decoding import (
     outcome,
     submission_line,
 )
-from bert_jax.inference.interface import Text
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import open_records
-from bert_jax.inference.texts import TextEncoder
-from bert_jax.tasks.base.task import Foundation, Sums, weighted_sums
+from bert_jax.tasks.classification.problems import MultiLabel, Problem, Regression, SingleLabel
 
 
 class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
@@ -79,7 +79,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         Raises:
             UserError: see `LabelledTask`; or what is to be balanced is no class.
         """
-        if balanced and not isinstance(problem, OneOfSeveral):
+        if balanced and not isinstance(problem, SingleLabel):
             raise UserError("data.class_weights is for texts that have one label each")
         super().__init__(splits, model, options)
         self._problem = problem
@@ -151,7 +151,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             for one in chosen
         )
 
-    def write(self, directory: Path, part: Part[TextExample], answers: list[np.ndarray]) -> None:
+    def write(self, directory: Path, part: EvalSet[TextExample], answers: list[np.ndarray]) -> None:
         """`<part>.jsonl`, the file of a benchmark, and a report where there are labels."""
         lines = [SUBMISSION_HEAD]
         with open_records(directory / f"{part.name}.jsonl") as records:
@@ -198,46 +198,46 @@ def defaults() -> dict[str, dict[str, Any]]:
     )
 
 
-def create(config: ConfigDict, foundation: Foundation) -> ClassificationTask:
+def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
     """The task of a config, see `bert_jax.configuration`."""
     data = config.data
     balanced = is_balanced(data.class_weights)
-    tokenizer = model_tokenizer(foundation)
+    tokenizer = model_tokenizer(model_init)
     options = from_keys(TextOptions, data)
-    kind = kind_of(data.problem_type, options, foundation)
+    kind = infer_problem_type(data.problem_type, options, model_init)
     layout = options.layout
     splits = read_splits(
         data,
         lambda source, split: read_texts(
-            source, options, regression=kind is Number, needs_labels=split == "train"
+            source, options, regression=kind is Regression, needs_labels=split == "train"
         ),
-        with_train=not foundation.is_finished,
+        with_train=not model_init.is_finished,
         default_names=_files(layout),
     )
-    if kind is OneOfSeveral and not data.problem_type and has_lists(splits.given):
-        kind = AnyOfSeveral
+    if kind is SingleLabel and not data.problem_type and has_lists(splits.given):
+        kind = MultiLabel
     given = tuple(map(str, data.labels)) or (layout.classes if layout else ())
     # Of a finished model nothing is trained: the labels are those that it is judged by.
-    judged = (one for part in splits.development for one in part.examples)
-    found = labels_of(judged if foundation.is_finished else splits.given)
-    labels = () if kind is Number else choose_labels(found, foundation, given)
+    judged = (one for part in splits.validation for one in part.examples)
+    found = labels_of(judged if model_init.is_finished else splits.given)
+    labels = () if kind is Regression else choose_labels(found, model_init, given)
     problem = kind(labels)
     splits = dataclasses.replace(
-        splits, test=[without_strange_labels(part, problem) for part in splits.test]
+        splits, test=[drop_unknown_labels(part, problem) for part in splits.test]
     )
-    if kind is not Number and len(labels) < 2 and not foundation.is_finished:
+    if kind is not Regression and len(labels) < 2 and not model_init.is_finished:
         raise UserError(
             f"data.train: {len(labels)} label ({', '.join(labels)}); a classifier needs two or more"
         )
     description = ModelDescription(
-        dataclasses.replace(foundation.architecture(tokenizer), num_labels=problem.outputs),
+        dataclasses.replace(model_init.architecture(tokenizer), num_labels=problem.outputs),
         "BertForSequenceClassification",
         labels=labels,
         problem_type=problem.problem_type,
     )
     return ClassificationTask(
         splits,
-        TrainedModel(tokenizer, description, foundation.execution),
+        TrainedModel(tokenizer, description, model_init.execution),
         sections.labelled_options(config, (layout.metric if layout else problem.best_metric, True)),
         problem,
         balanced=balanced,
@@ -251,6 +251,6 @@ def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
         return {}
     return {
         "train": (layout.train,),
-        "development": tuple(one.file for one in layout.development),
+        "validation": tuple(one.file for one in layout.validation),
         "test": tuple(one.file for one in layout.test),
     }

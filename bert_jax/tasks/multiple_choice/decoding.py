@@ -18,13 +18,13 @@ import numpy as np
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions
-from bert_jax.tasks.classification.decoding import softmax
 from bert_jax.inference.finite import finite
 from bert_jax.inference.interface import Advance, Model, TextError
 from bert_jax.inference.records import shortest
 from bert_jax.inference.streams import answers
 from bert_jax.inference.texts import TextEncoder
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.classification.decoding import softmax
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -48,7 +48,7 @@ class Choice:
 class ChoiceEncoder:
     """Makes the rows of items, one for each of their choices, cut to a limit."""
 
-    def __init__(self, tokenizer: Tokenizer, config: BertConfig, limit: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, config: EncoderConfig, limit: int) -> None:
         """Begins to count.
 
         Raises:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.readers.choices import (
     ANSWERS,
     CHOICES,
@@ -17,15 +18,14 @@ from bert_jax.data.readers.choices import (
     choice_of,
     layout_of,
 )
-from bert_jax.data.examples import ChoiceExample
-from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.rows import Row, Rows
+from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import Record, Table, format_of
-from bert_jax.tasks.multiple_choice.decoding import as_record, best_choice, logits
 from bert_jax.inference.interface import Advance
 from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, table_options
 from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, table_options
+from bert_jax.tasks.multiple_choice.decoding import as_record, best_choice, logits
 
 # The columns that are asked about, in any layout.
 _TEXTS = re.compile(

@@ -14,22 +14,22 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
-from bert_jax.data.labelled_batches import LabelledBatches
-from bert_jax.data.readers.choices import ChoiceOptions, read_choices
 from bert_jax.data.examples import ChoiceExample
-from bert_jax.data.sequences import Sequences
+from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
-from bert_jax.tasks.base import sections
-from bert_jax.tasks.base.chunks import encoded
-from bert_jax.tasks.base.splits import Part, read_splits
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, model_tokenizer
-from bert_jax.tasks.multiple_choice.decoding import ChoiceEncoder, as_record, best_choice, logits
+from bert_jax.data.readers.choices import ChoiceOptions, read_choices
+from bert_jax.data.sequences import Sequences
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.records import open_records
-from bert_jax.models.config import BertConfig
-from bert_jax.models.layers import LOWEST
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.layers import MASK_VALUE
+from bert_jax.tasks.base import sections
+from bert_jax.tasks.base.chunks import encoded
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, model_tokenizer
+from bert_jax.tasks.base.splits import EvalSet, read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.multiple_choice.decoding import ChoiceEncoder, as_record, best_choice, logits
 from bert_jax.tokenization import Tokenizer
-from bert_jax.tasks.base.task import Foundation, Sums, weighted_sums
 
 ARCHITECTURE = "BertForMultipleChoice"
 
@@ -66,7 +66,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """Cross-entropy over the choices of each item, and what is answered right."""
         logits: Any = self.forward(params, batch, dropout_key)
-        logits = jnp.where(batch["choice_mask"], logits, LOWEST)  # BC
+        logits = jnp.where(batch["choice_mask"], logits, MASK_VALUE)  # BC
         labels = batch["labels"]
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
         correct = logits.argmax(axis=-1) == labels
@@ -114,7 +114,9 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
             for one in self.splits.train[:count]
         )
 
-    def write(self, directory: Path, part: Part[ChoiceExample], answers: list[np.ndarray]) -> None:
+    def write(
+        self, directory: Path, part: EvalSet[ChoiceExample], answers: list[np.ndarray]
+    ) -> None:
         """`<part>.jsonl`: the choice with its number, and the probabilities of all."""
         with open_records(directory / f"{part.name}.jsonl") as records:
             for example, scores in zip(part.examples, answers, strict=True):
@@ -132,28 +134,28 @@ def defaults() -> dict[str, dict[str, Any]]:
     )
 
 
-def create(config: ConfigDict, foundation: Foundation) -> MultipleChoiceTask:
+def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
     """The task of a config, see `bert_jax.configuration`."""
-    tokenizer = model_tokenizer(foundation)
+    tokenizer = model_tokenizer(model_init)
     options = from_keys(ChoiceOptions, config.data)
     splits = read_splits(
         config.data,
         lambda source, split: read_choices(source, options, needs_labels=split == "train"),
-        with_train=not foundation.is_finished,
+        with_train=not model_init.is_finished,
     )
     return MultipleChoiceTask(
         splits,
-        TrainedModel(tokenizer, _description(foundation, tokenizer), foundation.execution),
+        TrainedModel(tokenizer, _description(model_init, tokenizer), model_init.execution),
         sections.labelled_options(config, ("accuracy", True)),
     )
 
 
-def _description(foundation: Foundation, tokenizer: Tokenizer) -> ModelDescription:
+def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
     """The model: one output whatever the labels are, which are those of no other head."""
-    config, base = foundation.architecture(tokenizer), foundation.description
+    config, base = model_init.architecture(tokenizer), model_init.description
     if base is not None and base.architecture == ARCHITECTURE:
         return ModelDescription(config, ARCHITECTURE, labels=base.labels)
-    config = dataclasses.replace(config, num_labels=BertConfig.num_labels)
+    config = dataclasses.replace(config, num_labels=EncoderConfig.num_labels)
     return ModelDescription(config, ARCHITECTURE)
 
 

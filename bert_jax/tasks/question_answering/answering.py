@@ -16,9 +16,9 @@ from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.interface import Advance, Model, TextError
 from bert_jax.inference.records import shortest
-from bert_jax.tasks.question_answering.spans import Logits, SpanOptions, Spans, best_spans
 from bert_jax.inference.streams import answers
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.question_answering.spans import Logits, SpanOptions, Spans, best_spans
 from bert_jax.tokenization import Encoding
 
 NULL_THRESHOLD = "null_score_diff_threshold"
@@ -45,7 +45,7 @@ class AnswerOptions:
     answer_length: int = 30
     n_best: int = 20
 
-    def windows(self, config: BertConfig) -> WindowOptions:
+    def windows(self, config: EncoderConfig) -> WindowOptions:
         """How passages are cut for a model.
 
         Raises:

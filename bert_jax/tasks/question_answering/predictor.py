@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.examples import Question
+from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.squad import (
     SQUAD,
@@ -17,8 +18,12 @@ from bert_jax.data.readers.squad import (
     question_of,
     read_questions,
 )
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.tables import Record, format_of
+from bert_jax.inference.interface import Advance
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import Output, open_output
+from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines, table_options
 from bert_jax.tasks.question_answering.answering import (
     AnswerOptions,
     as_record,
@@ -26,13 +31,8 @@ from bert_jax.tasks.question_answering.answering import (
     spans,
     stored_threshold,
 )
-from bert_jax.inference.interface import Advance
-from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines, table_options
-from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.inference.records import Output, open_output
-from bert_jax.tasks.question_answering.spans import Spans
 from bert_jax.tasks.question_answering.files import n_best
+from bert_jax.tasks.question_answering.spans import Spans
 
 WriteValue = Callable[[str, Any], None]
 

@@ -15,26 +15,27 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
-from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.examples import Question
-from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
+from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
 from bert_jax.data.windows.span_rows import SpanRows
 from bert_jax.errors import UserError
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import open_records
+from bert_jax.metrics.squad import score_v1
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.layers import MASK_VALUE
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base import sections
-from bert_jax.tasks.question_answering.null_threshold import (
-    UNTUNED_THRESHOLD,
-    best_threshold,
-    gold_texts,
-    scores_v2,
-)
-from bert_jax.tasks.base.splits import Part, Splits, read_splits
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
     model_tokenizer,
 )
+from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
 from bert_jax.tasks.question_answering.answering import (
     NULL_THRESHOLD,
     AnswerOptions,
@@ -43,15 +44,14 @@ from bert_jax.tasks.question_answering.answering import (
     spans,
     stored_threshold,
 )
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import open_records
-from bert_jax.tasks.question_answering.spans import Spans
 from bert_jax.tasks.question_answering.files import write_squad_files
-from bert_jax.metrics.squad import score_v1
-from bert_jax.models.config import BertConfig
-from bert_jax.models.layers import LOWEST
-from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.task import Foundation, Sums, weighted_sums
+from bert_jax.tasks.question_answering.null_threshold import (
+    UNTUNED_THRESHOLD,
+    best_threshold,
+    gold_texts,
+    scores_v2,
+)
+from bert_jax.tasks.question_answering.spans import Spans
 
 VERSIONS = ("", "1.1", "2.0")
 
@@ -76,7 +76,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
                 answer.
             options: of all labelled tasks.
             answer_options: how passages are cut and answers looked for.
-            tunes_threshold: whether an evaluation sets the threshold by the (first) development
+            tunes_threshold: whether an evaluation sets the threshold by the (first) validation
                 file; else the model's own is used.
         """
         super().__init__(splits, model, options)
@@ -125,8 +125,8 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
         """
         output: Any = self.forward(params, batch, dropout_key)
         is_token = batch["attention_mask"] > 0  # BT
-        start_logits = jnp.where(is_token, output.start_logits, LOWEST)
-        end_logits = jnp.where(is_token, output.end_logits, LOWEST)
+        start_logits = jnp.where(is_token, output.start_logits, MASK_VALUE)
+        end_logits = jnp.where(is_token, output.end_logits, MASK_VALUE)
         start, end = batch["start_positions"], batch["end_positions"]
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
         losses = (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2
@@ -174,7 +174,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
             for one in self.splits.train[:count]
         )
 
-    def write(self, directory: Path, part: Part[Question], answers: list[Spans]) -> None:
+    def write(self, directory: Path, part: EvalSet[Question], answers: list[Spans]) -> None:
         """`<part>.jsonl`, and the files of SQuAD, see `write_squad_files`."""
         threshold = self._threshold
         with open_records(directory / f"{part.name}.jsonl") as records:
@@ -229,35 +229,35 @@ def defaults() -> dict[str, dict[str, Any]]:
     )
 
 
-def create(config: ConfigDict, foundation: Foundation) -> QuestionAnsweringTask:
+def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     """The task of a config, see `bert_jax.configuration`."""
     data = config.data
     if data.version not in VERSIONS:
         raise UserError(f"data.version {data.version!r} is unknown; known are 1.1 and 2.0")
-    tokenizer = model_tokenizer(foundation)
+    tokenizer = model_tokenizer(model_init)
     options = from_keys(QuestionOptions, data)
     splits = read_splits(
         data,
         lambda source, split: distinct(read_questions(source, options)),
-        with_train=not foundation.is_finished,
+        with_train=not model_init.is_finished,
     )
     _check_given(splits.train)
     if data.version == "1.1":
         _check_possible(_questions(splits))
-    stored = stored_threshold(foundation.description) if foundation.description else None
-    is_tuned = foundation.is_finished and stored is not None
+    stored = stored_threshold(model_init.description) if model_init.description else None
+    is_tuned = model_init.is_finished and stored is not None
     other: dict[str, Any] = {}
     if data.version != "1.1" and (is_tuned or _is_second(data.version, splits)):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
     # Two outputs, first and last token: a base that was a classifier may have had others.
     architecture = dataclasses.replace(
-        foundation.architecture(tokenizer), num_labels=BertConfig.num_labels
+        model_init.architecture(tokenizer), num_labels=EncoderConfig.num_labels
     )
     description = ModelDescription(architecture, "BertForQuestionAnswering", other=other)
     labelled_options = sections.labelled_options(config, ("f1", True))
     return QuestionAnsweringTask(
         splits,
-        TrainedModel(tokenizer, description, foundation.execution),
+        TrainedModel(tokenizer, description, model_init.execution),
         labelled_options,
         from_keys(
             AnswerOptions,
@@ -265,7 +265,7 @@ def create(config: ConfigDict, foundation: Foundation) -> QuestionAnsweringTask:
             batch_size=labelled_options.batch_size,
             max_length=labelled_options.length,
         ),
-        tunes_threshold=not foundation.is_finished,
+        tunes_threshold=not model_init.is_finished,
     )
 
 
@@ -278,7 +278,7 @@ def _is_second(version: str, splits: Splits[Question]) -> bool:
 
 def _questions(splits: Splits[Question]) -> list[Question]:
     """All that are trained on or judged."""
-    return [*splits.train, *(one for part in splits.development for one in part.examples)]
+    return [*splits.train, *(one for part in splits.validation for one in part.examples)]
 
 
 def _check_given(questions: list[Question]) -> None:

@@ -17,13 +17,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data.examples import TextExample
-from bert_jax.tasks.similarity.objectives import numbers_of, text_numbers
-from bert_jax.tasks.similarity.decoding import cosine
 from bert_jax.metrics.correlation import pearson, spearman
 from bert_jax.metrics.pair_scores import average_precision, best_accuracy, reciprocal_ranks
+from bert_jax.tasks.similarity.decoding import cosine
+from bert_jax.tasks.similarity.objectives import numbers_of, text_numbers
 
 
-class PairMetrics(abc.ABC):
+class PairEvaluator(abc.ABC):
     """The metrics of some pairs.
 
     Attributes:
@@ -51,7 +51,7 @@ class PairMetrics(abc.ABC):
         """What needs no model, as `<metric>_<name>`."""
 
 
-def metrics_for(examples: Sequence[TextExample], classes: tuple[str, ...]) -> PairMetrics:
+def metrics_for(examples: Sequence[TextExample], classes: tuple[str, ...]) -> PairEvaluator:
     """The metrics that the labels allow.
 
     Args:
@@ -60,17 +60,21 @@ def metrics_for(examples: Sequence[TextExample], classes: tuple[str, ...]) -> Pa
     """
     labels = {example.label for example in examples}
     if None in labels:
-        return _Belonging(examples)
+        return RetrievalEvaluator(examples)
     if classes and labels <= set(classes):
-        return _Classes(examples, classes)
+        return LabelAccuracyEvaluator(examples, classes)
     try:
         numbers = {float(label) for label in labels}  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return _Classes(examples, classes)
-    return _Similar(examples) if numbers <= {0, 1} else _Numbers(examples)
+        return LabelAccuracyEvaluator(examples, classes)
+    return (
+        BinaryClassificationEvaluator(examples)
+        if numbers <= {0, 1}
+        else EmbeddingSimilarityEvaluator(examples)
+    )
 
 
-class _Numbers(PairMetrics):
+class EmbeddingSimilarityEvaluator(PairEvaluator):
     best = "spearman"
 
     def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
@@ -81,7 +85,7 @@ class _Numbers(PairMetrics):
         return {"spearman_overlap": spearman(numbers_of(self.examples), _overlaps(self.examples))}
 
 
-class _Similar(PairMetrics):
+class BinaryClassificationEvaluator(PairEvaluator):
     best = "average_precision"
 
     def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
@@ -103,7 +107,7 @@ class _Similar(PairMetrics):
         }
 
 
-class _Classes(PairMetrics):
+class LabelAccuracyEvaluator(PairEvaluator):
     def __init__(self, examples: Sequence[TextExample], classes: tuple[str, ...]) -> None:
         super().__init__(examples)
         self._classes = classes
@@ -126,7 +130,7 @@ class _Classes(PairMetrics):
         return {"accuracy_majority": most / len(self._gold)} if self._classes else {}
 
 
-class _Belonging(PairMetrics):
+class RetrievalEvaluator(PairEvaluator):
     best = "mean_reciprocal_rank"
 
     def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
@@ -135,7 +139,7 @@ class _Belonging(PairMetrics):
         found = reciprocal_ranks(unit, text_numbers(self.examples))
         return {
             "mean_reciprocal_rank": float(found.mean()),
-            "found_first": float((found == 1).mean()),
+            "accuracy_at_1": float((found == 1).mean()),
         }
 
     def baselines(self) -> dict[str, float]:

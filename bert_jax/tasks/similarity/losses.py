@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax.models.layers import LOWEST, unit_length
+from bert_jax.models.layers import MASK_VALUE, l2_normalize
 
 
 def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
     """The cosine of each pair of vectors: float32 [B, D] twice → [B]; 0 for a zero vector."""
-    return (unit_length(u) * unit_length(v)).sum(axis=-1)
+    return (l2_normalize(u) * l2_normalize(v)).sum(axis=-1)
 
 
 def cosine_losses(vectors: jax.Array, similarity: jax.Array) -> jax.Array:
@@ -57,11 +57,11 @@ def in_batch_losses(
         is_pair: bool [B], False for rows that fill up the batch.
         scale: one over the temperature.
     """
-    first, second = unit_length(vectors[:, 0]), unit_length(vectors[:, 1])
+    first, second = l2_normalize(vectors[:, 0]), l2_normalize(vectors[:, 1])
     scores = scale * jnp.einsum("BD,SD->BS", first, second)  # B × B
     same = (texts[:, None, :] == texts[None, :, :]).any(axis=-1)
     same |= texts[:, None, 0] == texts[None, :, 1]
     own = jnp.eye(len(texts), dtype=bool)
     wrong = ~same & is_pair[None, :]
-    scores = jnp.where(own | wrong, scores, LOWEST)
+    scores = jnp.where(own | wrong, scores, MASK_VALUE)
     return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.arange(len(texts)))

@@ -11,8 +11,8 @@ import optax
 
 from bert_jax.data.examples import TextExample
 from bert_jax.errors import UserError
-from bert_jax.tasks.similarity.losses import contrastive_losses, cosine_losses, in_batch_losses
 from bert_jax.models.sentence_pairs import PairOutput
+from bert_jax.tasks.similarity.losses import contrastive_losses, cosine_losses, in_batch_losses
 
 
 class Objective(abc.ABC):
@@ -30,7 +30,7 @@ class Objective(abc.ABC):
         return examples
 
     def judges(self, examples: Sequence[TextExample]) -> bool:
-        """Whether its mean loss over held-out pairs is a metric of them."""
+        """Whether its mean loss over validation pairs is a metric of them."""
         return True
 
     @abc.abstractmethod
@@ -137,7 +137,7 @@ class SoftmaxObjective(Objective):
 
 
 @dataclasses.dataclass(frozen=True)
-class InBatchObjective(Objective):
+class MultipleNegativesRanking(Objective):
     """Of all second texts of a batch, each first text is to find its own.
 
     Labels are not needed. Where there are some, pairs in the lower half of their range are no

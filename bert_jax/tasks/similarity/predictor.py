@@ -8,9 +8,9 @@ from bert_jax.data.readers.rows import Row, Rows, open_rows
 from bert_jax.errors import UserError
 from bert_jax.inference.interface import Advance
 from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, text_options
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.inference.records import shortest
+from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, text_options
 from bert_jax.tasks.similarity.decoding import similarities
 
 Pair = tuple[str, str]

@@ -17,46 +17,46 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.config_keys import from_keys, keys_of
-from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.examples import TextExample
-from bert_jax.data.sequences import Sequences
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.sequences import Sequences
 from bert_jax.errors import UserError
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.pooling import OF_TOKENS
+from bert_jax.inference.records import open_records, shortest
+from bert_jax.inference.texts import TextEncoder
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
+from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
-from bert_jax.tasks.base.labels import choose_labels
-from bert_jax.tasks.similarity.evaluators import metrics_for
-from bert_jax.tasks.similarity.objectives import (
-    ContrastiveObjective,
-    CosineObjective,
-    InBatchObjective,
-    Objective,
-    SoftmaxObjective,
-)
-from bert_jax.tasks.base.splits import Part, Splits, read_splits
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
     model_tokenizer,
 )
+from bert_jax.tasks.base.labels import choose_labels
+from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
 from bert_jax.tasks.classification.decoding import softmax
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.pooling import OF_TOKENS
-from bert_jax.inference.records import open_records, shortest
 from bert_jax.tasks.similarity.decoding import (
     DEFAULT_POOLING,
     cosine,
     pair_vectors,
     stored_pooling,
 )
-from bert_jax.inference.texts import TextEncoder
-from bert_jax.models.config import BertConfig
-from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
-from bert_jax.sharding.hosts import fetch
+from bert_jax.tasks.similarity.evaluators import metrics_for
+from bert_jax.tasks.similarity.objectives import (
+    ContrastiveObjective,
+    CosineObjective,
+    MultipleNegativesRanking,
+    Objective,
+    SoftmaxObjective,
+)
 from bert_jax.tokenization import Tokenizer
-from bert_jax.tasks.base.task import Foundation, Sums, weighted_sums
 
 LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
 
@@ -185,7 +185,7 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
             "\t".join([str(one.label), *_texts(one)]) for one in self.splits.train[:count]
         )
 
-    def write(self, directory: Path, part: Part[TextExample], answers: list[PairAnswer]) -> None:
+    def write(self, directory: Path, part: EvalSet[TextExample], answers: list[PairAnswer]) -> None:
         """`<part>.jsonl`: the cosine of each pair, and the label that a classifier tells."""
         labels = self._objective.labels
         with open_records(directory / f"{part.name}.jsonl") as records:
@@ -214,21 +214,21 @@ def defaults() -> dict[str, dict[str, Any]]:
             "labels": (),
             "label_range": (),
             "margin": ContrastiveObjective.margin,
-            "scale": InBatchObjective.scale,
+            "scale": MultipleNegativesRanking.scale,
         },
         optimizer={"learning_rate": 2e-5},
         train={"epochs": 1.0, "global_batch_size": 16},
     )
 
 
-def create(config: ConfigDict, foundation: Foundation) -> SimilarityTask:
+def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     """The task of a config, see `bert_jax.configuration`."""
     data = config.data
     if data.loss not in LOSSES:
         raise UserError(f"data.loss {data.loss!r} is unknown; known are {', '.join(LOSSES)}")
-    tokenizer = model_tokenizer(foundation)
-    description = _description(data, foundation, tokenizer)
-    if not foundation.is_finished:
+    tokenizer = model_tokenizer(model_init)
+    description = _description(data, model_init, tokenizer)
+    if not model_init.is_finished:
         _check_training(config, description.config)
     options = from_keys(TextOptions, data)
     splits = read_splits(
@@ -241,20 +241,20 @@ def create(config: ConfigDict, foundation: Foundation) -> SimilarityTask:
                 needs_labels=split == "train" and data.loss != "in_batch_negatives",
             )
         ),
-        with_train=not foundation.is_finished,
+        with_train=not model_init.is_finished,
     )
-    objective = _objective(data, options, splits.given, foundation)
+    objective = _objective(data, options, splits.given, model_init)
     splits = dataclasses.replace(splits, train=objective.select(splits.train))
-    best = metrics_for(splits.development[0].examples, objective.labels).best
+    best = metrics_for(splits.validation[0].examples, objective.labels).best
     return SimilarityTask(
         splits,
-        TrainedModel(tokenizer, description, foundation.execution),
+        TrainedModel(tokenizer, description, model_init.execution),
         sections.labelled_options(config, (best, True)),
         objective,
     )
 
 
-def _check_training(config: ConfigDict, encoder: BertConfig) -> None:
+def _check_training(config: ConfigDict, encoder: EncoderConfig) -> None:
     """Raises UserError for what would train nothing, or something else than it says."""
     train, optimizer = config.train, config.optimizer
     if config.data.loss == "in_batch_negatives" and train.microbatches > 1:
@@ -286,7 +286,7 @@ def _texts(example: TextExample) -> tuple[str, str]:
 
 
 def _objective(
-    data: ConfigDict, options: TextOptions, given: list[TextExample], foundation: Foundation
+    data: ConfigDict, options: TextOptions, given: list[TextExample], model_init: ModelInit
 ) -> Objective:
     label_range = tuple(map(float, data.label_range))
     if not label_range:
@@ -302,24 +302,22 @@ def _objective(
     if data.loss == "contrastive":
         return ContrastiveObjective(data.margin)
     if data.loss == "in_batch_negatives":
-        return InBatchObjective(data.scale, label_range)
-    if foundation.is_finished:
+        return MultipleNegativesRanking(data.scale, label_range)
+    if model_init.is_finished:
         return SoftmaxObjective()  # the classifier is no part of the model that came out
     named = tuple(map(str, data.labels)) or (options.layout.classes if options.layout else ())
-    # A class that is only held out is a class.
-    return SoftmaxObjective(choose_labels({str(one.label) for one in given}, foundation, named))
+    # A class that is only validation is a class.
+    return SoftmaxObjective(choose_labels({str(one.label) for one in given}, model_init, named))
 
 
-def _description(
-    data: ConfigDict, foundation: Foundation, tokenizer: Tokenizer
-) -> ModelDescription:
+def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
     """A bare encoder without pooler, and how its vectors are pooled."""
-    base = foundation.description
+    base = model_init.description
     pooling = data.pooling or (stored_pooling(base) if base else DEFAULT_POOLING)
     if pooling not in OF_TOKENS:
         raise UserError(f"data.pooling {pooling!r} is unknown; known are {', '.join(OF_TOKENS)}")
     config = dataclasses.replace(
-        foundation.architecture(tokenizer), num_labels=BertConfig.num_labels
+        model_init.architecture(tokenizer), num_labels=EncoderConfig.num_labels
     )
     return ModelDescription(
         config,

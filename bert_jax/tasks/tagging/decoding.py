@@ -14,15 +14,15 @@ from bert_jax.data.windows.word_windows import WordWindow, WordWindows
 from bert_jax.data.windows.words import Word, joined, split_words
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions
-from bert_jax.tasks.classification.decoding import label_names
 from bert_jax.inference.finite import finite
 from bert_jax.inference.interface import Advance, Model, TextError
 from bert_jax.inference.records import shortest
 from bert_jax.inference.streams import answers
-from bert_jax.tasks.tagging.tag_decoding import Decoded, best_paths, one_by_one, possible
 from bert_jax.metrics.entities import detect_scheme, spans
-from bert_jax.models.crf import Chain
+from bert_jax.models.crf import CRFParams
 from bert_jax.sharding.hosts import fetch
+from bert_jax.tasks.classification.decoding import label_names
+from bert_jax.tasks.tagging.tag_decoding import Decoded, argmax_decode, possible, viterbi_decode
 from bert_jax.tokenization import Encoding
 
 Sentence = str | Sequence[str]
@@ -132,9 +132,11 @@ def taggings(
     scored = (((asked, numbers), scores) for asked, numbers, scores in found)
     labels = label_names(model.description)
     if model.config.use_crf:
-        decoded = best_paths(scored, possible(Chain(*fetch(Chain.of(model.params))), labels))
+        decoded = viterbi_decode(
+            scored, possible(CRFParams(*fetch(CRFParams.of(model.params))), labels)
+        )
     else:
-        decoded = one_by_one(scored)
+        decoded = argmax_decode(scored)
     return (_tagging(asked, numbers, tags, labels) for (asked, numbers), tags in decoded)
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from bert_jax.data.readers.conll import as_columns, read_blocks
 from bert_jax.data.examples import TaggedSentence
-from bert_jax.data.readers.tagged import TaggedOptions
+from bert_jax.data.readers.conll import as_columns, read_blocks
 from bert_jax.data.readers.lines import STDIN, open_lines
-from bert_jax.tasks.base.splits import Part
+from bert_jax.data.readers.tagged import TaggedOptions
+from bert_jax.tasks.base.splits import EvalSet
 
 
 def tagged_file(
-    part: Part[TaggedSentence], tags: Sequence[Sequence[str]], options: TaggedOptions
+    part: EvalSet[TaggedSentence], tags: Sequence[Sequence[str]], options: TaggedOptions
 ) -> str:
     """The sentences with a further column.
 
@@ -29,7 +29,7 @@ def tagged_file(
 
 
 def _as_in_file(
-    part: Part[TaggedSentence], tags: Sequence[Sequence[str]], options: TaggedOptions
+    part: EvalSet[TaggedSentence], tags: Sequence[Sequence[str]], options: TaggedOptions
 ) -> str | None:
     """The lines of the file; None where the sentences are not all from one in columns."""
     if part.source == STDIN or not options.is_conll(part.source):

@@ -14,17 +14,17 @@ from bert_jax.data.readers.conll import (
     as_columns,
     read_blocks,
 )
-from bert_jax.data.readers.sources import open_records
-from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
 from bert_jax.data.readers.lines import Lines, open_lines
 from bert_jax.data.readers.rows import Row, Rows, TextReader, open_rows
+from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
+from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
 from bert_jax.errors import UserError
 from bert_jax.inference.interface import Advance
 from bert_jax.inference.model import LoadedModel
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines, text_options
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.inference.records import Output
+from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines, text_options
 from bert_jax.tasks.tagging.decoding import Tagging, as_record, taggings
 
 CONLL = "conll"

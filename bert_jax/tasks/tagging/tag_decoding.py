@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.padding import bucket_length, bucket_rows
-from bert_jax.tasks.classification.decoding import softmax
 from bert_jax.metrics.entities import detect_scheme
-from bert_jax.models.crf import IMPOSSIBLE, Chain, marginals, viterbi
+from bert_jax.models.crf import IMPOSSIBLE, CRFParams, marginals, viterbi
+from bert_jax.tasks.classification.decoding import softmax
 
 Item = TypeVar("Item")
 
@@ -31,7 +31,7 @@ class Decoded(NamedTuple):
     scores: np.ndarray
 
 
-def one_by_one(
+def argmax_decode(
     scored: Iterable[tuple[Item, np.ndarray]],
 ) -> Iterator[tuple[Item, Decoded]]:
     """The most probable tag of each word.
@@ -45,8 +45,8 @@ def one_by_one(
         yield item, Decoded(tags, best)
 
 
-def best_paths(
-    scored: Iterable[tuple[Item, np.ndarray]], chain: Chain
+def viterbi_decode(
+    scored: Iterable[tuple[Item, np.ndarray]], chain: CRFParams
 ) -> Iterator[tuple[Item, Decoded]]:
     """The most probable tags of each sentence as a whole; the scores are those over all paths.
 
@@ -70,7 +70,7 @@ def best_paths(
             yield item, Decoded(tags[row, :length], probabilities[row, :length])
 
 
-def possible(chain: Chain, labels: Sequence[str]) -> Chain:
+def possible(chain: CRFParams, labels: Sequence[str]) -> CRFParams:
     """The chain without steps that make no sense among tags of IOB2 or BIOES.
 
     Such as from O to I-PER. Training has little to say of what it has never seen; so it is left to
@@ -86,7 +86,7 @@ def possible(chain: Chain, labels: Sequence[str]) -> Chain:
     transitions = [[forbidden(before, after) for after in labels] for before in labels]
     start = [forbidden("O", label) for label in labels]
     end = [forbidden(label, "O") for label in labels]
-    steps = Chain(*(jnp.array(scores) for scores in (transitions, start, end)))
+    steps = CRFParams(*(jnp.array(scores) for scores in (transitions, start, end)))
     return jax.tree.map(jnp.add, chain, steps)
 
 
@@ -114,7 +114,7 @@ def _groups(
 
 
 @jax.jit
-def _decode(emissions: Any, mask: Any, chain: Chain) -> tuple[jax.Array, jax.Array]:
+def _decode(emissions: Any, mask: Any, chain: CRFParams) -> tuple[jax.Array, jax.Array]:
     """float32 [B, W, C] → tags, int32 [B, W], and their probabilities, float32 [B, W]."""
     tags = viterbi(emissions, mask, chain)
     chances = marginals(emissions, mask, chain)

@@ -7,13 +7,13 @@ from typing import cast
 
 import numpy as np
 
-from bert_jax.data.readers.conll import OUTSIDE
 from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.readers.conll import OUTSIDE
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.labels import choose_labels
-from bert_jax.tasks.base.splits import Part
 from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans
-from bert_jax.tasks.base.task import Foundation
+from bert_jax.tasks.base.labels import choose_labels
+from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.task import ModelInit
 
 SCHEMES = ("iob2", "bioes")
 """Those that are learned. In IOB1 a tag does not say whether an entity begins."""
@@ -84,7 +84,7 @@ class TagSet:
                 "all tags in data.labels"
             )
 
-    def without_strange_tags(self, part: Part[TaggedSentence]) -> Part[TaggedSentence]:
+    def drop_unknown_tags(self, part: EvalSet[TaggedSentence]) -> EvalSet[TaggedSentence]:
         """Test sentences as they are, or untagged if their tags mean nothing to the model.
 
         The last column of a file without tags is some other column.
@@ -103,7 +103,7 @@ class TagSet:
 
 def find_tag_set(
     train: Sequence[TaggedSentence],
-    foundation: Foundation,
+    model_init: ModelInit,
     scheme: str,
     given: tuple[str, ...],
 ) -> TagSet:
@@ -114,7 +114,7 @@ def find_tag_set(
 
     Args:
         train: tagged sentences; none if a finished model is judged.
-        foundation: of the model.
+        model_init: of the model.
         scheme: one of `SCHEMES`, for tags that are names of entities.
         given: the tags in their order, if the config names them; of a finished model only where it
             does not name its own (LABEL_0, LABEL_1, … are no names).
@@ -125,9 +125,9 @@ def find_tag_set(
     """
     if scheme not in SCHEMES:
         raise UserError(f"data.scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
-    if foundation.is_finished and foundation.description:
-        labels = foundation.description.labels
-        outputs = foundation.description.config.num_labels
+    if model_init.is_finished and model_init.description:
+        labels = model_init.description.labels
+        outputs = model_init.description.config.num_labels
         if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and given:
             if len(given) != outputs:
                 raise UserError(f"data.labels names {len(given)} tags, but the model has {outputs}")
@@ -140,7 +140,7 @@ def find_tag_set(
         return TagSet(labels, scheme_of(labels))
     tags = {tag for sentence in train for tag in sentence.tags or ()}
     if not any("-" in tag and detect_scheme([[tag]]) for tag in tags):
-        return TagSet(_ordered(tags, foundation, given), None)
+        return TagSet(_ordered(tags, model_init, given), None)
     for sentence, word, tag in _strange(train, lambda tag: detect_scheme([[tag]]) is not None):
         raise UserError(
             f"{sentence.place}: {tag!r}, the tag of {word!r}, is not that of an entity, as others "
@@ -151,7 +151,7 @@ def find_tag_set(
     for entity_type in _types(tags):
         suffix = f"-{entity_type}" if entity_type else ""
         wanted |= {prefix + suffix for prefix in prefixes}
-    return TagSet(_ordered(wanted, foundation, given), cast(Scheme, scheme))
+    return TagSet(_ordered(wanted, model_init, given), cast(Scheme, scheme))
 
 
 def scheme_of(labels: Sequence[str]) -> Scheme | None:
@@ -164,10 +164,10 @@ def scheme_of(labels: Sequence[str]) -> Scheme | None:
     return "iob2" if beginning == _types(labels) else "iob1"
 
 
-def _ordered(tags: set[str], foundation: Foundation, given: tuple[str, ...]) -> tuple[str, ...]:
+def _ordered(tags: set[str], model_init: ModelInit, given: tuple[str, ...]) -> tuple[str, ...]:
     """As `choose_labels`; where the order is open, O is first."""
-    labels = choose_labels(tags, foundation, given)
-    known = foundation.description.labels if foundation.description else ()
+    labels = choose_labels(tags, model_init, given)
+    known = model_init.description.labels if model_init.description else ()
     if OUTSIDE not in labels or given or labels == known:
         return labels
     return (OUTSIDE, *(label for label in labels if label != OUTSIDE))

@@ -14,33 +14,33 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config_keys import from_keys, keys_of
+from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.conll import as_columns
-from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
+from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.records import open_records
+from bert_jax.metrics.confusion import ConfusionMatrix
+from bert_jax.metrics.entities import EntityCounts
+from bert_jax.models import crf
+from bert_jax.models.heads import gather_positions
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.class_weights import is_balanced
-from bert_jax.tasks.base.splits import Part, Splits, read_splits
-from bert_jax.tasks.tagging.files import tagged_file
-from bert_jax.tasks.tagging.rows import TaggedRows
-from bert_jax.tasks.tagging.tags import TagSet, find_tag_set
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
     model_tokenizer,
 )
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import open_records
-from bert_jax.tasks.tagging.tag_decoding import possible
+from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
 from bert_jax.tasks.tagging.decoding import Tagging, as_record, entity_tags, taggings
-from bert_jax.metrics.confusion import ConfusionMatrix
-from bert_jax.metrics.entities import EntityCounts
-from bert_jax.models import crf
-from bert_jax.models.heads import gather_positions
-from bert_jax.tasks.base.task import Foundation, Sums, weighted_sums
+from bert_jax.tasks.tagging.files import tagged_file
+from bert_jax.tasks.tagging.rows import TaggedRows
+from bert_jax.tasks.tagging.tag_decoding import possible
+from bert_jax.tasks.tagging.tags import TagSet, find_tag_set
 
 
 class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
@@ -125,7 +125,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         scores = gather_positions(logits, batch["word_positions"])  # BWC
         labels, weights = batch["labels"], batch["weights"]
         if self.description.config.use_crf:
-            chain = possible(crf.Chain.of(params), self._tag_set.labels)
+            chain = possible(crf.CRFParams.of(params), self._tag_set.labels)
             chain = chain.between(batch["label_before"], batch["label_after"])
             # A row's loss is that of all its words, which weigh 1 each.
             loss = -crf.log_likelihood(scores, labels, labels >= 0, chain).sum()
@@ -178,7 +178,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             as_columns(example.words, self._gold(example)) for example in self.splits.train[:count]
         )
 
-    def write(self, directory: Path, part: Part[TaggedSentence], answers: list[Tagging]) -> None:
+    def write(self, directory: Path, part: EvalSet[TaggedSentence], answers: list[Tagging]) -> None:
         """`<part>.jsonl`, `<part>.conll`, and reports where there are tags to compare with.
 
         In columns, tags are in the scheme of their file, if that has any.
@@ -200,7 +200,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         matrix.draw(directory / f"{part.name}.confusion.png")
 
     def _write_columns(
-        self, directory: Path, part: Part[TaggedSentence], tags: Sequence[Sequence[str]]
+        self, directory: Path, part: EvalSet[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> None:
         text = tagged_file(part, tags, self._files)
         write_atomically(directory / f"{part.name}.conll", text.encode())
@@ -251,26 +251,28 @@ def defaults() -> dict[str, dict[str, Any]]:
     )
 
 
-def create(config: ConfigDict, foundation: Foundation) -> TaggingTask:
+def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     """The task of a config, see `bert_jax.configuration`."""
     data = config.data
-    tokenizer = model_tokenizer(foundation)
+    tokenizer = model_tokenizer(model_init)
     files = from_keys(TaggedOptions, data)
     splits = read_splits(
         data,
         lambda source, split: read_tagged(source, files, needs_tags=split == "train"),
-        with_train=not foundation.is_finished,
+        with_train=not model_init.is_finished,
     )
     told = list(splits.train)
-    if not data.development and not foundation.is_finished:  # what is held out is from there, too
-        told += [example for part in splits.development for example in part.examples]
-    tag_set = find_tag_set(told, foundation, data.scheme, tuple(map(str, data.labels)))
-    for part in splits.development:
+    if (
+        not data.validation and not model_init.is_finished
+    ):  # validation examples are from there, too
+        told += [example for part in splits.validation for example in part.examples]
+    tag_set = find_tag_set(told, model_init, data.scheme, tuple(map(str, data.labels)))
+    for part in splits.validation:
         tag_set.check(part.examples)
     splits = dataclasses.replace(
-        splits, test=[tag_set.without_strange_tags(part) for part in splits.test]
+        splits, test=[tag_set.drop_unknown_tags(part) for part in splits.test]
     )
-    architecture = foundation.architecture(tokenizer)
+    architecture = model_init.architecture(tokenizer)
     description = ModelDescription(
         dataclasses.replace(architecture, num_labels=len(tag_set.labels)),
         "BertForTokenClassification",
@@ -279,7 +281,7 @@ def create(config: ConfigDict, foundation: Foundation) -> TaggingTask:
     metric = "accuracy" if entity_tags((), tag_set.labels) is None else "f1"
     return TaggingTask(
         splits,
-        TrainedModel(tokenizer, description, foundation.execution),
+        TrainedModel(tokenizer, description, model_init.execution),
         sections.labelled_options(config, (metric, True)),
         tag_set,
         files,

@@ -9,7 +9,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.google_files import load_description, load_params
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.tensorflow import import_tensorflow
-from bert_jax.models.config import BertConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4; a released bert_config.json with all that it may hold.
 GOOGLE_CONFIG = {
@@ -28,7 +28,7 @@ GOOGLE_CONFIG = {
     "type_vocab_size": 2,
     "vocab_size": 7,
 }
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=7,
     hidden_size=6,
     num_hidden_layers=2,

@@ -150,14 +150,14 @@ def test_the_config_of_a_released_model(released):
     ],
 )
 def test_the_variables_tell_the_model(
-    checkpoints, tmp_path, name, shapes, architecture, num_labels, left_over
+    checkpoints, tmp_path, name, shapes, architecture, num_labels, unexpected_keys
 ):
     checkpoints(name, shapes, tmp_path)
     model = load(find(tmp_path))
     assert model.description.architecture == architecture
     assert model.description.config.num_labels == num_labels
     assert model.report.new == ()
-    assert model.report.left_over == left_over
+    assert model.report.unexpected_keys == unexpected_keys
     if name == "labels":
         kernel = counted(shapes)["output_weights"].T
         assert np.asarray(model.params["classifier"]["kernel"]).tolist() == kernel.tolist()
@@ -175,7 +175,7 @@ def test_a_bare_encoder_without_pooler(checkpoints, tmp_path):
 def test_another_model_than_the_files_hold(released):
     model = load(find(released), "BertForTokenClassification")
     assert model.report.new == ("classifier/bias", "classifier/kernel")
-    assert set(model.report.left_over) == {
+    assert set(model.report.unexpected_keys) == {
         *WORDS,
         *NEXT_SENTENCE,
         "bert/pooler/dense/kernel",

@@ -10,10 +10,10 @@ from bert_jax.checkpoints.names import google, huggingface
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4: no wrong transposition fits by chance.
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=7,
     hidden_size=6,
     num_hidden_layers=2,

@@ -9,10 +9,10 @@ from flax.traverse_util import flatten_dict
 from bert_jax.checkpoints.names.huggingface import TABLE, TIED_TABLE
 from bert_jax.checkpoints.names.rule import fill, tensor_shape, to_tensor
 from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import BertConfig
+from bert_jax.models.config import EncoderConfig
 
 # L 2, D 6, N 3, H 2, F 5, V 7: all different, so that no wrong transposition fits by chance.
-CONFIG = BertConfig(
+CONFIG = EncoderConfig(
     vocab_size=7,
     hidden_size=6,
     num_hidden_layers=2,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.windows.answer_places import Place, find_answer
 from bert_jax.data.examples import GoldAnswer
+from bert_jax.data.windows.answer_places import Place, find_answer
 
 #          0   4   8   12 15  19   24
 PASSAGE = "the sea and the sea and the sun"

@@ -71,7 +71,7 @@ def test_columns_by_number(word_column, tag_column, words, tags):
         ("a\tO\r\nb\tB-X\r\n\r\nc\tO\r\n", [("a", "b"), ("c",)]),
         ("\ufeffa O\nb O", [("a", "b")]),
         ("a O\n \t\nb O\n\n\n\n\n", [("a",), ("b",)]),
-        ("a O\n\ufeff", [("a",)]),  # so ends WNUT's development file
+        ("a O\n\ufeff", [("a",)]),  # so ends WNUT's validation file
         ("  a \t O  \nb    O\n", [("a", "b")]),
         ("10\u00a0000 O\n\u3000 O\n", [("10\u00a0000", "\u3000")]),  # no blanks of ours
         ("", []),

@@ -157,7 +157,7 @@ def test_layouts():
         *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv"),
         *("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv"),
     }
-    assert GLUE["mnli"].development == (
+    assert GLUE["mnli"].validation == (
         GlueSet("dev_matched.tsv", "matched"),
         GlueSet("dev_mismatched.tsv", "mismatched"),
     )

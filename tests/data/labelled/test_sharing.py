@@ -16,7 +16,7 @@ def test_by_hand():
     shared = RowSharing().share(batch_of([2, 5, 3, 0, 1], 6))
     # 5 has a row, 3, 2 and 1 share another; in a row they stand as in the batch.
     assert shared["slots"].tolist() == [[6, 7, 8, 9, 10, -1], [0, 1, 12, 13, 14, 24]]
-    assert shared["homes"].tolist() == [
+    assert shared["unpack_indices"].tolist() == [
         [6, 7, -1, -1, -1, -1],
         [0, 1, 2, 3, 4, -1],
         [8, 9, 10, -1, -1, -1],
@@ -65,13 +65,13 @@ def test_every_token_has_one_slot_and_texts_stay_whole(width, data):
     lengths = data.draw(some_lengths)
     batch = batch_of(lengths, width)
     shared = RowSharing([batch_of(sample, width) for sample in samples]).share(batch)
-    slots, homes = shared["slots"].ravel(), shared["homes"].ravel()
+    slots, unpack_indices = shared["slots"].ravel(), shared["unpack_indices"].ravel()
     tokens = np.flatnonzero(batch["attention_mask"])
     assert sorted(slots[slots >= 0].tolist()) == tokens.tolist()
-    assert (slots[homes[tokens]] == tokens).all()
-    assert (homes[batch["attention_mask"].ravel() == 0] == -1).all()
+    assert (slots[unpack_indices[tokens]] == tokens).all()
+    assert (unpack_indices[batch["attention_mask"].ravel() == 0] == -1).all()
     rows, slots_of_row = shared["slots"].shape
-    for row, length in zip(shared["homes"], lengths, strict=True):
+    for row, length in zip(shared["unpack_indices"], lengths, strict=True):
         found = row[:length]
         assert (np.diff(found) == 1).all()
         assert len(set(found // slots_of_row)) <= 1
@@ -85,5 +85,5 @@ def test_every_token_has_one_slot_and_texts_stay_whole(width, data):
 def test_rows_of_several_sequences():
     mask = np.array([[[1, 1, 0], [1, 0, 0]], [[1, 1, 1], [1, 0, 0]]], np.int32)
     shared = RowSharing().share({"attention_mask": mask})
-    assert shared["homes"].shape == mask.shape
+    assert shared["unpack_indices"].shape == mask.shape
     assert len(shared["slots"]) == 3

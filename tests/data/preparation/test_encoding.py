@@ -17,19 +17,19 @@ def test_documents_of_both_splits(tiny_vocabulary):
         tiny_vocabulary,
         [
             (7, "train", "the cat sat.\nthe bird ran!"),
-            (8, "held_out", "cats"),
+            (8, "validation", "cats"),
             (9, "train", "dogs"),
             (9, "train", "dog dog"),
         ],
     )
-    train, held_out = encoded["train"], encoded["held_out"]
+    train, validation = encoded["train"], encoded["validation"]
     assert train.tokens.tolist() == [5, 6, 8, 11, 5, 1, 9, 12, 7, 10, 7, 7]
     assert train.tokens.dtype == np.uint16
     assert train.sentence_lengths.tolist() == [4, 4, 2, 2]
     # number, sentences, tokens, unknown, cut
     assert train.documents.tolist() == [[7, 2, 8, 1, 0], [9, 2, 4, 0, 0]]
-    assert held_out.tokens.tolist() == [6, 10]
-    assert held_out.documents.tolist() == [[8, 1, 2, 0, 0]]
+    assert validation.tokens.tolist() == [6, 10]
+    assert validation.documents.tolist() == [[8, 1, 2, 0, 0]]
 
 
 def test_paragraphs_are_split_into_sentences(tiny_vocabulary):
@@ -55,6 +55,6 @@ def test_long_sentences_are_cut_at_512_tokens(tiny_vocabulary):
 
 
 def test_a_chunk_with_nothing_in_it(tiny_vocabulary):
-    train = encode(tiny_vocabulary, [(0, "held_out", "cat")])["train"]
+    train = encode(tiny_vocabulary, [(0, "validation", "cat")])["train"]
     assert (len(train.tokens), len(train.sentence_lengths)) == (0, 0)
     assert train.documents.shape == (0, 5)

@@ -25,7 +25,11 @@ def make(tmp_path, tiny_vocabulary):
     def make_corpus(text, output="corpus", *, layout="lines", workers=1, call=None, **options):
         (tmp_path / "text.txt").write_text(text, errors="surrogateescape")
         os.utime(tmp_path / "text.txt", (1, 1))
-        settings = {"tokenizer": str(tiny_vocabulary), "held_out": 0.0, "sentences": "lines"}
+        settings = {
+            "tokenizer": str(tiny_vocabulary),
+            "validation_fraction": 0.0,
+            "sentences": "lines",
+        }
         specs = source_specs(f"text:{tmp_path}/text.txt", {"format": layout})
         prepare(
             PrepareOptions(specs, **settings | options),
@@ -50,52 +54,61 @@ LINES = "\n".join(f"cat {'dog ' * (number % 7)}ran" for number in range(700))
 def test_the_corpus_does_not_depend_on_workers_or_chunks(make, tmp_path):
     # Long documents, so that several blocks and chunks share one.
     text = "\n\n".join([LINES, "the cat sat.\n" * 40_000, LINES, "\x07\n" * 140_000 + "cat\ndog"])
-    one = make(text, "one", layout="bert", held_out=0.5)
-    make(text, "two", layout="bert", held_out=0.5, workers=2, call={"chunk_characters": 1 << 16})
-    make(text, "tiny", layout="bert", held_out=0.5, call={"chunk_characters": 1})
+    one = make(text, "one", layout="bert", validation_fraction=0.5)
+    make(
+        text,
+        "two",
+        layout="bert",
+        validation_fraction=0.5,
+        workers=2,
+        call={"chunk_characters": 1 << 16},
+    )
+    make(text, "tiny", layout="bert", validation_fraction=0.5, call={"chunk_characters": 1})
     expected = directory_bytes(tmp_path / "one")
     assert directory_bytes(tmp_path / "two") == expected
     assert directory_bytes(tmp_path / "tiny") == expected
-    assert one.manifest.splits["train"].documents + one.manifest.splits["held_out"].documents == 4
-    assert [6, 7] in documents(one, "train") + documents(one, "held_out")
+    assert one.manifest.splits["train"].documents + one.manifest.splits["validation"].documents == 4
+    assert [6, 7] in documents(one, "train") + documents(one, "validation")
 
 
 def test_held_out_documents_are_chosen_by_their_text(make):
-    forth = make(LINES, "forth", held_out=0.3)
-    back = make("\n".join(reversed(LINES.split("\n"))), "back", held_out=0.3)
-    for split in ("train", "held_out"):
+    forth = make(LINES, "forth", validation_fraction=0.3)
+    back = make("\n".join(reversed(LINES.split("\n"))), "back", validation_fraction=0.3)
+    for split in ("train", "validation"):
         assert documents(forth, split) == documents(back, split)[::-1]
         assert documents(forth, split)
     # Of the seven different documents all hundred copies are on one side.
     train = {tuple(ids) for ids in documents(forth, "train")}
-    held_out = {tuple(ids) for ids in documents(forth, "held_out")}
-    assert not train & held_out
-    assert len(train | held_out) == 7
-    other_seed = [documents(make(LINES, f"{s}", held_out=0.3, seed=s), "train") for s in range(4)]
+    validation = {tuple(ids) for ids in documents(forth, "validation")}
+    assert not train & validation
+    assert len(train | validation) == 7
+    other_seed = [
+        documents(make(LINES, f"{s}", validation_fraction=0.3, seed=s), "train") for s in range(4)
+    ]
     assert len({json.dumps(found) for found in other_seed}) > 1
 
 
 def test_the_held_out_share_is_that_which_was_asked_for(make):
     text = "\n".join(f"cat {number}" for number in range(4000))
-    counts = make(text, held_out=0.1).manifest.splits["held_out"]
+    counts = make(text, validation_fraction=0.1).manifest.splits["validation"]
     assert counts.documents == pytest.approx(400, abs=60)  # three standard deviations
 
 
 def test_one_document_is_moved_where_chance_left_a_split_empty(make):
     text = "the cat sat.\ncat\nzebra " + "dog " * 600
-    corpus = make(text, "a", held_out=1e-9)
+    corpus = make(text, "a", validation=1e-9)
     last = [1] + [7] * 600
     assert documents(corpus, "train") == [[5, 6, 8, 11], [6]]
-    assert documents(corpus, "held_out") == [last]
-    assert corpus.splits["held_out"].sentence_offsets.tolist() == [0, 512, 601]
-    counts = corpus.manifest.splits["held_out"]
+    assert documents(corpus, "validation") == [last]
+    assert corpus.splits["validation"].sentence_offsets.tolist() == [0, 512, 601]
+    counts = corpus.manifest.splits["validation"]
     assert (counts.unknown_tokens, counts.cut_sentences) == (1, 1)
     assert corpus.manifest.splits["train"].tokens == 5
-    corpus = make(text, "b", held_out=0.999999999)
+    corpus = make(text, "b", validation_fraction=0.999999999)
     assert documents(corpus, "train") == [last]
-    assert documents(corpus, "held_out") == [[5, 6, 8, 11], [6]]
-    assert documents(make("cat", "c", held_out=0.999999999), "train") == [[6]]
-    assert documents(make("cat\ndog", "d", held_out=0.0), "held_out") == []
+    assert documents(corpus, "validation") == [[5, 6, 8, 11], [6]]
+    assert documents(make("cat", "c", validation_fraction=0.999999999), "train") == [[6]]
+    assert documents(make("cat\ndog", "d", validation_fraction=0.0), "validation") == []
 
 
 def test_a_line_of_10_mb_is_cut_and_kept_whole(make):
@@ -112,7 +125,7 @@ def test_only_so_many_documents_of_each_source(tmp_path, tiny_vocabulary):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text(f"cat {name}\n\ndog\n\nran\n")
     specs = source_specs([f"text:{tmp_path}/{name}.txt" for name in "ab"])
-    options = PrepareOptions(specs, tokenizer=str(tiny_vocabulary), held_out=0.0)
+    options = PrepareOptions(specs, tokenizer=str(tiny_vocabulary), validation_fraction=0.0)
     prepare(options, tmp_path / "corpus", limit=2, workers=1, progress=False)
     corpus = Corpus.open(tmp_path / "corpus")
     assert documents(corpus, "train") == [[6, 1], [7], [6, 1], [7]]
@@ -190,7 +203,7 @@ def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
         ("", {}, "text.txt' has no text in it"),
         (" \n\n", {}, "text.txt' has no text in it"),
         ("\x07\n", {}, "no token in the text of 'text:"),
-        ("cat", {"held_out": 1.0}, "data.held_out: 1.0 is not a share of documents"),
+        ("cat", {"validation": 1.0}, "data.validation_fraction: 1.0 is not a share of documents"),
         ("cat", {"sentences": "word"}, "data.sentences: 'word' is unknown"),
         ("cat", {"call": {"limit": 0}}, "--limit: 0 is less than 1"),
         ("cat", {"workers": 0}, "--workers: 0 is less than 1"),

@@ -25,7 +25,7 @@ if __name__ == "__main__":
     options = PrepareOptions(
         source_specs(["text:" + text, "text:" + text], {"format": "lines"}),
         vocabulary=VocabularyOptions(vocab_size=300),
-        held_out=0.05,
+        validation_fraction=0.05,
     )
     settings = {"chunk_characters": 2000, "journal_seconds": 0.0}
     try:

@@ -29,7 +29,9 @@ def options(tmp_path, tiny_vocabulary):
     (texts / "empty.txt").touch()
     (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{line}"}}\n' for line in LINES))
     specs = source_specs([f"text:{texts}", f"jsonl:{tmp_path}/a.jsonl"])
-    return PrepareOptions(specs, tokenizer=str(tiny_vocabulary), held_out=0.2, sentences="lines")
+    return PrepareOptions(
+        specs, tokenizer=str(tiny_vocabulary), validation_fraction=0.2, sentences="lines"
+    )
 
 
 def backwards(shards, work):

@@ -17,11 +17,11 @@ def test_the_figures_of_three_documents(tmp_path, tiny_vocabulary, monkeypatch):
     options = PrepareOptions(
         source_specs(f"text:{tmp_path}/a.txt"),
         tokenizer=str(tiny_vocabulary),
-        held_out=1e-9,
+        validation=1e-9,
         sentences="lines",
     )
     figures = statistics(options, length=8, workers=1, progress=False)
-    assert (figures.documents, figures.held_out_documents) == (3, 1)
+    assert (figures.documents, figures.validation_documents) == (3, 1)
     assert (figures.sentences, figures.cut_sentences, figures.tokens) == (12, 0, 15)
     assert figures.unknown_share == 1 / 15
     assert (figures.mean_sentence_tokens, figures.median_sentence_tokens) == (15 / 12, 1)

@@ -18,9 +18,9 @@ NOTHING = EncodedSplit(np.zeros(0, UINT16), np.zeros(0, np.int64), np.zeros((0, 
 FIRST = {
     # Document 0 of two sentences, then the first sentence of document 2.
     "train": encoded([10, 11, 12, 13, 14, 15], [2, 1, 3], [[0, 2, 3, 0, 0], [2, 1, 3, 1, 0]]),
-    "held_out": NOTHING,
+    "validation": NOTHING,
 }
-SECOND = {"train": encoded([16], [1], [[2, 1, 1, 0, 1]]), "held_out": NOTHING}
+SECOND = {"train": encoded([16], [1], [[2, 1, 1, 0, 1]]), "validation": NOTHING}
 
 
 def writer(path, progress=None):
@@ -40,7 +40,7 @@ def contents(path):
 
 MOVED = {
     "train": [[10, 11, 12], [0, 2, 3], [0, 2]],
-    "held_out": [[13, 14, 15, 16], [0, 3, 4], [0, 2]],
+    "validation": [[13, 14, 15, 16], [0, 3, 4], [0, 2]],
 }
 
 
@@ -54,7 +54,7 @@ def test_a_document_goes_on_in_the_next_chunk(tmp_path):
         [0, 2, 3, 6, 7],
         [0, 2, 4],
     ]
-    assert arrays(tmp_path, "held_out") == [[], [0], [0]]
+    assert arrays(tmp_path, "validation") == [[], [0], [0]]
     total = files.progress.splits["train"].total()
     assert (total.documents, total.sentences, total.tokens) == (2, 4, 7)
     assert (total.unknown_tokens, total.cut_sentences) == (1, 1)
@@ -80,18 +80,18 @@ def test_a_move_that_was_interrupted_is_made_once(tmp_path, journal_is_written):
         files.append(0, SECOND)
         files.write_journal()
         before = contents(tmp_path)
-        files.move_last_document("train", "held_out")
+        files.move_last_document("train", "validation")
         after = contents(tmp_path)
     # The state in the middle of the move: the target has grown, the origin is not cut yet.
     for name in before:
         is_old = name.startswith("train") or (name == "journal.json" and not journal_is_written)
         (tmp_path / name).write_bytes((before if is_old else after)[name])
     with writer(tmp_path, Progress.read(tmp_path)) as files:
-        if files.progress.splits["held_out"].total().documents == 0:
-            files.move_last_document("train", "held_out")
+        if files.progress.splits["validation"].total().documents == 0:
+            files.move_last_document("train", "validation")
         files.finish()
     assert {split: arrays(tmp_path, split) for split in MOVED} == MOVED
-    counts = files.progress.splits["held_out"].total()
+    counts = files.progress.splits["validation"].total()
     assert (counts.documents, counts.unknown_tokens, counts.cut_sentences) == (1, 1, 1)
 
 

@@ -94,7 +94,7 @@ def test_glue_has_an_index_and_a_prediction(answered, classifier):
 
 
 def test_a_file_of_glue_without_header(answered, classifier):
-    """CoLA's training and development files have none."""
+    """CoLA's training and validation files have none."""
     content = 'gj04\t1\t\tThe sailors rode "in.\ngj04\t0\t*\tLong low\n'
     found = answered(classifier, content, "dev.tsv", input_format="glue:cola")
     assert [list(json.loads(line)) for line in found.splitlines()] == [

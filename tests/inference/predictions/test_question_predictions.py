@@ -10,9 +10,9 @@ import pytest
 
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
-from bert_jax.tasks.question_answering.answering import AnswerOptions, spans
 from bert_jax.inference.predict import predict
 from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.question_answering.answering import AnswerOptions, spans
 from bert_jax.tasks.question_answering.files import write_squad_files
 
 PASSAGES = ["the cat sat on the mat . the dog ran to the tree .", "a bird sang . " * 12]

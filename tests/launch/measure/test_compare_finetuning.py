@@ -22,7 +22,7 @@ def test_every_row_of_the_table_is_a_valid_config(script):
         overrides = [tuple(option.split("=", 1)) for option in options]
         config = configuration.load(str(LAUNCH.parents[1] / words[2]), overrides)
         assert (config.init_from, config.seed) == ("MODEL", 2), key
-        assert "{" not in f"{config.data.train}{config.data.development}", key
+        assert "{" not in f"{config.data.train}{config.data.validation}", key
 
 
 def test_the_command_of_a_row_is_what_a_person_would_type(script):
@@ -44,7 +44,7 @@ def test_the_table_shows_percents_of_all_seeds(script):
         "command": "bert-jax train …",
     }
     text = script("finetuning_table").as_markdown({"wnli": of_row})
-    cells = "`glue.py:task=wnli` | development set | accuracy 60.0 ± 14.1 | 25.0 | 2 | 12"
+    cells = "`glue.py:task=wnli` | validation set | accuracy 60.0 ± 14.1 | 25.0 | 2 | 12"
     assert f"| WNLI | {cells} |\n" in text
     assert "```sh\nbert-jax train …\n```" in text
 

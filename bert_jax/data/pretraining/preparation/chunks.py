@@ -1,7 +1,7 @@
 """Sources to chunks: the unit of work of corpus preparation.
 
 Everything that depends on the order of reading happens here, in one process: documents are
-numbered and put on a side of the held-out split. What is done with a chunk depends on nothing
+numbered and put on a side of the validation split. What is done with a chunk depends on nothing
 but the chunk.
 """
 
@@ -19,7 +19,7 @@ class ChunkBlock:
 
     Attributes:
         document: number of the document, counted over all sources from 0.
-        split: "train" or "held_out".
+        split: "train" or "validation".
         text: the block's text.
     """
 
@@ -44,8 +44,8 @@ class Chunk:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Which documents are held out for evaluation.
+class ValidationSplit:
+    """Which documents are validation for evaluation.
 
     Attributes:
         fraction: expected share of documents, in [0, 1).
@@ -62,18 +62,18 @@ class HeldOut:
         """
         key = self.seed.to_bytes(16, "little", signed=True)
         digest = hashlib.blake2b(text.encode(), digest_size=8, key=key).digest()
-        is_held_out = int.from_bytes(digest, "little") < self.fraction * 2**64
-        return "held_out" if is_held_out else "train"
+        is_validation = int.from_bytes(digest, "little") < self.fraction * 2**64
+        return "validation" if is_validation else "train"
 
 
 def read_chunks(
-    sources: Sequence[Source], held_out: HeldOut, *, limit: int | None, characters: int
+    sources: Sequence[Source], validation: ValidationSplit, *, limit: int | None, characters: int
 ) -> Iterator[Chunk]:
     """The text of all sources, one after the other.
 
     Args:
         sources: opened sources.
-        held_out: how documents are split.
+        validation: how documents are split.
         limit: the most documents of each source; None for all.
         characters: a chunk ends with the block that reaches so many.
 
@@ -84,7 +84,7 @@ def read_chunks(
     for index, source in enumerate(sources):
         first_document = document
         for chunk in source_chunks(
-            source, held_out, index, first_document, limit=limit, characters=characters
+            source, validation, index, first_document, limit=limit, characters=characters
         ):
             document = chunk.blocks[-1].document + 1
             yield dataclasses.replace(chunk, position=read_before + chunk.position)
@@ -95,7 +95,7 @@ def read_chunks(
 
 def source_chunks(
     source: Source,
-    held_out: HeldOut,
+    validation: ValidationSplit,
     index: int = 0,
     first_document: int = 0,
     *,
@@ -106,7 +106,7 @@ def source_chunks(
 
     Args:
         source: opened.
-        held_out: how documents are split.
+        validation: how documents are split.
         index: `Chunk.source`.
         first_document: number of the first document.
         limit: the most documents; None for all.
@@ -121,7 +121,7 @@ def source_chunks(
             if limit is not None and document + 1 - first_document == limit:
                 break
             document += 1
-            split = held_out.split_of(block.text)
+            split = validation.split_of(block.text)
         blocks.append(ChunkBlock(document, split, block.text))
         size += len(block.text)
         if size >= characters:

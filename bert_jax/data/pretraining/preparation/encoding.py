@@ -46,7 +46,7 @@ def encode_chunk(
         language: see `split_sentences`.
 
     Returns:
-        For "train" and "held_out" what the chunk has of it; sentences without a token are dropped.
+        For "train" and "validation" what the chunk has of it; sentences without a token are dropped.
     """
     encoded = {}
     for split in SPLITS:

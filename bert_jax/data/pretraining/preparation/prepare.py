@@ -33,7 +33,7 @@ from bert_jax.data.pretraining.corpus_manifest import (
     SourceCounts,
     file_entry,
 )
-from bert_jax.data.pretraining.preparation.chunks import HeldOut, read_chunks
+from bert_jax.data.pretraining.preparation.chunks import ValidationSplit, read_chunks
 from bert_jax.data.pretraining.preparation.encoding import EncodedSplit
 from bert_jax.data.pretraining.preparation.sentences import check_mode
 from bert_jax.data.pretraining.preparation.shards import Shard, ShardWork, join_shards, plan_shards
@@ -72,16 +72,16 @@ class PrepareOptions:
             is never repeated.
         tokenizer: directory or file of a tokenizer; None to train one.
         vocabulary: how a tokenizer is trained if none is given.
-        held_out: expected share of documents that are held out for evaluation, in [0, 1).
+        validation_fraction: expected share of documents that are validation for evaluation, in [0, 1).
         sentences: "split" or "lines", see `split_sentences`.
         language: for "split".
-        seed: of the choice of held-out documents.
+        seed: of the choice of validation documents.
     """
 
     sources: tuple[SourceSpec, ...]
     tokenizer: str | None = None
     vocabulary: VocabularyOptions = dataclasses.field(default_factory=VocabularyOptions)
-    held_out: float = 0.01
+    validation_fraction: float = 0.01
     sentences: str = "split"
     language: str = "en"
     seed: int = 0
@@ -89,9 +89,9 @@ class PrepareOptions:
     def __post_init__(self) -> None:
         if not self.sources:
             raise UserError("data.source is not set; write for example data.source=text:FILES")
-        if not 0 <= self.held_out < 1:
+        if not 0 <= self.validation_fraction < 1:
             raise UserError(
-                f"data.held_out: {self.held_out} is not a share of documents: 0 or more, below 1"
+                f"data.validation_fraction: {self.validation_fraction} is not a share of documents: 0 or more, below 1"
             )
         check_mode(self.sentences, self.language)
 
@@ -135,7 +135,7 @@ def prepare(
     job = _Job(
         options=options,
         sources=[open_source(spec) for spec in options.sources],
-        held_out=HeldOut(options.held_out, options.seed),
+        validation=ValidationSplit(options.validation_fraction, options.seed),
         limit=limit,
         workers=workers,
         progress=progress,
@@ -176,7 +176,7 @@ class _Job:
 
     options: PrepareOptions
     sources: list[Source]
-    held_out: HeldOut
+    validation: ValidationSplit
     limit: int | None
     workers: int
     progress: bool
@@ -236,7 +236,7 @@ def _place_tokenizer(job: _Job, partial: Path, given: Tokenizer | None) -> Token
         tokenizer = given or train_vocabulary(
             job.options.vocabulary,
             job.sources,
-            job.held_out,
+            job.validation,
             limit=job.limit,
             progress=job.progress,
         )
@@ -251,7 +251,7 @@ def _from_workers(job: _Job, partial: Path, done: int) -> Iterator[_Encoded]:
     """Chunks that processes of this machine encode, but for the first ones."""
     encoder = Encoder(partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language)
     chunks = read_chunks(
-        job.sources, job.held_out, limit=job.limit, characters=job.chunk_characters
+        job.sources, job.validation, limit=job.limit, characters=job.chunk_characters
     )
     for chunk in itertools.islice(chunks, done):
         yield chunk.source, chunk.position, {}
@@ -267,7 +267,7 @@ def _from_shards(
     with written(directory / TOKENIZER_DIRECTORY) as place:
         tokenizer.save(place)
     encoder = Encoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
-    work = ShardWork(str(directory), encoder, job.held_out, job.limit, job.chunk_characters)
+    work = ShardWork(str(directory), encoder, job.validation, job.limit, job.chunk_characters)
     shards = plan_shards(job.sources, job.limit)
     job.say(f"encoding {len(shards):,} shards; their files are in {directory}")
     encode_shards(shards, work)
@@ -306,9 +306,13 @@ def _fill_empty_split(job: _Job, writer: CorpusWriter) -> None:
         sources = ", ".join(repr(spec.source) for spec in job.options.sources)
         raise UserError(f"data.source: no token in the text of {sources}; is it the right file?")
     if documents["train"] == 0:
-        writer.move_last_document("held_out", "train")
-    elif documents["held_out"] == 0 and job.options.held_out > 0 and documents["train"] > 1:
-        writer.move_last_document("train", "held_out")
+        writer.move_last_document("validation", "train")
+    elif (
+        documents["validation"] == 0
+        and job.options.validation_fraction > 0
+        and documents["train"] > 1
+    ):
+        writer.move_last_document("train", "validation")
 
 
 def _manifest(

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.pretraining.corpus_manifest import SPLITS
-from bert_jax.data.pretraining.preparation.chunks import HeldOut, source_chunks
+from bert_jax.data.pretraining.preparation.chunks import ValidationSplit, source_chunks
 from bert_jax.data.pretraining.preparation.encoding import EncodedSplit, encode_chunk
 from bert_jax.data.pretraining.preparation.workers import Encoder
 from bert_jax.data.pretraining.sources import Source
@@ -54,14 +54,14 @@ class ShardWork:
     Attributes:
         directory: where results go, as text: it is sent to other machines.
         encoder: how chunks are encoded; its tokenizer is in a place that all machines reach.
-        held_out: how documents are split.
+        validation: how documents are split.
         limit: the most documents of each source.
         chunk_characters: how much text is a chunk.
     """
 
     directory: str
     encoder: Encoder
-    held_out: HeldOut
+    validation: ValidationSplit
     limit: int | None
     chunk_characters: int
 
@@ -98,7 +98,7 @@ def encode_shard(shard: Shard, work: ShardWork) -> None:
     encoder = work.encoder
     tokenizer = load_tokenizer(encoder.tokenizer)
     chunks = source_chunks(
-        shard.text, work.held_out, limit=work.limit, characters=work.chunk_characters
+        shard.text, work.validation, limit=work.limit, characters=work.chunk_characters
     )
     positions: list[int] = []
     arrays: dict[str, np.ndarray] = {}

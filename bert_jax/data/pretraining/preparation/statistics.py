@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 
 _SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
 
@@ -19,8 +19,8 @@ class PreparationStatistics:
     """Figures of both splits together.
 
     Attributes:
-        documents: how many there are; `held_out_documents` of them are held out.
-        held_out_documents: see `documents`.
+        documents: how many there are; `validation_documents` of them are validation.
+        validation_documents: see `documents`.
         sentences: sentences with at least one token.
         cut_sentences: sentences that were too long and cut.
         tokens: token ids without special tokens.
@@ -38,7 +38,7 @@ class PreparationStatistics:
     """
 
     documents: int
-    held_out_documents: int
+    validation_documents: int
     sentences: int
     cut_sentences: int
     tokens: int
@@ -96,7 +96,7 @@ def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
     ).statistics()
     return PreparationStatistics(
         documents=sum(split.documents for split in counts),
-        held_out_documents=corpus.manifest.splits["held_out"].documents,
+        validation_documents=corpus.manifest.splits["validation"].documents,
         sentences=sum(split.sentences for split in counts),
         cut_sentences=sum(split.cut_sentences for split in counts),
         tokens=tokens,

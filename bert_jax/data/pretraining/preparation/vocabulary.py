@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from tqdm import tqdm
 
-from bert_jax.data.pretraining.preparation.chunks import HeldOut, read_chunks
+from bert_jax.data.pretraining.preparation.chunks import ValidationSplit, read_chunks
 from bert_jax.data.pretraining.sources import Source
 from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer
@@ -44,7 +44,7 @@ class VocabularyOptions:
 def train_vocabulary(
     options: VocabularyOptions,
     sources: Sequence[Source],
-    held_out: HeldOut,
+    validation: ValidationSplit,
     *,
     limit: int | None,
     progress: bool,
@@ -54,7 +54,7 @@ def train_vocabulary(
     Args:
         options: what is trained.
         sources: opened sources.
-        held_out: which documents are left out.
+        validation: which documents are left out.
         limit: the most documents of each source.
         progress: whether a progress bar is shown on stderr.
 
@@ -71,18 +71,22 @@ def train_vocabulary(
         unit_scale=True,
         disable=not progress,
     ) as bar:
-        texts = _train_texts(options.train_characters, sources, held_out, limit, bar)
+        texts = _train_texts(options.train_characters, sources, validation, limit, bar)
         return train(texts, vocab_size=options.vocab_size, lowercase=options.lowercase)
 
 
 def _train_texts(
-    characters: int, sources: Sequence[Source], held_out: HeldOut, limit: int | None, bar: tqdm
+    characters: int,
+    sources: Sequence[Source],
+    validation: ValidationSplit,
+    limit: int | None,
+    bar: tqdm,
 ) -> Iterator[str]:
     """Paragraphs of all sources, of each as many as its share allows."""
     total_weight = sum(source.spec.weight for source in sources)
     for source in sources:
         left = characters * source.spec.weight / total_weight
-        for text in _train_blocks(source, held_out, limit):
+        for text in _train_blocks(source, validation, limit):
             yield from text[: int(left)].split("\n")
             bar.update(min(len(text), int(left)))
             left -= len(text)
@@ -90,6 +94,6 @@ def _train_texts(
                 break
 
 
-def _train_blocks(source: Source, held_out: HeldOut, limit: int | None) -> Iterator[str]:
-    for chunk in read_chunks([source], held_out, limit=limit, characters=_READ_CHARACTERS):
+def _train_blocks(source: Source, validation: ValidationSplit, limit: int | None) -> Iterator[str]:
+    for chunk in read_chunks([source], validation, limit=limit, characters=_READ_CHARACTERS):
         yield from (block.text for block in chunk.blocks if block.split == "train")

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from bert_jax.data.pretraining.sources.source import Source, SourceSpec
 from bert_jax.data.readers.compressed import decompress, named_errors
 from bert_jax.data.readers.lines import Lines
-from bert_jax.data.pretraining.sources.source import Source, SourceSpec
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 

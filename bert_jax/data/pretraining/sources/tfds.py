@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.data.readers.lines import decode
 from bert_jax.data.pretraining.prepared import PreparedDataset
 from bert_jax.data.pretraining.sources.files import REMEDY
 from bert_jax.data.pretraining.sources.source import Block, Source, SourceSpec, document_blocks
+from bert_jax.data.readers.lines import decode
 from bert_jax.errors import UserError
 
 

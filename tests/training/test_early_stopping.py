@@ -6,19 +6,19 @@ import math
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training.patience import Patience
+from bert_jax.training.early_stopping import EarlyStopping
 
 HIGHER, LOWER = ("accuracy", True), ("loss", False)
 
 
 def waits(limit, metric, values) -> list[tuple[int, bool]]:
-    """How long was waited, and whether that is too long, after each value."""
-    patience = Patience(limit, metric)
+    """How long was num_bad_evals, and whether that is too long, after each value."""
+    patience = EarlyStopping(limit, metric)
     found = []
     for value in values:
-        is_best = patience.see({metric[0]: value, "other": 1.0})
-        assert is_best == (patience.waited == 0)
-        found.append((patience.waited, patience.is_over))
+        is_best = patience.update({metric[0]: value, "other": 1.0})
+        assert is_best == (patience.num_bad_evals == 0)
+        found.append((patience.num_bad_evals, patience.is_over))
     return found
 
 
@@ -45,26 +45,26 @@ def test_what_is_no_number_is_never_the_best():
 
 
 def test_it_survives_in_a_checkpoint():
-    patience = Patience(2, HIGHER)
-    assert json.loads(json.dumps(patience.as_position())) == {"best": None, "waited": 0}
+    patience = EarlyStopping(2, HIGHER)
+    assert json.loads(json.dumps(patience.as_position())) == {"best": None, "num_bad_evals": 0}
     for value in (0.5, 0.25):
-        patience.see({"accuracy": value})
+        patience.update({"accuracy": value})
     position = json.loads(json.dumps({"next_example": 80, **patience.as_position()}))
-    assert position == {"next_example": 80, "best": 0.5, "waited": 1}
-    again = Patience.restored(2, HIGHER, position)
+    assert position == {"next_example": 80, "best": 0.5, "num_bad_evals": 1}
+    again = EarlyStopping.restored(2, HIGHER, position)
     assert again == patience
-    again.see({"accuracy": 0.5})
+    again.update({"accuracy": 0.5})
     assert again.is_over
     assert str(again) == "no better accuracy than 0.5000 in 2 evaluations"
     # A checkpoint from before there was patience.
-    assert Patience.restored(2, HIGHER, {"next_example": 80}) == Patience(2, HIGHER)
+    assert EarlyStopping.restored(2, HIGHER, {"next_example": 80}) == EarlyStopping(2, HIGHER)
 
 
 def test_a_metric_that_is_not_there():
     with pytest.raises(
         UserError, match=r"^data.best_metric 'accuracy' is none of the metrics: f1, loss$"
     ):
-        Patience(0, HIGHER).see({"f1": 1.0, "loss": 2.0})
-    assert not Patience(0, HIGHER).see({})
+        EarlyStopping(0, HIGHER).update({"f1": 1.0, "loss": 2.0})
+    assert not EarlyStopping(0, HIGHER).update({})
     with pytest.raises(UserError, match="train.patience needs labelled examples"):
-        Patience(1, HIGHER).see({})
+        EarlyStopping(1, HIGHER).update({})
