@@ -191,9 +191,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    from bert_jax import configuration, experiment
+    from bert_jax import experiment
+    from bert_jax.config import load_config
 
-    config = configuration.load(options.config, options.overrides)
+    config = load_config(options.config, options.overrides)
     prepare_options = experiment.prepare_options(config)
     if options.dry_run:
         from bert_jax.data.pretraining.preparation.statistics import statistics
@@ -237,12 +238,13 @@ def _prepare(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from bert_jax import configuration, experiment
+    from bert_jax import experiment
+    from bert_jax.config import load_config
     from bert_jax.sharding.compilation_cache import use_compilation_cache
     from bert_jax.training.signals import Interrupted
 
     use_compilation_cache()
-    config = configuration.load(options.config, options.overrides)
+    config = load_config(options.config, options.overrides)
     try:
         if options.sweep is not None or config.train.seeds:
             from bert_jax import sweep as several_runs
@@ -266,10 +268,11 @@ def _plan(options: argparse.Namespace) -> int:
 
     wanted = parse_slice(options.topology)
     prepare_process(wanted)  # before JAX starts
-    from bert_jax import configuration, costs
+    from bert_jax import costs
+    from bert_jax.config import load_config
     from bert_jax.planning.report import as_text
 
-    config = configuration.load(options.config, options.overrides)
+    config = load_config(options.config, options.overrides)
     plans = costs.plan(config, wanted, plan_command.plan_options(options))
     if options.json:
         print(json.dumps(plans[0] if len(plans) == 1 else {**plans[0], "meshes": plans}))
@@ -279,29 +282,31 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from bert_jax import configuration, costs
+    from bert_jax import costs
     from bert_jax.benchmarks.bench import as_text
+    from bert_jax.config import load_config
     from bert_jax.sharding.compilation_cache import use_compilation_cache
 
     use_compilation_cache()
     wanted = bench_command.bench_options(options)
-    found = costs.bench(configuration.load(options.config, options.overrides), wanted)
+    found = costs.bench(load_config(options.config, options.overrides), wanted)
     print(as_text(found), file=sys.stderr)
     print(json.dumps(found))
     return 0
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from bert_jax import configuration, experiment
+    from bert_jax import experiment
     from bert_jax import workdir as run_directory
+    from bert_jax.config import load_config, override_keys
     from bert_jax.sharding.compilation_cache import use_compilation_cache
 
     use_compilation_cache()
     if options.config is not None:
-        config = configuration.load(options.config, options.overrides)
+        config = load_config(options.config, options.overrides)
     elif options.workdir is not None:
         run_config = run_directory.run_config(options.workdir)
-        config = configuration.override(run_config, options.overrides)
+        config = override_keys(run_config, options.overrides)
     else:
         raise UserError(
             "evaluate --model DIR needs --config FILE, which names the task and its data"

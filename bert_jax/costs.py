@@ -5,10 +5,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
 from bert_jax.benchmarks.bench import Workload
 from bert_jax.benchmarks.bench import bench as bench_subject
 from bert_jax.benchmarks.command import BenchOptions
+from bert_jax.config import task_module
 from bert_jax.errors import UserError
 from bert_jax.planning.command import PlanOptions
 from bert_jax.planning.hardware import Slice
@@ -86,7 +87,7 @@ def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
         options: what is timed.
     """
     base = model_init.of_config(config)
-    create = configuration.task_module(config.task).create
+    create = task_module(config.task).create
     task = create(config, base) if config.data.get("corpus") else _without_data(config, base)
     train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
@@ -99,5 +100,5 @@ def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
 
 def _without_data(config: ConfigDict, base: ModelInit) -> Task:
     """The task of a config, on a stand-in for its corpus if it wants one."""
-    module = configuration.task_module(config.task)
+    module = task_module(config.task)
     return getattr(module, "create_without_data", module.create)(config, base)

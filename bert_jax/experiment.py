@@ -12,19 +12,20 @@ from typing import Any
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
-from bert_jax.config_keys import from_keys, keys_of
+from bert_jax.config import task_module
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError, as_retryable
 from bert_jax.files import write_atomically
+from bert_jax.options import from_keys, keys_of
 from bert_jax.planning.meshes import chosen_mesh
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
@@ -70,7 +71,7 @@ def make_task(config: ConfigDict, on: ModelInit | None = None) -> Task:
         config: the whole config.
         on: in place of the model that the config describes.
     """
-    module = configuration.task_module(config.task)
+    module = task_module(config.task)
     task = module.create(config, on or model_init.of_config(config))
     task.check()
     return task

@@ -25,8 +25,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, experiment
+from bert_jax import experiment
 from bert_jax import workdir as run_directory
+from bert_jax.config import override_keys, set_key
 from bert_jax.errors import UserError
 from bert_jax.files import fetch, is_remote, reachable, upload, write_atomically, written
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
@@ -107,7 +108,7 @@ def parse_grid(texts: Sequence[str], config: ConfigDict) -> Grid:
             raise UserError("--sweep train.seeds: give --config.train.seeds, or sweep over seed")
         found = []
         for value in re.findall(r"\[[^\]]*\]|[^,]+", values):
-            trial = configuration.override(_copy(config), [(key, value.strip())])
+            trial = override_keys(_copy(config), [(key, value.strip())])
             found.append(_get(trial, key))
         if len(set(map(repr, found))) < len(found):
             raise UserError(f"--sweep {text!r}: a value is given twice; leave one out")
@@ -304,7 +305,7 @@ def _changed(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> Co
     """A copy of a config with other values."""
     changed = _copy(config)
     for key, value in values.items():
-        configuration.set_key(changed, key, value, where=where)
+        set_key(changed, key, value, where=where)
     return changed
 
 

@@ -18,7 +18,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
     read_config,
@@ -26,6 +26,7 @@ from bert_jax.checkpoints.config_file import (
     write_config,
 )
 from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.config import complete_config, differing_keys
 from bert_jax.errors import UserError
 from bert_jax.files import reachable, write_atomically, written
 from bert_jax.models.bert import abstract_params
@@ -77,7 +78,7 @@ def run_config(workdir: Path) -> ConfigDict:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}; use another --workdir") from error
-    return configuration.complete(fields, where=str(path))
+    return complete_config(fields, where=str(path))
 
 
 def init_workdir(workdir: Path, config: ConfigDict) -> None:
@@ -99,9 +100,7 @@ def init_workdir(workdir: Path, config: ConfigDict) -> None:
     new = json.loads(json.dumps(config.to_dict()))  # tuples as the lists that they become
     if path.is_file():
         old = json.loads(json.dumps(run_config(workdir).to_dict()))
-        changed = [
-            item for item in configuration.differing_keys(old, new) if item[0] not in FREE_KEYS
-        ]
+        changed = [item for item in differing_keys(old, new) if item[0] not in FREE_KEYS]
         if changed:
             key, old_value, new_value = changed[0]
             raise UserError(

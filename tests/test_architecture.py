@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "bert_jax"
 FLOORS = {
     "errors": -1,  # the cellar: everybody raises it
     "parameter_names": 0,
-    "config_keys": 0,
+    "options": 0,
     "files": 0,
     "processor": 0,
     "models": 1,
@@ -27,7 +27,7 @@ FLOORS = {
     "parity": 5,
     "benchmarks": 5,
     "tasks": 6,
-    "configuration": 7,
+    "config": 7,
     "foundation": 7,
     "run_directory": 7,
     "costs": 7,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import configuration, experiment
+from bert_jax import experiment
+from bert_jax.config import default_config, load_config, set_key
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
 
@@ -32,9 +33,9 @@ def test_there_are_configs():
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_config_is_parsed_and_its_header_has_a_command(path):
-    config = configuration.load(str(path))
+    config = load_config(str(path))
     # All keys are known, or `load` would have refused them; all sections are there.
-    assert set(config) == set(configuration.defaults(config.task))
+    assert set(config) == set(default_config(config.task))
     assert config.train.global_batch_size * config.data.length > 0
     header = path.read_text().split('"""')[1]
     assert "bert-jax train" in header or "bash launch/" in header, "how is it run?"
@@ -46,7 +47,7 @@ def test_options_of_a_config_are_accepted_as_they_stand(path):
     from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
     from bert_jax.training.options import TrainOptions
 
-    config = configuration.load(str(path))
+    config = load_config(str(path))
     options = TrainOptions(**config.train).resolved(examples_per_epoch=100)
     make_optimizer(OptimizerOptions(**config.optimizer), options.steps)
     if not options.epochs:
@@ -60,13 +61,13 @@ def test_options_of_a_config_are_accepted_as_they_stand(path):
     [
         pytest.param(path, marks=[pytest.mark.slow] * (path.stem != "pretrain"), id=path.stem)
         for path in CONFIGS
-        if "corpus" in configuration.load(str(path)).data
+        if "corpus" in load_config(str(path)).data
     ],
 )
 def test_a_shrunken_pretraining_config_trains_two_steps(path, tiny_corpus, tmp_path):
-    config = configuration.load(f"{path}:corpus={tiny_corpus}")
+    config = load_config(f"{path}:corpus={tiny_corpus}")
     for key, value in SHRUNKEN.items():
-        configuration.set_key(config, key, value, where="test")
+        set_key(config, key, value, where="test")
     workdir = tmp_path / "run"
     result = experiment.train(config, workdir)
     assert result["loss"] == pytest.approx(result["mlm_loss"] + result["nsp_loss"])
@@ -118,7 +119,7 @@ def labelled_files(name, directory):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [path.stem for path in CONFIGS if "corpus" not in configuration.load(str(path)).data],
+    [path.stem for path in CONFIGS if "corpus" not in load_config(str(path)).data],
 )
 def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base_model, tmp_path):
     path = next(path for path in CONFIGS if path.stem == name)
@@ -126,7 +127,7 @@ def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base
     keys = [("train.global_batch_size", "4"), ("train.steps", "2"), ("data.length", "16")]
     if name == "squad":
         keys += [("data.window_step", "4"), ("data.question_length", "4")]
-    config = configuration.load(f"{path}:{arguments},init_from={base_model}", keys)
+    config = load_config(f"{path}:{arguments},init_from={base_model}", keys)
     result = experiment.train(config, tmp_path / "run")
     assert (tmp_path / "run" / "predictions" / "validation.jsonl").is_file()
     for file in tmp_path.glob("train.*"):
@@ -141,16 +142,16 @@ def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base
 def test_questions_of_ones_own_need_no_development_file(base_model, tmp_path):
     labelled_files("squad", tmp_path)
     path = next(path for path in CONFIGS if path.stem == "squad")
-    config = configuration.load(f"{path}:train={tmp_path}/train.jsonl,init_from={base_model}")
-    configuration.set_key(config, "data.length", 32, where="test")
-    configuration.set_key(config, "data.question_length", 8, where="test")
+    config = load_config(f"{path}:train={tmp_path}/train.jsonl,init_from={base_model}")
+    set_key(config, "data.length", 32, where="test")
+    set_key(config, "data.question_length", 8, where="test")
     task = experiment.make_task(config)
     assert [len(part.examples) for part in task.splits.validation] == [1]
 
 
 def test_arguments_of_the_main_config():
     path = next(path for path in CONFIGS if path.name == "pretrain.py")
-    config = configuration.load(
+    config = load_config(
         f"{path}:size=mini,length=512,source=text:a.txt,corpus=c", [("train.steps", "7")]
     )
     assert (config.model.size, config.data.length, config.train.steps) == ("mini", 512, 7)
@@ -183,7 +184,7 @@ LAMB = [
 @pytest.mark.parametrize(("batch", "rate", "warmup", "steps"), LAMB)
 def test_lamb_follows_the_table_of_its_paper(batch, rate, warmup, steps):
     path = next(path for path in CONFIGS if path.name == "pretrain_lamb.py")
-    phases = [configuration.load(f"{path}:length={n},batch={batch}") for n in (128, 512)]
+    phases = [load_config(f"{path}:length={n},batch={batch}") for n in (128, 512)]
     for config in phases:
         assert config.optimizer.name == "lamb"
         assert config.optimizer.learning_rate == pytest.approx(rate / 1000)
@@ -198,7 +199,7 @@ def test_lamb_in_the_paper_s_two_phases():
     from bert_jax.training.optimizer import OptimizerOptions
 
     path = next(path for path in CONFIGS if path.name == "pretrain_lamb.py")
-    first, second = (configuration.load(f"{path}:length={length}") for length in (128, 512))
+    first, second = (load_config(f"{path}:length={length}") for length in (128, 512))
     assert [config.train.global_batch_size for config in (first, second)] == [65536, 32768]
     assert first.train.steps + second.train.steps == pytest.approx(8599, rel=1e-3)
     assert (second.optimizer.learning_rate, second.optimizer.warmup_ratio) == (5e-3, 0.2)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import configuration
 from bert_jax import sweep as several_runs
 from bert_jax import workdir as run_directory
+from bert_jax.config import default_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.workdir import run_config
 
@@ -53,9 +53,9 @@ def make_config(table, tmp_path_factory, pieces):
     }
 
     def make(**changes):
-        config = configuration.defaults("classification")
+        config = default_config("classification")
         for key, value in (keys | {k.replace("__", "."): v for k, v in changes.items()}).items():
-            configuration.set_key(config, key, value, where="test")
+            set_key(config, key, value, where="test")
         return config
 
     return make

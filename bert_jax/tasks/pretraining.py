@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
@@ -25,6 +24,7 @@ from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.data.pretraining.synthetic_corpus import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums, with_rows
 from bert_jax.tokenization import Tokenizer, load_tokenizer
@@ -258,7 +258,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
-    """The task of a config, see `bert_jax.configuration`."""
+    """The task of a config, see `bert_jax.config`."""
     data = config.data
     if not data.corpus:
         raise UserError(

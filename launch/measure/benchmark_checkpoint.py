@@ -15,9 +15,10 @@ from pathlib import Path
 
 import jax
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
 from bert_jax.benchmarks.work import first_batches
 from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.config import load_config
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks import pretraining
@@ -36,9 +37,7 @@ ROWS = [
 
 def measure(size: str, rounds: int, directory: Path) -> tuple[dict[str, list[float]], int]:
     """Seconds of each round by their names in `ROWS`, and the bytes of a state."""
-    config = configuration.load(
-        f"{CONFIG}:size={size},length=128", [("train.global_batch_size", "2")]
-    )
+    config = load_config(f"{CONFIG}:size={size},length=128", [("train.global_batch_size", "2")])
     task = pretraining.create_without_data(config, model_init.of_config(config))
     mesh = make_mesh(MeshShape(data=1), jax.devices()[:1])
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps)

@@ -12,8 +12,9 @@ from typing import Any
 import jax
 from timed_rounds import serve
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
 from bert_jax.benchmarks.work import batch_making, first_batches, forward_pass, training_step
+from bert_jax.config import load_config
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks import pretraining
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
@@ -30,7 +31,7 @@ def make_step(options: argparse.Namespace) -> Callable[[], Any]:
         "model.hidden_dropout_prob": options.dropout,
         "model.attention_probs_dropout_prob": options.dropout,
     }
-    config = configuration.load(
+    config = load_config(
         f"{CONFIG}:size={options.size},length={options.length}",
         [(key, str(value)) for key, value in overrides.items()],
     )

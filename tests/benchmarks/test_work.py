@@ -8,10 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from bert_jax import configuration, costs
+from bert_jax import costs
 from bert_jax.benchmarks.command import BenchOptions
 from bert_jax.benchmarks.timing import Timing, time_steps
 from bert_jax.benchmarks.work import row_lengths
+from bert_jax.config import load_config
 from bert_jax.errors import UserError
 
 
@@ -103,7 +104,7 @@ def flops_of_a_token(found):
 
 @pytest.mark.slow
 def test_flops_are_those_of_the_layers():
-    config = configuration.load(
+    config = load_config(
         "configs/pretrain.py:size=tiny", [(key, str(value)) for key, value in KEYS.items()]
     )
     # A layer of width 128: four matrices of attention and two four times as wide, each number of
@@ -121,7 +122,7 @@ def test_flops_are_those_of_the_layers():
 def test_finetuning_a_table(tmp_path, base_model):
     table = tmp_path / "train.tsv"
     table.write_text("text\tlabel\n" + "the cat sat\tgood\na dog ran away\tbad\n" * 8)
-    config = configuration.load(
+    config = load_config(
         f"configs/classification.py:train={table},init_from={base_model}",
         [("train.global_batch_size", "4"), ("data.length", "16")],
     )

@@ -3,13 +3,14 @@
 import jax
 import pytest
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
+from bert_jax.config import default_config, set_key
 from bert_jax.tasks import pretraining
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
 def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
-    config = configuration.defaults("pretraining")
+    config = default_config("pretraining")
     for key, value in {
         "data.objective": objective,
         "data.length": 20,
@@ -18,7 +19,7 @@ def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
         "model.size": "tiny",
         "tokenizer.path": str(tiny_corpus / "tokenizer"),
     }.items():
-        configuration.set_key(config, key, value, where="test")
+        set_key(config, key, value, where="test")
     without = pretraining.create_without_data(config, model_init.of_config(config))
     config.data.corpus = str(tiny_corpus)
     task = pretraining.create(config, model_init.of_config(config))
@@ -29,7 +30,7 @@ def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
 
 
 def test_the_vocabulary_of_a_model_that_has_none_yet():
-    config = configuration.defaults("pretraining")
+    config = default_config("pretraining")
     assert (
         pretraining.create_without_data(
             config, model_init.of_config(config)

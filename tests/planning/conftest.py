@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
+from bert_jax.config import default_config, set_key
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.topology import find_topology
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
@@ -48,9 +49,9 @@ def tiny_config() -> Callable[..., ConfigDict]:
     """Builds the config, with `section__key=value` in place of `TINY`'s."""
 
     def make(**keys: object) -> ConfigDict:
-        config = configuration.defaults("pretraining")
+        config = default_config("pretraining")
         for key, value in (TINY | {k.replace("__", "."): v for k, v in keys.items()}).items():
-            configuration.set_key(config, key, value, where="test")
+            set_key(config, key, value, where="test")
         return config
 
     return make

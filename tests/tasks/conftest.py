@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from bert_jax import configuration, experiment
+from bert_jax import experiment
+from bert_jax.config import complete_config, set_key
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def train(base_model, tmp_path):
     """Trains a labelled task with a few overrides; gives the result and the work directory."""
 
     def run(task, workdir="run", base=base_model, **keys):
-        config = configuration.complete({"task": task, "init_from": str(base)}, where="test")
+        config = complete_config({"task": task, "init_from": str(base)}, where="test")
         settings = {
             "data.length": 32,
             "train.global_batch_size": 8,
@@ -50,7 +51,7 @@ def train(base_model, tmp_path):
             **{key.replace("__", "."): value for key, value in keys.items()},
         }
         for key, value in settings.items():
-            configuration.set_key(config, key, value, where="test")
+            set_key(config, key, value, where="test")
         directory = tmp_path / workdir
         return experiment.train(config, directory), directory
 

@@ -8,10 +8,11 @@ import jax
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment
+from bert_jax import experiment
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config import complete_config, load_config
 from bert_jax.errors import UserError
 from bert_jax.models.bert import init_params
 from bert_jax.models.config import Execution
@@ -52,7 +53,7 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
     assert set(predicted[0]) == {"id", "label", "score", "probabilities"}
 
     # The same model judged by the same examples, in another way.
-    config = configuration.load(str(_config(tmp_path, train=str(table))))
+    config = load_config(str(_config(tmp_path, train=str(table))))
     again = experiment.evaluate(config, None, workdir / "model", tmp_path / "again")
     assert again["accuracy"] == result["accuracy"]
     assert again["loss"] == pytest.approx(result["loss"], rel=1e-5)
@@ -190,7 +191,7 @@ def test_labels_that_the_model_does_not_know(tiny_config, tokenizer, write_table
     params = init_params(description.make_module(Execution()), jax.random.key(0))
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])
-    config = configuration.load(str(_config(tmp_path, validation=(str(strange),))))
+    config = load_config(str(_config(tmp_path, validation=(str(strange),))))
     with pytest.raises(UserError, match=r"dev.tsv:3: label 'plant' is none of those of the m"):
         experiment.evaluate(config, None, tmp_path / "model")
 
@@ -204,7 +205,7 @@ def test_a_label_that_is_only_held_out_is_a_label(base_model, write_table, sente
 
 
 def _task(base_model, table, **data):
-    config = configuration.complete(
+    config = complete_config(
         {
             "task": "classification",
             "init_from": str(base_model),

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, tasks
+from bert_jax import experiment, tasks
+from bert_jax.config import complete_config
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.inference.loading import TASKS
 from bert_jax.inference.predict import predict
@@ -57,7 +58,7 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
     keys = {"train": str(file), "validation": (str(file),), "best_metric": "f_one", "length": 32}
     if name == "question_answering":
         keys["question_length"] = 8
-    config = configuration.complete(
+    config = complete_config(
         {"task": name, "init_from": str(base_model), "data": keys}, where="test"
     )
     with pytest.raises(UserError, match="data.best_metric 'f_one' is none of ") as found:

@@ -89,7 +89,8 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import jax
-from bert_jax import configuration, experiment
+from bert_jax import experiment
+from bert_jax.config import complete_config
 
 directory, batch_size = Path(sys.argv[1]), int(sys.argv[2])
 found = {"devices": jax.device_count()}
@@ -100,7 +101,7 @@ for name, (task, data) in json.loads((directory / "cases.json").read_text()).ite
         "train": {"global_batch_size": batch_size},
         "precision": "float32",
     }
-    config = configuration.complete(given, where="test")
+    config = complete_config(given, where="test")
     output = directory / f"{jax.device_count()}-{batch_size}" / name
     found[name] = experiment.evaluate(config, None, directory / name / "model", output)
 print(json.dumps(found))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, model_init
+from bert_jax import experiment, model_init
+from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.models.bert import init_params
 
@@ -36,7 +37,7 @@ def write_items(tmp_path):
 
 def config_of(base_model, **data):
     given = {"task": "multiple_choice", "init_from": str(base_model), "data": data}
-    return configuration.complete(given, where="test")
+    return complete_config(given, where="test")
 
 
 def lines_of(path):
@@ -88,7 +89,7 @@ def task(base_model, write_items):
     ]
     file = write_items("train.jsonl", items)
     config = config_of(base_model, train=str(file), validation=str(file), length=16)
-    configuration.set_key(config, "train.global_batch_size", 4, where="test")
+    set_key(config, "train.global_batch_size", 4, where="test")
     return experiment.make_task(config, model_init.of_config(config))
 
 

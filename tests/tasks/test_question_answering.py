@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment
+from bert_jax import experiment
+from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.metrics.squad import score_v1, score_v2
@@ -120,7 +121,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     found = answer(model, "it ?", [row["context"] for row in asked])
     assert [one.text for one in found] == list(answered.values())
     # The finished model keeps its threshold, whatever it is judged by.
-    config = configuration.complete({"task": "question_answering"}, where="test")
+    config = complete_config({"task": "question_answering"}, where="test")
     config.data.length = 32
     config.data.validation = (write("other.jsonl", rows(30, impossible=1.0, seed=3)),)
     again = experiment.evaluate(config, None, workdir / "model")
@@ -136,13 +137,13 @@ def make_task(base_model):
     from bert_jax.tasks.question_answering import task as question_answering
 
     def make(questions, *, tunes_threshold=True, threshold=None, **keys):
-        config = configuration.complete(
+        config = complete_config(
             {"task": "question_answering", "init_from": str(base_model)}, where="test"
         )
         config.data.length = 32
         config.train.global_batch_size = 4
         for key, value in keys.items():
-            configuration.set_key(config, f"data.{key}", value, where="test")
+            set_key(config, f"data.{key}", value, where="test")
         parts = [EvalSet("validation", "dev.jsonl", questions)]
         base = model_init.of_config(config)
         other = {} if threshold is None else {"null_score_diff_threshold": threshold}
@@ -282,11 +283,11 @@ def test_where_no_answer_is_always_best(make_task):
 def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
     base = bert_jax.load(base_model, task="classification", labels=("a", "b", "c"))
     base.save(tmp_path / "classifier")
-    config = configuration.complete(
+    config = complete_config(
         {"task": "question_answering", "init_from": str(tmp_path / "classifier")}, where="test"
     )
     for key in ("train", "validation"):
-        configuration.set_key(config, f"data.{key}", write("a.jsonl", rows(3)), where="test")
+        set_key(config, f"data.{key}", write("a.jsonl", rows(3)), where="test")
     config.data.length = 32
     description = experiment.make_task(config).description
     assert (description.config.num_labels, description.labels) == (2, ())

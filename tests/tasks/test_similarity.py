@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment, model_init
+from bert_jax import experiment, model_init
+from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.models.bert import abstract_params, init_params
 
@@ -41,7 +42,7 @@ def write_pairs(write_table):
 
 def config_of(base_model, **data):
     given = {"task": "similarity", "init_from": str(base_model), "data": {"length": 32, **data}}
-    return configuration.complete(given, where="test")
+    return complete_config(given, where="test")
 
 
 def lines_of(path):
@@ -136,7 +137,7 @@ def make_task(base_model, write_table):
         table = str(write_table("train.tsv", [HEADER, *rows]))
         config = config_of(base_model, train=table, validation=(table,), loss=loss, **data)
         for key, value in {"train.global_batch_size": 4, **(keys or {})}.items():
-            configuration.set_key(config, key, value, where="test")
+            set_key(config, key, value, where="test")
         return experiment.make_task(config, model_init.of_config(config))
 
     return make

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import configuration, experiment
+from bert_jax import experiment
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config import complete_config
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.tagged import TaggedOptions
 from bert_jax.errors import UserError
@@ -105,7 +106,7 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
     )
 
     # The same model judged by the same sentences, in another way.
-    config = configuration.complete(
+    config = complete_config(
         {"task": "tagging", "data": {"validation": files["data__development"], "length": 32}},
         where="test",
     )

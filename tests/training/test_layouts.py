@@ -37,7 +37,8 @@ KEYS = {
 COMPILE = """
 import json, sys
 import jax
-from bert_jax import configuration, experiment
+from bert_jax import experiment
+from bert_jax.config import load_config, set_key
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import batch_sharding
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
@@ -46,9 +47,9 @@ from bert_jax.training.step import make_train_step
 
 found = {}
 for name, keys in json.loads(sys.argv[2]).items():
-    config = configuration.load(sys.argv[1])
+    config = load_config(sys.argv[1])
     for key, value in keys.items():
-        configuration.set_key(config, key, value, where="test")
+        set_key(config, key, value, where="test")
     mesh = make_mesh(MeshShape(**config.mesh))
     task = experiment.make_task(config)
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps)

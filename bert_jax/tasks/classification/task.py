@@ -12,7 +12,6 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
@@ -25,6 +24,7 @@ from bert_jax.inference.interface import Text
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.records import open_records
 from bert_jax.inference.texts import TextEncoder
+from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
 from bert_jax.tasks.base.class_weights import balanced_weights, is_balanced
@@ -199,7 +199,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
-    """The task of a config, see `bert_jax.configuration`."""
+    """The task of a config, see `bert_jax.config`."""
     data = config.data
     balanced = is_balanced(data.class_weights)
     tokenizer = model_tokenizer(model_init)

@@ -13,7 +13,6 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
@@ -23,6 +22,7 @@ from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.records import open_records
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.layers import MASK_VALUE
+from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, model_tokenizer
@@ -135,7 +135,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
-    """The task of a config, see `bert_jax.configuration`."""
+    """The task of a config, see `bert_jax.config`."""
     tokenizer = model_tokenizer(model_init)
     options = from_keys(ChoiceOptions, config.data)
     splits = read_splits(

@@ -14,7 +14,6 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.examples import Question
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
@@ -26,6 +25,7 @@ from bert_jax.inference.records import open_records
 from bert_jax.metrics.squad import score_v1
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.layers import MASK_VALUE
+from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.labelled_task import (
@@ -230,7 +230,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
-    """The task of a config, see `bert_jax.configuration`."""
+    """The task of a config, see `bert_jax.config`."""
     data = config.data
     if data.version not in VERSIONS:
         raise UserError(f"data.version {data.version!r} is unknown; known are 1.1 and 2.0")

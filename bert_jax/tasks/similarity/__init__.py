@@ -1,5 +1,10 @@
-"""The task."""
+"""The task: `defaults` and `create`, imported when they are first used."""
 
-from bert_jax.tasks.similarity.task import create, defaults
+import importlib
+from typing import Any
 
-__all__ = ["create", "defaults"]
+
+def __getattr__(name: str) -> Any:
+    if name in ("create", "defaults"):
+        return getattr(importlib.import_module(f"{__name__}.task"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
-from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
@@ -29,6 +28,7 @@ from bert_jax.inference.records import open_records, shortest
 from bert_jax.inference.texts import TextEncoder
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
+from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
@@ -222,7 +222,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
-    """The task of a config, see `bert_jax.configuration`."""
+    """The task of a config, see `bert_jax.config`."""
     data = config.data
     if data.loss not in LOSSES:
         raise UserError(f"data.loss {data.loss!r} is unknown; known are {', '.join(LOSSES)}")

@@ -13,7 +13,6 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config_keys import from_keys, keys_of
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.conll import as_columns
@@ -26,6 +25,7 @@ from bert_jax.metrics.confusion import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
 from bert_jax.models.heads import gather_positions
+from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.class_weights import is_balanced
 from bert_jax.tasks.base.labelled_task import (
@@ -252,7 +252,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
-    """The task of a config, see `bert_jax.configuration`."""
+    """The task of a config, see `bert_jax.config`."""
     data = config.data
     tokenizer = model_tokenizer(model_init)
     files = from_keys(TaggedOptions, data)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_jax import configuration
+from bert_jax.config import load_config
 from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.errors import UserError
 
@@ -20,7 +20,7 @@ def test_every_row_of_the_table_is_a_valid_config(script):
         words = table.command(row, "DATA", "MADE", "MODEL", "2", "RUN")
         options = [word.removeprefix("--config.") for word in words if "--config." in word]
         overrides = [tuple(option.split("=", 1)) for option in options]
-        config = configuration.load(str(LAUNCH.parents[1] / words[2]), overrides)
+        config = load_config(str(LAUNCH.parents[1] / words[2]), overrides)
         assert (config.init_from, config.seed) == ("MODEL", 2), key
         assert "{" not in f"{config.data.train}{config.data.validation}", key
 

@@ -3,21 +3,31 @@
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax import configuration, model_init
+from bert_jax import model_init
 from bert_jax import workdir as run_directory
+from bert_jax.config import (
+    _flat,
+    _parse,
+    complete_config,
+    default_config,
+    differing_keys,
+    load_config,
+    override_keys,
+    set_key,
+)
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
 
 
 @pytest.fixture
 def config() -> ConfigDict:
-    return configuration.defaults("pretraining")
+    return default_config("pretraining")
 
 
 def set_all(config: ConfigDict, **texts: str) -> ConfigDict:
     for key, text in texts.items():
         dotted = key.replace("__", ".")
-        configuration.set_key(config, dotted, configuration._parse(text), where="here")
+        set_key(config, dotted, _parse(text), where="here")
     return config
 
 
@@ -66,14 +76,14 @@ def test_texts_become_values_of_the_kind_of_the_default(config):
 def test_a_path_that_looks_like_a_number_is_a_path(tmp_path):
     path = tmp_path / "config.py"
     path.write_text("def get_config(corpus: str = ''):\n    return {'data': {'corpus': corpus}}\n")
-    assert configuration.load(f"{path}:corpus=2026").data.corpus == "2026"
-    assert configuration.load(str(path), [("data.corpus", "2026")]).data.corpus == "2026"
+    assert load_config(f"{path}:corpus=2026").data.corpus == "2026"
+    assert load_config(str(path), [("data.corpus", "2026")]).data.corpus == "2026"
 
 
 def test_the_later_override_wins_over_the_file(tmp_path):
     path = tmp_path / "config.py"
     path.write_text("def get_config():\n    return {'train': {'steps': 5, 'log_every': 6}}\n")
-    config = configuration.load(str(path), [("train.steps", "7"), ("train.steps", "8")])
+    config = load_config(str(path), [("train.steps", "7"), ("train.steps", "8")])
     assert (config.train.steps, config.train.log_every) == (8, 6)
 
 
@@ -92,7 +102,7 @@ def test_the_later_override_wins_over_the_file(tmp_path):
 )
 def test_values_of_another_kind(config, key, value):
     with pytest.raises(UserError, match=f"here: {key} is "):
-        configuration.set_key(config, key, value, where="here")
+        set_key(config, key, value, where="here")
 
 
 def test_a_field_that_the_size_decides_takes_any_number(config):
@@ -102,8 +112,8 @@ def test_a_field_that_the_size_decides_takes_any_number(config):
 
 
 def test_model_fields_may_be_left_to_the_size_again(config):
-    configuration.set_key(config, "model.hidden_size", 64, where="here")
-    configuration.set_key(config, "model.hidden_size", None, where="here")
+    set_key(config, "model.hidden_size", 64, where="here")
+    set_key(config, "model.hidden_size", None, where="here")
     assert config.model.hidden_size is None
 
 
@@ -133,20 +143,20 @@ def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
 
 
 def test_lists_are_given_in_several_ways():
-    config = configuration.defaults("classification")
+    config = default_config("classification")
     for text, expected in (
         ("neg,pos", ("neg", "pos")),
         ("neg", ("neg",)),
         ("['a,b', 'c']", ("a,b", "c")),
         ("1,2", (1, 2)),
     ):
-        assert configuration.override(config, [("data.labels", text)]).data.labels == expected
+        assert override_keys(config, [("data.labels", text)]).data.labels == expected
 
 
 def test_differences_between_configs():
     old = {"seed": 0, "train": {"steps": 5, "gone": 1}, "same": {"a": [1, 2]}}
     new = {"seed": 1, "train": {"steps": 5, "new": 2}, "same": {"a": [1, 2]}}
-    assert configuration.differing_keys(old, new) == [
+    assert differing_keys(old, new) == [
         ("seed", 0, 1),
         ("train.gone", 1, None),
         ("train.new", None, 2),
@@ -154,7 +164,7 @@ def test_differences_between_configs():
 
 
 def test_free_keys_are_keys_and_change_no_number(config):
-    known = {key for key, _ in configuration._flat(config)}
+    known = {key for key, _ in _flat(config)}
     assert known >= run_directory.FREE_KEYS
     assert not run_directory.FREE_KEYS & {
         "seed", "train.steps", "train.global_batch_size", "train.microbatches", "precision",
@@ -164,9 +174,9 @@ def test_free_keys_are_keys_and_change_no_number(config):
 
 def test_mesh_auto_is_short_for_a_key():
     for config in (
-        configuration.override(configuration.defaults("pretraining"), [("mesh", "auto")]),
-        configuration.complete({"mesh": "auto"}, where="here"),
+        override_keys(default_config("pretraining"), [("mesh", "auto")]),
+        complete_config({"mesh": "auto"}, where="here"),
     ):
         assert config.mesh.auto is True
     with pytest.raises(UserError, match="unknown key 'mesh'"):
-        configuration.complete({"mesh": "data"}, where="here")
+        complete_config({"mesh": "data"}, where="here")

@@ -16,13 +16,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.config_keys import keys_of
 from bert_jax.errors import UserError
+from bert_jax.options import keys_of
 
 TASKS = "bert_jax.tasks"
 
 
-def defaults(task: str) -> ConfigDict:
+def default_config(task: str) -> ConfigDict:
     """Every known key with its default, for one task.
 
     Sections `model`, `optimizer`, `train` and `mesh` are the fields of `EncoderConfig` and
@@ -62,7 +62,7 @@ def defaults(task: str) -> ConfigDict:
     return ConfigDict(config)
 
 
-def load(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> ConfigDict:
+def load_config(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> ConfigDict:
     """Reads a config file and puts its keys, then the overrides, on the defaults.
 
     Args:
@@ -74,10 +74,10 @@ def load(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> Confi
     """
     path, _, arguments = specification.partition(":")
     given = _call(Path(path), arguments)
-    return override(complete(given, where=path), overrides)
+    return override_keys(complete_config(given, where=path), overrides)
 
 
-def complete(given: Any, *, where: str) -> ConfigDict:
+def complete_config(given: Any, *, where: str) -> ConfigDict:
     """Puts the keys that a file sets on the defaults.
 
     Raises:
@@ -85,13 +85,13 @@ def complete(given: Any, *, where: str) -> ConfigDict:
     """
     if not isinstance(given, Mapping | ConfigDict):
         raise UserError(f"{where}: the config is {given!r}, not a mapping of keys")
-    config = defaults(given.get("task", "pretraining"))
+    config = default_config(given.get("task", "pretraining"))
     for key, value in _flat(given):
         set_key(config, key, value, where=where)
     return config
 
 
-def override(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> ConfigDict:
+def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> ConfigDict:
     """Sets dotted keys from text, as `--config.KEY=VALUE` gives them; returns the config.
 
     Raises:
@@ -132,7 +132,7 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         value = tuple(one for one in value if one != "")
     if value is None or type(value) is not type(old):
         # What is None by default says its kind to who reads it.
-        is_open = dict(_flat(defaults(config.task)))[key] is None
+        is_open = dict(_flat(default_config(config.task)))[key] is None
         fits = is_open or (value is not None and key == "data.source")
     else:
         fits = True
