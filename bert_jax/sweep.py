@@ -29,7 +29,7 @@ from bert_jax import experiment
 from bert_jax import workdir as run_directory
 from bert_jax.config import override_keys, set_key
 from bert_jax.errors import UserError
-from bert_jax.files import fetch, is_remote, reachable, upload, write_atomically, written
+from bert_jax.files import atomic_directory, fetch, is_remote, reachable, upload, write_atomically
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sweep_report import Outcome, Report
@@ -266,7 +266,7 @@ def _finish(report: Report, workdir: Path) -> None:
     """Shows the report, and writes it and the best model; `result.json` is written last."""
     print(report.as_text(), flush=True)
     write_atomically(workdir / "result.md", report.as_markdown().encode())
-    with written(workdir) as place:
+    with atomic_directory(workdir) as place:
         report.draw(place / "result.png")
     if report.best is not None:
         _copy_model(workdir / report.best.name / "model", workdir / "model")

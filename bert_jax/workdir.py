@@ -22,13 +22,12 @@ from bert_jax import model_init
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
     read_config,
-    read_json_object,
     write_config,
 )
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.config import complete_config, differing_keys
 from bert_jax.errors import UserError
-from bert_jax.files import reachable, write_atomically, written
+from bert_jax.files import atomic_directory, reachable, read_json_object, write_atomically
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
@@ -126,7 +125,7 @@ def init_workdir(workdir: Path, config: ConfigDict) -> None:
 
 def save_model_files(workdir: Path, task: Task) -> None:
     """Writes what an export needs besides a checkpoint: the data may be gone by then."""
-    with written(workdir / TOKENIZER) as place:
+    with atomic_directory(workdir / TOKENIZER) as place:
         task.tokenizer.save(place)
     write_config(workdir / MODEL_CONFIG, task.description)
     write_atomically(workdir / DATA, json.dumps(_of_data(task)).encode())

@@ -1,7 +1,9 @@
 """What several runs have come to, by literal values."""
 
+import errno
 import json
 import math
+import os
 
 import pytest
 
@@ -121,11 +123,14 @@ def test_a_picture(tmp_path):
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path):
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     picture = tmp_path / "result.png"
     picture.write_bytes(b"the old one")
-    # In place of the file that is written first, as a full disk would be.
-    (tmp_path / "result.png.partial").symlink_to(tmp_path / "nowhere" / "file")
+
+    def full_disk(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(UserError, match="cannot write .*result.png: "):
         report().draw(picture)
     assert picture.read_bytes() == b"the old one"

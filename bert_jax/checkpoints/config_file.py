@@ -9,7 +9,7 @@ from typing import Any
 import flax.linen as nn
 
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
+from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import EncoderConfig, Execution
@@ -81,7 +81,7 @@ def read_config(path: Path) -> ModelDescription:
     Raises:
         UserError: there is none, it is damaged or incomplete, or it describes another model.
     """
-    fields = read_json_object(path)
+    fields = read_json_object(path, remedy="give a model directory")
     for key, wanted in _ONLY.items():
         if (found := fields.get(key)) not in (None, wanted):
             raise UserError(
@@ -140,25 +140,6 @@ def write_config(path: Path, description: ModelDescription) -> None:
         fields["problem_type"] = description.problem_type
     text = json.dumps({**description.other, **fields}, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode())
-
-
-def read_json_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object.
-
-    Raises:
-        UserError: it is missing, damaged or something else.
-    """
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist; give a model directory") from error
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}; copy it again") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: {error}; copy it again") from error
-    if not isinstance(fields, dict):
-        raise UserError(f"{path} is not a JSON object; give a model directory")
-    return fields
 
 
 def _labels(path: Path, fields: Mapping[str, Any]) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
     TensorflowCheckpoint,
     write_checkpoint,
 )
-from bert_jax.checkpoints.whole_directory import whole_directory
 from bert_jax.errors import UserError
+from bert_jax.files import atomic_directory
 from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import Tokenizer, WordPieceTokenizer
@@ -187,7 +187,7 @@ def save(path: Path, description: ModelDescription, params: Any, tokenizer: Toke
     _check_config(path, description.config)
     _check_tokenizer(path, tokenizer)
     tensors = to_tensors(params, google.TABLE, description.make_module(Execution()))
-    with whole_directory(
+    with atomic_directory(
         directory,
         marker=GOOGLE_CONFIG,
         last=f"{prefix.name}.index",

@@ -26,7 +26,7 @@ from bert_jax.checkpoints.sentence_transformers import (
 )
 from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.checkpoints.tensors.interface import TensorFile
-from bert_jax.checkpoints.whole_directory import whole_directory
+from bert_jax.files import atomic_directory
 from bert_jax.models.config import Execution
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
@@ -84,7 +84,9 @@ def _write(
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    with whole_directory(directory, marker=CONFIG, last=SAFETENSORS, obsolete=_OBSOLETE) as partial:
+    with atomic_directory(
+        directory, marker=CONFIG, last=SAFETENSORS, obsolete=_OBSOLETE
+    ) as partial:
         tokenizer.save(partial, max_length=description.config.max_position_embeddings)
         write_config(partial / CONFIG, description)
         write_pooling(partial, description)

@@ -11,8 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bert_jax.checkpoints.config_file import ModelDescription, read_json_object
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
+from bert_jax.files import read_json_object
 
 SENTENCE_POOLING = "sentence_pooling"
 """The key of `config.json` that says how a model's vectors of texts were trained to be made."""

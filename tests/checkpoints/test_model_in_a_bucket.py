@@ -47,5 +47,5 @@ def test_a_model_goes_there_and_back(bucket, tiny_config, tokenizer):
 def test_something_else_is_not_overwritten(bucket, tiny_config, tokenizer):
     directory = as_path(f"{bucket}/other")
     write_atomically(directory / "thesis.txt", b"")
-    with pytest.raises(UserError, match="holds something that is no model"):
+    with pytest.raises(UserError, match="holds other files and no "):
         save(directory, tiny_config, tokenizer, 0)

@@ -17,7 +17,7 @@ from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowSharing
 from bert_jax.errors import UserError
-from bert_jax.files import written
+from bert_jax.files import atomic_directory
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import EncoderConfig, Execution
@@ -273,7 +273,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
 
     def _write(self, directory: Path | None, part: EvalSet[Example], answers: list[Answer]) -> None:
         if directory is not None and is_main_host():
-            with written(directory) as place:
+            with atomic_directory(directory) as place:
                 self.write(place, part, answers)
 
 

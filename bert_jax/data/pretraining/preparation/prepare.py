@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +48,7 @@ from bert_jax.data.pretraining.preparation.workers import Encoder, encode_in_ord
 from bert_jax.data.pretraining.preparation.writer import CorpusWriter, Progress
 from bert_jax.data.pretraining.sources import Source, SourceSpec, open_source
 from bert_jax.errors import UserError
-from bert_jax.files import as_path, remove, written
+from bert_jax.files import as_path, atomic_directory, remove
 from bert_jax.tokenization.interface import Tokenizer
 
 CHUNK_CHARACTERS = 1 << 20
@@ -240,10 +239,8 @@ def _place_tokenizer(job: _Job, partial: Path, given: Tokenizer | None) -> Token
             limit=job.limit,
             progress=job.progress,
         )
-        unfinished = partial / f"{TOKENIZER_DIRECTORY}.tmp"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        tokenizer.save(unfinished)
-        os.rename(unfinished, directory)
+        with atomic_directory(directory) as unfinished:
+            tokenizer.save(unfinished)
     return load_tokenizer(directory)
 
 
@@ -264,7 +261,7 @@ def _from_shards(
 ) -> Iterator[_Encoded]:
     """Chunks that others encode and write to files in a directory beside the corpus."""
     options = job.options
-    with written(directory / TOKENIZER_DIRECTORY) as place:
+    with atomic_directory(directory / TOKENIZER_DIRECTORY) as place:
         tokenizer.save(place)
     encoder = Encoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
     work = ShardWork(str(directory), encoder, job.validation, job.limit, job.chunk_characters)
