@@ -1,27 +1,61 @@
-"""A loaded model: its parameters, its tokenizer, and what can be asked of it."""
+"""A loaded model: its parameters, its tokenizer and its predictions."""
 
 import dataclasses
-from collections.abc import Sequence
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import flax.linen as nn
+import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.errors import UserError
 from bert_jax.files import as_path
 from bert_jax.inference import surgery
-from bert_jax.inference.encoder_abilities import EncoderAbilities
-from bert_jax.inference.head_abilities import HeadAbilities
+from bert_jax.inference.progress import Progress
+from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.base.predictor import BatchOptions, Text, as_list, check_finite
+from bert_jax.tasks.classification.decoding import LabelPredictor, Prediction
+from bert_jax.tasks.features import (
+    AttentionMaps,
+    AttentionsPredictor,
+    EmbeddingPredictor,
+    HiddenStatesPredictor,
+    TokenStates,
+)
+from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
+from bert_jax.tasks.multiple_choice.decoding import (
+    Choice,
+    ChoicePredictor,
+    best_choice,
+    choice_examples,
+)
+from bert_jax.tasks.question_answering.answering import (
+    Answer,
+    AnswerOptions,
+    SpanPredictor,
+    best_answers,
+    question_examples,
+    stored_threshold,
+)
+from bert_jax.tasks.similarity.decoding import Match, checked_texts, cosine, stored_pooling
+from bert_jax.tasks.tagging.decoding import Sentence, Tagging, TagPredictor, as_sentences
 from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class LoadedModel(EncoderAbilities, HeadAbilities):
-    """A model directory in memory, and what can be asked of it, see its bases.
+class LoadedModel:
+    """A model directory in memory.
+
+    Texts go through the model in batches of like length, padded to few shapes; a prediction does
+    not depend on the other texts beyond rounding. Longer texts than the model takes are cut, and a
+    line on stderr says how many; sentences to tag and passages to answer from are read in windows.
 
     Attributes:
         config: the architecture.
@@ -61,3 +95,393 @@ class LoadedModel(EncoderAbilities, HeadAbilities):
     def extend_positions(self, length: int) -> "LoadedModel":
         """A model that takes texts of `length` tokens, see `inference.surgery`."""
         return surgery.extend_positions(self, length)
+
+    def embed(
+        self,
+        texts: Iterable[Text],
+        pooling: str = "mean",
+        *,
+        normalize: bool = False,
+        batch_size: int = 32,
+        max_length: int | None = None,
+        progress: bool = False,
+    ) -> np.ndarray:
+        """One vector for each text, float32 [n, D].
+
+        Args:
+            texts: n strings, or pairs of strings.
+            pooling: "mean", "max" over the tokens, [CLS] and [SEP] among them; "cls", the vector of
+                [CLS]; "pooler", what the pooler makes of it (a model without one has none).
+            normalize: whether vectors are brought to length 1.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+            progress: whether a bar is shown on stderr.
+
+        Raises:
+            UserError: the pooling is unknown, the model has no pooler, or something is no text.
+        """
+        texts = as_list(texts)
+        vectors = np.empty((len(texts), self.config.hidden_size), np.float32)
+        predictor = EmbeddingPredictor(
+            self, BatchOptions(batch_size, max_length), pooling=pooling, normalize=normalize
+        )
+        with Progress(lambda: len(texts), enabled=progress) as bar:
+            embeddings = predict_examples(self, predictor, texts, advance=bar.advance)
+            for row, vector in enumerate(embeddings):
+                vectors[row] = vector
+        return vectors
+
+    def hidden_states(
+        self,
+        texts: Iterable[Text],
+        layers: Sequence[int] = (-1,),
+        combine: str | None = None,
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[TokenStates]:
+        """The hidden states of chosen layers: the feature-based approach of the paper.
+
+        The rows of its table 7: layers (0,) are the embeddings, (-2,) the second-to-last layer,
+        (-1,) the last, (-4, -3, -2, -1) with "sum" or "concatenate" the last four.
+
+        Args:
+            texts: strings, or pairs of strings.
+            layers: 0 the embeddings, 1 … L the layers; -1 is the last, -2 the one before it.
+            combine: "sum", "mean" or "concatenate" (along D) of the layers; None leaves them apart.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Returns:
+            For each text its tokens and float32 [T, D], [T, K · D] or [K, T, D].
+
+        Raises:
+            UserError: there is no such layer or combination, or something is no text.
+        """
+        options = BatchOptions(batch_size, max_length)
+        predictor = HiddenStatesPredictor(self, options, layers=layers, combine=combine)
+        return list(predict_examples(self, predictor, as_list(texts)))
+
+    def attentions(
+        self,
+        texts: Iterable[Text],
+        layers: Sequence[int] | None = None,
+        *,
+        batch_size: int = 8,
+        max_length: int | None = None,
+    ) -> list[AttentionMaps]:
+        """Where each token looks, in chosen layers.
+
+        Args:
+            texts: strings, or pairs of strings.
+            layers: 1 … L, or from the end; None for all.
+            batch_size: the most texts computed together; L · N · T² numbers for each.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Returns:
+            For each text its tokens and float32 [K, N, T, T].
+
+        Raises:
+            UserError: there is no such layer, or something is no text.
+        """
+        options = BatchOptions(batch_size, max_length)
+        predictor = AttentionsPredictor(self, options, layers=layers)
+        return list(predict_examples(self, predictor, as_list(texts)))
+
+    def similarity(
+        self,
+        texts: Iterable[str],
+        others: Iterable[str] | None = None,
+        *,
+        pooling: str | None = None,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> np.ndarray:
+        """The cosine of every text with every other, float32 [n, m], from -1 to 1.
+
+        Args:
+            texts: n strings.
+            others: m strings; None: the same ones.
+            pooling: see `embed`; None: as the model was trained, else the mean.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Raises:
+            UserError: the pooling is unknown, or something is no text.
+        """
+        options = BatchOptions(batch_size, max_length)
+        left = self._unit_vectors(texts, pooling, options)
+        right = left if others is None else self._unit_vectors(others, pooling, options)
+        return np.clip(left @ right.T, -1, 1)  # rounding can make it 1.0000001
+
+    def search(
+        self,
+        query: str,
+        texts: Iterable[str],
+        top_k: int = 10,
+        *,
+        pooling: str | None = None,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[Match]:
+        """The texts that are nearest to a query, the nearest first.
+
+        Args:
+            query: what is looked for.
+            texts: read once; only the best are kept.
+            top_k: how many.
+            pooling: as in `similarity`.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Raises:
+            UserError: `top_k` is below 1, or as `similarity`.
+        """
+        if top_k < 1:
+            raise UserError(f"top_k is {top_k}; it must be at least 1")
+        waiting: deque[str] = deque()  # texts that are read and have no vector yet
+
+        def read() -> Iterator[str]:
+            yield from checked_texts([query])
+            for text in checked_texts(texts):
+                waiting.append(text)
+                yield text
+
+        predictor = EmbeddingPredictor(
+            self,
+            BatchOptions(batch_size, max_length),
+            pooling=pooling or stored_pooling(self.description),
+        )
+        vectors = predict_examples(self, predictor, read())
+        target = next(vectors)
+        pairs = (
+            check_finite(np.stack([target, vector]), "the vectors of a text") for vector in vectors
+        )
+        matches = (
+            Match(index, waiting.popleft(), cosine(pair)) for index, pair in enumerate(pairs)
+        )
+        return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
+
+    def _unit_vectors(
+        self, texts: Iterable[str], pooling: str | None, options: BatchOptions
+    ) -> np.ndarray:
+        """Normalized vectors of texts, float32 [n, D]."""
+        predictor = EmbeddingPredictor(
+            self, options, pooling=pooling or stored_pooling(self.description), normalize=True
+        )
+        vectors = list(predict_examples(self, predictor, checked_texts(texts)))
+        stacked = np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
+        return check_finite(stacked, "the vectors of the texts")
+
+    # A string is an iterable of strings, too: the first signature that fits is meant.
+    @overload
+    def fill_mask(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        top_k: int = 5,
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[MaskPrediction]: ...
+
+    @overload
+    def fill_mask(
+        self,
+        texts: Iterable[Text],
+        top_k: int = 5,
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[list[MaskPrediction]]: ...
+
+    def fill_mask(
+        self,
+        texts: str | Iterable[Text],
+        top_k: int = 5,
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[MaskPrediction] | list[list[MaskPrediction]]:
+        """The most probable pieces for the first [MASK] of a text, or of each of several.
+
+        Args:
+            texts: has the mask token, as "Paris is the [MASK] of France."; or many such texts.
+            top_k: how many proposals, the best first.
+            batch_size: the most texts computed together.
+            max_length: longer texts are cut to so many tokens; None: they are refused.
+
+        Returns:
+            The proposals for one text; a list of such lists for many.
+
+        Raises:
+            UserError: a text has no mask or is too long, or the model has no
+                masked-language-model head.
+        """
+        single = isinstance(texts, str)
+        every = self._mask_predictions(
+            [texts] if isinstance(texts, str) else texts, top_k, batch_size, max_length
+        )
+        first = [of_text[0] for of_text in every]
+        return first[0] if single else first
+
+    def fill_masks(
+        self,
+        texts: Iterable[Text],
+        top_k: int = 5,
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[list[list[MaskPrediction]]]:
+        """The most probable pieces for every mask of every text, the other masks in place.
+
+        Arguments and errors are those of `fill_mask`.
+
+        Returns:
+            For each text, for each of its masks, the proposals.
+        """
+        return list(self._mask_predictions(as_list(texts), top_k, batch_size, max_length))
+
+    def _mask_predictions(
+        self, texts: Iterable[Text], top_k: int, batch_size: int, max_length: int | None
+    ) -> Iterator[list[list[MaskPrediction]]]:
+        predictor = MaskPredictor(self, BatchOptions(batch_size, max_length), top_k=top_k)
+        return predict_examples(self, predictor, texts)
+
+    def classify(
+        self,
+        texts: Iterable[Text],
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[Prediction]:
+        """The label of each text with its score, or of a regression the value.
+
+        Args:
+            texts: n strings, or pairs of strings.
+            batch_size: the most texts computed together.
+            max_length: the most tokens of a text; None for as many as the model takes.
+
+        Raises:
+            UserError: the model has no classifier of texts, or something is no text.
+        """
+        predictor = LabelPredictor(self, BatchOptions(batch_size, max_length))
+        return list(predict_examples(self, predictor, as_list(texts)))
+
+    def tag(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[Tagging]:
+        """The tag of every word of each sentence, and the entities that the tags spell.
+
+        Long sentences are read in windows: nothing is cut off.
+
+        Args:
+            sentences: n strings, which are split into words, or lists of words.
+            batch_size: the most windows computed together.
+            max_length: the most tokens of a window; None for as many as the model takes.
+
+        Raises:
+            UserError: the model does not tag words, or something is no sentence.
+        """
+        predictor = TagPredictor(self, BatchOptions(batch_size, max_length))
+        return list(predict_examples(self, predictor, as_sentences(sentences)))
+
+    @overload
+    def answer(
+        self, question: str, passage: str, *, null_threshold: float | None = None
+    ) -> Answer: ...
+
+    @overload
+    def answer(
+        self,
+        question: str | Sequence[str],
+        passage: str | Sequence[str],
+        top_k: int = 1,
+        *,
+        null_threshold: float | None = None,
+        options: AnswerOptions | None = None,
+    ) -> Answer | list[Answer] | list[Answer | list[Answer]]: ...
+
+    def answer(
+        self,
+        question: str | Sequence[str],
+        passage: str | Sequence[str],
+        top_k: int = 1,
+        *,
+        null_threshold: float | None = None,
+        options: AnswerOptions | None = None,
+    ) -> Answer | list[Answer] | list[Answer | list[Answer]]:
+        """The part of a passage that answers a question; see `inference.answering.answer`.
+
+        Args:
+            question: one, or a list.
+            passage: one for all questions, or a list with one for each.
+            top_k: how many answers to each question, the best first.
+            null_threshold: the answer is "" if its score is so much better; None: as the model's
+                `config.json` says, or never.
+            options: lengths of windows and answers, None: the usual ones.
+
+        Raises:
+            UserError: the model does not answer questions, or lists differ in length.
+        """
+        if top_k < 1:
+            raise UserError(f"top_k is {top_k}; it must be at least 1")
+        options = options or AnswerOptions()
+        options = dataclasses.replace(options, n_best=max(top_k, options.n_best))
+        if null_threshold is None:
+            null_threshold = stored_threshold(self.description)
+        predictor = SpanPredictor(self, options)
+        every: list[Answer | list[Answer]] = []
+        for spans in predict_examples(self, predictor, question_examples(question, passage)):
+            best = best_answers(spans, null_threshold, top_k)
+            every.append(best[0] if top_k == 1 else best)
+        return every[0] if isinstance(question, str) and isinstance(passage, str) else every
+
+    # A string is a sequence of strings, too: the first signature that fits is meant.
+    @overload
+    def choose(  # type: ignore[overload-overlap]
+        self, prompt: str, choices: Sequence[str], question: str = ""
+    ) -> Choice: ...
+
+    @overload
+    def choose(
+        self,
+        prompt: Sequence[str],
+        choices: Sequence[Sequence[str]],
+        question: str | Sequence[str] = "",
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> list[Choice]: ...
+
+    def choose(
+        self,
+        prompt: str | Sequence[str],
+        choices: Sequence[str] | Sequence[Sequence[str]],
+        question: str | Sequence[str] = "",
+        *,
+        batch_size: int = 32,
+        max_length: int | None = None,
+    ) -> Choice | list[Choice]:
+        """The choice that fits a prompt best; see `inference.choosing.choose`.
+
+        Args:
+            prompt: a beginning, a passage or a question; or a list of them.
+            choices: two or more; for a list of prompts, a list of such lists.
+            question: asked about the prompt, if there is one besides.
+            batch_size: the most choices computed together.
+            max_length: the most tokens of a prompt with a choice.
+
+        Raises:
+            UserError: the model does not score choices, or lists differ in length.
+        """
+        examples = choice_examples(prompt, choices, question)
+        predictor = ChoicePredictor(self, BatchOptions(batch_size, max_length))
+        scores = predict_examples(self, predictor, examples)
+        best = [
+            best_choice(example.choices, one) for example, one in zip(examples, scores, strict=True)
+        ]
+        return best[0] if isinstance(prompt, str) else best

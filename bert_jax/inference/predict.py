@@ -9,15 +9,16 @@ from typing import Any
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.rows import Row
 from bert_jax.data.readers.sources import is_dataset
+from bert_jax.data.records import STDOUT, open_output
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote
-from bert_jax.inference.interface import TextError
 from bert_jax.inference.micro_batches import bursts
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict_tasks import find_task, task_of
 from bert_jax.inference.progress import Progress
-from bert_jax.inference.records import STDOUT, open_output
+from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predictor import ExampleError
 
 _DEFAULTS = PredictOptions()
 
@@ -86,12 +87,15 @@ def predict(
         try:
             for burst in bursts(rows) if may_wait(source) else (rows,):
                 before = count
-                for answer in chosen.answers(model, items(burst), options, progress.advance):
+                predictor = chosen.predictor(model, options)
+                for answer in predict_examples(
+                    model, predictor, items(burst), advance=progress.advance
+                ):
                     write(waiting.popleft(), answer)
                     count += 1
                     if stopped():
                         raise KeyboardInterrupt
-        except TextError as error:
+        except ExampleError as error:
             raise UserError(f"{waiting[before + error.index - count].place}: {error}") from error
     return count
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.tasks.base import text_predictors as texts
-from bert_jax.tasks.base.predictor import PredictionTask
+from bert_jax.tasks.base.predict_task import PredictionTask
 from bert_jax.tasks.classification import predictor as classification
 from bert_jax.tasks.multiple_choice import predictor as multiple_choice
 from bert_jax.tasks.question_answering import predictor as question_answering

@@ -1,93 +1,95 @@
-"""Items through a model, batch by batch, and the answers in the order of the items."""
+"""Examples through a model, batch by batch, and the predictions in the order of the examples."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import jax
-import numpy as np
 
-from bert_jax.inference.batching import Batch, BatchOptions, Request, make_batches
-from bert_jax.inference.interface import Advance, Model
+from bert_jax.inference.batching import make_batches
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
-from bert_jax.tokenization import Encoding
+from bert_jax.tasks.base.predictor import Advance, Model, PredictionBatch, Predictor, Request
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Example = TypeVar("Example")
+Prediction = TypeVar("Prediction")
 
 
-def answers(
+def predict_examples(
     model: Model,
-    items: Iterable[Item],
-    encode: Callable[[Sequence[Item]], list[list[Encoding]]],
-    compute: Callable[[dict[str, jax.Array]], Any],
-    read: Callable[[Item, list[Encoding], list[Any]], Result],
-    options: BatchOptions,
+    predictor: Predictor[Example, Prediction],
+    examples: Iterable[Example],
     *,
-    characters: Callable[[Item], int],
-    inputs: Callable[[Batch[Item]], dict[str, np.ndarray]] = lambda batch: batch.arrays,
     advance: Advance | None = None,
-) -> Iterator[Result]:
-    """One answer for each item, in the order of the items.
+) -> Iterator[Prediction]:
+    """One prediction for each example, in the order of the examples.
 
-    The items are read a window ahead and no further, so memory does not grow with their number.
-    With several hosts, each of them passes the same items and gets all answers.
+    Examples are read one window ahead and no further, so memory does not grow with their number.
+    With several hosts, each passes the same examples and gets all predictions.
 
     Args:
-        model: its tokenizer knows the padding, on its mesh the batches are computed.
-        items: read once.
-        encode: the rows of tokens of each of several items: one row or more (windows of a passage,
-            choices of a question), none longer than `options.limit(model.config)`.
-        compute: a jitted function of a batch on the mesh; all arrays that it returns have the rows
-            of the batch as their first axis.
-        read: makes the answer from an item, its rows of tokens, and for each row what `compute`
-            returned (NumPy, without the first axis). What it keeps of that it must copy, or the
-            whole batch stays in memory.
-        options: sizes of the batches.
-        characters: how long an item is, roughly; limits the window.
-        inputs: the arrays that `compute` takes.
-        advance: told the number of answered items after each batch.
+        model: its tokenizer defines the padding; batches are computed on its mesh.
+        predictor: made for this model by a task.
+        examples: read once.
+        advance: called after each batch with the number of examples that are complete.
+
+    Raises:
+        ExampleError: an example cannot be encoded.
+        NotFiniteError: an output is not finite.
     """
+    prepared = (predictor.prepare(example, index) for index, example in enumerate(examples))
+    decoded = _in_order(_decoded(model, predictor, prepared, advance))
+    yield from predictor.transform(decoded)
+    predictor.report()
+
+
+def _decoded(
+    model: Model,
+    predictor: Predictor[Example, Any],
+    examples: Iterator[Example],
+    advance: Advance | None,
+) -> Iterator[tuple[int, Any]]:
+    """Numbers of examples with what the predictor decodes, as they are complete."""
+    collected: dict[int, dict[int, Any]] = {}
+    batches = _computed(model, predictor, examples)
+    for batch, outputs in _begun_ahead(batches, _batches_ahead(model)):
+        outputs = fetch(outputs)
+        complete: list[Request[Example]] = []
+        for place, (request, row) in enumerate(batch.rows):
+            rows = collected.setdefault(request.number, {})
+            rows[row] = jax.tree.map(lambda leaf, place=place: leaf[place], outputs)
+            if len(rows) == len(request.encodings):
+                complete.append(request)
+        for request in complete:
+            rows = collected.pop(request.number)
+            ordered = [rows[row] for row in range(len(rows))]
+            yield (
+                request.number,
+                predictor.decode(request.example, request.encodings, ordered),
+            )
+        if advance is not None:
+            advance(len(complete))
+
+
+def _computed(
+    model: Model, predictor: Predictor[Example, Any], examples: Iterator[Example]
+) -> Iterator[tuple[PredictionBatch[Example], Any]]:
     mesh = model.mesh
-    parts = mesh.shape["data"] * mesh.shape["fsdp"]
-
-    def computed() -> Iterator[tuple[Batch[Item], Any]]:
-        for batch in make_batches(
-            items,
-            encode,
-            model.tokenizer,
-            options,
-            characters=characters,
-            limit=options.limit(model.config),
-            row_multiple=parts,
-        ):
-            with on_mesh(mesh):
-                outputs = compute(same_on_all_hosts(mesh, inputs(batch)))
-            yield batch, outputs
-
-    def answered() -> Iterator[tuple[int, Result]]:
-        collected: dict[int, dict[int, Any]] = {}
-        for batch, outputs in _begun_ahead(computed(), _batches_ahead(model)):
-            outputs = fetch(outputs)
-            complete: list[Request[Item]] = []
-            for place, (asked, row) in enumerate(batch.rows):
-                of_item = collected.setdefault(asked.number, {})
-                of_item[row] = jax.tree.map(lambda leaf, place=place: leaf[place], outputs)
-                if len(of_item) == len(asked.encodings):
-                    complete.append(asked)
-            for asked in complete:
-                of_item = collected.pop(asked.number)
-                rows = [of_item[row] for row in range(len(of_item))]
-                yield asked.number, read(asked.item, asked.encodings, rows)
-            if advance is not None:
-                advance(len(complete))
-
-    return in_order(answered())
+    for batch in make_batches(
+        predictor,
+        examples,
+        model.tokenizer,
+        limit=predictor.options.limit(model.config),
+        row_multiple=mesh.shape["data"] * mesh.shape["fsdp"],
+    ):
+        with on_mesh(mesh):
+            outputs = predictor.compute(same_on_all_hosts(mesh, predictor.inputs(batch)))
+        yield batch, outputs
 
 
-def in_order(numbered: Iterable[tuple[int, Item]]) -> Iterator[Item]:
+def _in_order(numbered: Iterable[tuple[int, Item]]) -> Iterator[Item]:
     """Items by their numbers 0, 1, 2, …; holds those that came too early."""
     early: dict[int, Item] = {}
     following = 0
@@ -99,7 +101,7 @@ def in_order(numbered: Iterable[tuple[int, Item]]) -> Iterator[Item]:
 
 
 def _begun_ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
-    """The same items, each given only when `count` more are begun."""
+    """The same items, each yielded only after `count` more are begun."""
     begun: deque[Item] = deque()
     for item in items:
         begun.append(item)

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import jax
 
-from bert_jax.inference.interface import Model
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig
 from bert_jax.sharding.rules import state_shardings
+from bert_jax.tasks.base.predictor import Model
 from bert_jax.tokenization import Tokenizer
 
 # `LoadedModel`, whose methods call these functions, and whatever is derived from it.

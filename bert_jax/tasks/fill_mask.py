@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import flax.linen as nn
@@ -10,11 +9,16 @@ import jax
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.inference.batching import Batch, BatchOptions
-from bert_jax.inference.finite import finite
-from bert_jax.inference.interface import Advance, Model, Text, TextError
-from bert_jax.inference.texts import text_answers
 from bert_jax.models.architectures import PreTrainingOutput
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    ExampleError,
+    Model,
+    PredictionBatch,
+    Text,
+    check_finite,
+)
+from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -35,68 +39,59 @@ class MaskPrediction:
     text: str
 
 
-def fillings(
-    model: Model,
-    texts: Iterable[Text],
-    *,
-    top_k: int = 5,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[list[list[MaskPrediction]]]:
-    """For each text, for each of its masks: the most probable pieces, the best first.
+class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
+    """For each mask of a text: the most probable pieces, the best first.
 
-    Every mask is filled with the others in place, as the model was trained. Reads an iterator of
-    texts and answers in the same order, in constant memory.
-
-    Args:
-        model: has the masked-language-model head.
-        texts: each with at least one mask.
-        top_k: how many proposals; at most V.
-        batch_size: the most texts computed together.
-        max_length: longer texts are cut to so many tokens; None: they are refused, since the cut
-            could take a mask away.
-        advance: told the number of texts after each batch.
-
-    Raises:
-        NotFiniteError: a score is NaN.
-        UserError: the model has no such head, `top_k` is below 1, a text has no mask, or is longer
-            than the position table.
+    Every mask is filled with the others in place, as the model was trained.
     """
-    if "mlm_head" not in model.params:
-        raise UserError(
-            f"this {model.description.architecture} has no masked-language-model head; give the "
-            'directory of a model that has one, and load it with load(path, task="masked_lm")'
-        )
-    if top_k < 1:
-        raise UserError(f"top_k is {top_k}; it must be at least 1")
-    tokenizer = model.tokenizer
 
-    def read(encoding: Encoding, best: tuple[np.ndarray, np.ndarray]) -> list[list[MaskPrediction]]:
-        finite(best[0], "the scores of words for a mask")
+    def __init__(self, model: Model, options: BatchOptions, *, top_k: int = 5) -> None:
+        """Takes the model.
+
+        Args:
+            model: has the masked-language-model head.
+            options: without `max_length`, longer texts are refused, since a cut could remove a
+                mask.
+            top_k: the number of pieces; at most V.
+
+        Raises:
+            UserError: the model has no such head, or `top_k` is below 1.
+        """
+        if "mlm_head" not in model.params:
+            raise UserError(
+                f"this {model.description.architecture} has no masked-language-model head; give "
+                'the directory of a model that has one, and load it with load(path, task="masked_lm")'
+            )
+        if top_k < 1:
+            raise UserError(f"top_k is {top_k}; it must be at least 1")
+        super().__init__(model, options, refuse_long=options.max_length is None)
+        self._model = model
+        self._tokenizer = model.tokenizer
+        self._top_k = min(top_k, model.tokenizer.vocab_size)
+
+    def inputs(self, batch: PredictionBatch[Text]) -> dict[str, np.ndarray]:
+        return _with_positions(batch, self._tokenizer)
+
+    def compute(self, batch: dict[str, jax.Array]) -> Any:
+        return _best_words(
+            self._model.params,
+            batch,
+            module=self._model.module,
+            vocab_size=self._tokenizer.vocab_size,
+            top_k=self._top_k,
+        )
+
+    def decode_row(
+        self, encoding: Encoding, output: tuple[np.ndarray, np.ndarray]
+    ) -> list[list[MaskPrediction]]:
+        check_finite(output[0], "the scores of words for a mask")
         return [
             [
-                _filling(tokenizer, encoding, position, int(word), float(score))
+                _filling(self._tokenizer, encoding, position, int(word), float(score))
                 for score, word in zip(*of_mask, strict=True)
             ]
-            for position, *of_mask in zip(_masks(encoding, tokenizer), *best, strict=False)
+            for position, *of_mask in zip(_masks(encoding, self._tokenizer), *output, strict=False)
         ]
-
-    return text_answers(
-        model,
-        texts,
-        functools.partial(
-            _best_words,
-            model.params,
-            module=model.module,
-            vocab_size=tokenizer.vocab_size,
-            top_k=min(top_k, tokenizer.vocab_size),
-        ),
-        read,
-        BatchOptions(batch_size, max_length, refuse_long=max_length is None),
-        inputs=functools.partial(_with_positions, tokenizer=tokenizer),
-        advance=advance,
-    )
 
 
 def _masks(encoding: Encoding, tokenizer: Tokenizer) -> list[int]:
@@ -105,17 +100,17 @@ def _masks(encoding: Encoding, tokenizer: Tokenizer) -> list[int]:
     return [position for position, token in enumerate(encoding.ids) if token == mask]
 
 
-def _with_positions(batch: Batch[Text], tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+def _with_positions(batch: PredictionBatch[Text], tokenizer: Tokenizer) -> dict[str, np.ndarray]:
     """The batch with `masked_lm_positions`, int32 [B, P], P a power of two; unused ones are 0.
 
     Raises:
-        TextError: a text has no mask.
+        ExampleError: a text has no mask.
     """
     found = [_masks(encoding, tokenizer) for encoding in batch.encodings]
-    for (asked, _), masks in zip(batch.rows, found, strict=True):
+    for (request, _), masks in zip(batch.rows, found, strict=True):
         if not masks:
             mask = tokenizer.id_to_token(tokenizer.special_ids.mask)
-            raise TextError(f"the text has no {mask}: {asked.item!r:.80}", asked.number)
+            raise ExampleError(f"the text has no {mask}: {request.example!r:.80}", request.number)
     most = 1 << (max(map(len, found)) - 1).bit_length()
     positions = np.zeros((len(batch.arrays["input_ids"]), most), np.int32)
     for row, masks in enumerate(found):

@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
-from bert_jax.inference.interface import TextError
+from bert_jax.tasks.base.predictor import TextError
 from bert_jax.tasks.question_answering import answering
 from bert_jax.tasks.question_answering.answering import Answer, AnswerOptions, answer, spans
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
 from bert_jax.inference.batching import BatchOptions, make_batches
-from bert_jax.inference.texts import TextEncoder, text_characters
+from bert_jax.tasks.base.text_rows import TextEncoder, text_characters
 
 #              [CLS] … [SEP]
 TEXTS = [

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
-from bert_jax.inference.interface import TextError
+from bert_jax.tasks.base.predictor import TextError
 from bert_jax.tasks.multiple_choice.decoding import (
     Choice,
     ChoiceEncoder,

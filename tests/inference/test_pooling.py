@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.inference import pooling
+from bert_jax.models import pooling
 from bert_jax.models.layers import l2_normalize
 
 HIDDEN = jnp.array(

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
+from bert_jax.data.records import open_records, shortest, to_json
 from bert_jax.errors import UserError
-from bert_jax.inference.records import open_records, shortest, to_json
 
 
 def test_a_record_by_hand():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.inference.interface import TextError
+from bert_jax.tasks.base.predictor import TextError
 from bert_jax.tasks.similarity.decoding import (
     Match,
     cosine,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bert_jax.inference.batching import BatchOptions
 from bert_jax.inference.streams import answers, in_order
-from bert_jax.inference.texts import text_answers
+from bert_jax.tasks.base.text_rows import text_answers
 
 
 @given(st.permutations(range(12)))

@@ -15,7 +15,7 @@ import bert_jax
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import UserError
-from bert_jax.inference.interface import TextError
+from bert_jax.tasks.base.predictor import TextError
 from bert_jax.tasks.tagging.decoding import as_record, entity_tags, taggings
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

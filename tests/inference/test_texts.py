@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.texts import TextEncoder, beginning, text_answers
+from bert_jax.tasks.base.text_rows import TextEncoder, beginning, text_answers
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
 

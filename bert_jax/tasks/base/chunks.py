@@ -12,7 +12,9 @@ _CHUNK = 2000
 
 
 def encoded(
-    encode: Callable[[Sequence[Item]], Iterable[Rows]], items: Iterable[Item]
+    encode: Callable[[Sequence[Item]], Iterable[Rows]],
+    items: Iterable[Item],
+    check: Callable[[Item, int], None] | None = None,
 ) -> Iterator[Rows]:
     """What `encode` makes of each item, in order.
 
@@ -22,7 +24,14 @@ def encoded(
     Args:
         encode: from several items to as many results.
         items: read once, a chunk at a time.
+        check: called with each item and its number before it is encoded.
     """
-    remaining = iter(items)
+    remaining = iter(items) if check is None else _checked(items, check)
     while chunk := list(itertools.islice(remaining, _CHUNK)):
         yield from encode(chunk)
+
+
+def _checked(items: Iterable[Item], check: Callable[[Item, int], None]) -> Iterator[Item]:
+    for index, item in enumerate(items):
+        check(item, index)
+        yield item

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -12,17 +12,13 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowSharing
 from bert_jax.errors import UserError
-from bert_jax.files import atomic_directory
-from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.shared_rows import SharedRows
-from bert_jax.sharding.hosts import is_main_host
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import ModelInit, Task, with_rows
 from bert_jax.tokenization import Tokenizer
@@ -118,8 +114,12 @@ class LabelledTask(Task, Generic[Example, Answer]):
         """The batches of the training examples; this is where they are tokenised."""
 
     @abc.abstractmethod
-    def answers(self, model: LoadedModel, examples: Iterable[Example]) -> Iterator[Answer]:
-        """The model's answer to each example, in order."""
+    def predictor(self, model: Model) -> Predictor[Any, Answer]:
+        """How the model predicts; the same as for users of the loaded model."""
+
+    def predictor_input(self, example: Example) -> Any:
+        """What the predictor reads of an example: everything but its label."""
+        return example
 
     @abc.abstractmethod
     def has_labels(self, example: Example) -> bool:
@@ -207,74 +207,37 @@ class LabelledTask(Task, Generic[Example, Answer]):
         return with_rows(self.batches.empty_row(), self.options.batch_size)
 
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
-        """See `Task`; metrics of several parts have the name of the part before them.
+        # Until the training loop takes the evaluation as a callable.
+        from bert_jax.inference.evaluation import evaluate
 
-        With a directory, the test examples are predicted, too.
-        """
-        model = self.loaded(params, mesh)
-        found: dict[str, float] = {}
-        parts = self.splits.validation
-        for part in parts:
-            if directory is None and not self.is_labelled(part):
-                raise UserError(
-                    f"{part.source} has no labels; give --output DIR to have it predicted"
-                )
-            answers = list(self.answers(model, part.examples))
-            if self.is_labelled(part):
-                if part is parts[0]:
-                    self.calibrate(part.examples, answers)
-                found |= self._named(part, self.metrics(part.examples, answers))
-            self._write(directory, part, answers)
-        if directory is not None:
-            for part in self.splits.test:
-                self._write(directory, part, list(self.answers(model, part.examples)))
-        # Only a training chooses the best.
-        return found | self._best(found) if self.splits.train and found else found
+        return evaluate(self, params, mesh, directory)
 
     def baselines(self) -> dict[str, float]:
         """See `Task`; named as in `evaluate`."""
         found: dict[str, float] = {}
         for part in self.splits.validation:
             if self.is_labelled(part):
-                found |= self._named(part, self.baseline_metrics(part.examples))
+                found |= self.named(part, self.baseline_metrics(part.examples))
         return found
 
     def is_labelled(self, part: EvalSet[Example]) -> bool:
         """Whether all examples of a part can be judged."""
         return all(map(self.has_labels, part.examples))
 
-    def loaded(self, params: Any, mesh: Mesh) -> LoadedModel:
-        """The model with the given parameters, as `bert_jax.load` would give it."""
-        report = LoadReport((), (), ())
-        return LoadedModel(
-            self.description.config,
-            self.module,
-            params,
-            self.tokenizer,
-            self.description,
-            report,
-            mesh,
-        )
-
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Nothing follows from the metrics of a step."""
         return metrics
 
-    def _named(self, part: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
+    def named(self, part: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
         """Metrics under the names that they have beside those of other parts."""
         prefix = f"{part.name}_" if len(self.splits.validation) > 1 else ""
         return {f"{prefix}{name}": value for name, value in metrics.items()}
 
-    def _best(self, found: dict[str, float]) -> dict[str, float]:
+    def best(self, found: dict[str, float]) -> dict[str, float]:
         """The metric that the best checkpoint is chosen by: of several parts, their mean."""
         name, parts = self.best_metric[0], self.splits.validation
         names = [name] if len(parts) == 1 else [f"{part.name}_{name}" for part in parts]
         return {name: sum(found[one] for one in names) / len(names)}
-
-    def _write(self, directory: Path | None, part: EvalSet[Example], answers: list[Answer]) -> None:
-        if directory is not None and is_main_host():
-            with atomic_directory(directory) as place:
-                self.write(place, part, answers)
 
 
 def _shared_rows(batch: Mapping[str, jax.Array]) -> SharedRows | None:

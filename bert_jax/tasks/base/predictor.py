@@ -1,117 +1,212 @@
-"""What a task of `bert-jax predict` is: how it reads, what it asks, how its answers are written."""
+"""How a model predicts: example → rows of tokens → outputs of the model → prediction.
 
-import contextlib
+A task subclasses `Predictor`; `inference.streams.predict_examples` runs it over examples of any
+number, in their order and in constant memory. The same predictor serves `evaluate`, `predict` and
+the methods of a loaded model.
+"""
+
+import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
-from bert_jax.data.readers.rows import Row, Rows
-from bert_jax.data.readers.tables import TableOptions
-from bert_jax.data.readers.texts import TextOptions
-from bert_jax.errors import UserError
-from bert_jax.inference.interface import Advance
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import Output, to_json
-from bert_jax.tasks.base.predict_options import PredictOptions
+import flax.linen as nn
+import jax
+import numpy as np
+from jax.sharding import Mesh
 
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.models.config import EncoderConfig
+from bert_jax.tokenization import Encoding, Tokenizer
 
-JSONL = "jsonl"
-EXPECTED = "expected"
-"""What the right answer of a row is called where its own name is that of our answer."""
+Example = TypeVar("Example")
+Prediction = TypeVar("Prediction")
 
-Write = Callable[[Row[Item], Answer], None]
-Format = Callable[[Output, PredictOptions], AbstractContextManager[Write[Item, Answer]]]
-"""Opens a form of output; what it gives writes one answer after the other."""
+Text = str | tuple[str, str]
+"""A text, or a text and its pair."""
+
+Advance = Callable[[int], None]
+"""Called after each batch with the number of its examples, as by a progress bar."""
+
+
+class Model(Protocol):
+    """The attributes of a `LoadedModel` that predictors use."""
+
+    @property
+    def config(self) -> EncoderConfig: ...
+
+    @property
+    def module(self) -> nn.Module: ...
+
+    @property
+    def params(self) -> Any: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def description(self) -> ModelDescription: ...
+
+    @property
+    def mesh(self) -> Mesh: ...
+
+
+class ExampleError(UserError):
+    """One example of many cannot be predicted.
+
+    Attributes:
+        index: its number in the input, counted from 0.
+    """
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictionTask(Generic[Item, Answer]):
-    """One thing that can be asked of every row of an input.
+class BatchOptions:
+    """How rows are grouped into batches.
 
     Attributes:
-        open: opens an input; rows come one by one.
-        answers: the answers to items, in their order and in constant memory.
-        formats: the forms of output by their names; "jsonl" is one of them.
-        endings: those that files of another form have, as {".tsv": "glue"}.
-        architectures: what the model must be, Hugging Face's names; (): `answers` knows.
+        batch_size: the most rows of a batch.
+        max_length: the most tokens of a row, special tokens included; None for as many as the
+            model has positions.
+        window: how many batches are sorted by length together.
     """
 
-    open: Callable[[str | Path, PredictOptions], AbstractContextManager[Rows[Item]]]
-    answers: Callable[[LoadedModel, Iterator[Item], PredictOptions, Advance], Iterator[Answer]]
-    formats: Mapping[str, Format[Item, Answer]]
-    endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    architectures: tuple[str, ...] = ()
+    batch_size: int = 32
+    max_length: int | None = None
+    window: int = 64
 
-    def output_format(self, target: str | Path, options: PredictOptions) -> str:
-        """The form of an output: as told, else by the ending of its name.
+    def __post_init__(self) -> None:
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise UserError(f"batch_size is {self.batch_size}; it must be at least 1")
+
+    def limit(self, config: EncoderConfig) -> int:
+        """The most tokens of a row.
 
         Raises:
-            UserError: the task has no such form.
+            UserError: the model has fewer positions, or `max_length` leaves no space for text.
         """
-        form = options.output_format
-        if form is None:
-            return self.endings.get(Path(target).suffix.lower(), JSONL)
-        if form not in self.formats:
-            known = ", ".join(self.formats)
-            raise UserError(f"output_format {form!r} is unknown; this task has {known}")
-        return form
+        most = config.max_position_embeddings
+        if self.max_length is None:
+            return most
+        if not 3 <= self.max_length <= most:
+            raise UserError(
+                f"max_length is {self.max_length}; this model takes 3 to {most} tokens, "
+                "[CLS] and [SEP] included"
+            )
+        return self.max_length
 
 
-def json_lines(
-    as_record: Callable[[Item, Answer], Mapping[str, Any]],
-) -> Format[Item, Answer]:
-    """The form in which each row is an object: its other columns, and then the answer.
+@dataclasses.dataclass(frozen=True)
+class Request(Generic[Example]):
+    """An example with the rows of tokens that it becomes.
 
-    Args:
-        as_record: the fields of an answer.
+    Attributes:
+        number: its number in the input, from 0.
+        example: the example.
+        encodings: one row or more: windows of a passage, choices of a question.
     """
 
-    @contextlib.contextmanager
-    def opened(output: Output, options: PredictOptions) -> Iterator[Write[Item, Answer]]:
-        def write(row: Row[Item], answer: Answer) -> None:
-            output.write(to_json(_join(row, as_record(row.item, answer))) + "\n")
-
-        yield write
-
-    return opened
+    number: int
+    example: Example
+    encodings: list[Encoding]
 
 
-def table_options(options: PredictOptions, form: str) -> TableOptions:
-    """How the fields of a table are read."""
-    return TableOptions(form, header=options.header, quotes=options.quotes)
+@dataclasses.dataclass(frozen=True)
+class PredictionBatch(Generic[Example]):
+    """Rows that are computed together.
+
+    Attributes:
+        rows: for each row, its request, and its number among the rows of this request.
+        arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T], as the models take
+            them; rows of padding alone may follow the last request.
+    """
+
+    rows: list[tuple[Request[Example], int]]
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def encodings(self) -> list[Encoding]:
+        """The tokens of each row, unpadded."""
+        return [request.encodings[row] for request, row in self.rows]
 
 
-def text_options(options: PredictOptions) -> TextOptions:
-    """How texts are read, in the words of the config."""
-    return TextOptions(
-        format=options.input_format or "",
-        header=options.header,
-        quotes=options.quotes,
-        text_column=options.text_column or "",
-        pair_column=options.pair_column or "",
-        label_column=options.label_column or "",
-        id_column=options.id_column or "",
-        empty="keep",
-    )
+class Predictor(abc.ABC, Generic[Example, Prediction]):
+    """What a task does with examples for one model.
+
+    Attributes:
+        options: sizes of the batches.
+    """
+
+    options: BatchOptions
+
+    def prepare(self, example: Example, index: int) -> Any:
+        """Checks example number `index`; returns it in the form that the other methods read.
+
+        Raises:
+            ExampleError: it cannot be encoded.
+        """
+        return example
+
+    @abc.abstractmethod
+    def encode(self, examples: Sequence[Any]) -> list[list[Encoding]]:
+        """The rows of tokens of each example: one row or more, none longer than the limit."""
+
+    def inputs(self, batch: PredictionBatch[Example]) -> dict[str, np.ndarray]:
+        """The arrays that `compute` takes."""
+        return batch.arrays
+
+    @abc.abstractmethod
+    def compute(self, batch: dict[str, jax.Array]) -> Any:
+        """Calls a jitted function of a batch; every array of its result begins with axis B."""
+
+    @abc.abstractmethod
+    def decode(self, example: Any, encodings: list[Encoding], outputs: list[Any]) -> Any:
+        """The prediction of an example, or what `transform` makes it of.
+
+        Args:
+            example: the example.
+            encodings: its rows.
+            outputs: for each row what `compute` returned (NumPy, without the axis B). What is kept
+                of it must be copied, else the whole batch stays in memory.
+        """
+
+    def transform(self, decoded: Iterator[Any]) -> Iterator[Any]:
+        """Predictions from what `decode` returned, in the same order; the same by default."""
+        return decoded
+
+    @abc.abstractmethod
+    def characters(self, example: Any) -> int:
+        """The approximate length of an example; limits how many are in memory together."""
+
+    def report(self) -> None:
+        """Prints to stderr, after the last prediction, what was cut or empty."""
 
 
-def _join(row: Row[Item], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a row; nothing of either side is overwritten."""
-    is_renamed = row.gold in answer
-    if is_renamed and row.gold in row.other and EXPECTED in row.other:
-        raise UserError(
-            f"{row.place}: {row.gold!r} is what the answer is called, and {EXPECTED!r} what the "
-            "row's own would be; rename one of them"
-        )
-    other = {
-        EXPECTED if is_renamed and key == row.gold else key: value
-        for key, value in row.other.items()
-    }
-    for key in answer:
-        if key in other:
-            raise UserError(f"{row.place}: {key!r} is what the answer is called; rename it")
-    return {**other, **answer}
+def check_finite(array: np.ndarray, what: str) -> np.ndarray:
+    """The same array.
+
+    Args:
+        array: scores or vectors.
+        what: named in the error, as "the scores of a text".
+
+    Raises:
+        NotFiniteError: a value is NaN or infinite.
+    """
+    if not np.isfinite(array).all():
+        raise NotFiniteError(f"{what} are not finite; the parameters of the model are damaged")
+    return array
+
+
+def as_list(texts: Iterable[Text]) -> list[Text]:
+    """A list of texts; one string is refused, since it is an iterable of characters.
+
+    Raises:
+        UserError: `texts` is a string.
+    """
+    if isinstance(texts, str):
+        raise UserError("the texts are one string; give a list of strings")
+    return list(texts)

@@ -1,19 +1,24 @@
 """Vectors, words for masks, hidden states and attentions of texts."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from bert_jax.data.readers.rows import Rows, open_rows
-from bert_jax.inference import features
-from bert_jax.inference.interface import Advance, Text
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import shortest
+from bert_jax.data.records import shortest
 from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, text_options
-from bert_jax.tasks.fill_mask import fillings
+from bert_jax.tasks.base.predict_task import (
+    JSONL,
+    PredictionTask,
+    batch_options,
+    json_lines,
+    text_options,
+)
+from bert_jax.tasks.base.predictor import Text
+from bert_jax.tasks.features import AttentionsPredictor, EmbeddingPredictor, HiddenStatesPredictor
+from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
 
 Record = Mapping[str, Any]
 
@@ -25,83 +30,53 @@ def open_texts(
     return open_rows(source, text_options(options))
 
 
-def _embed(
-    model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
-) -> Iterator[Record]:
-    found = features.embeddings(
+def _fill_mask(text: Text, masks: list[list[MaskPrediction]]) -> Record:
+    return {
+        "fillings": [
+            [{**dataclasses.asdict(one), "score": shortest(one.score)} for one in mask]
+            for mask in masks
+        ]
+    }
+
+
+EMBED = PredictionTask(
+    open_texts,
+    lambda model, options: EmbeddingPredictor(
         model,
-        texts,
+        batch_options(options),
         pooling=options.pooling or "mean",
         normalize=options.normalize,
-        batch_size=options.batch_size or 32,
-        max_length=options.max_length,
-        advance=advance,
-    )
-    return ({"embedding": vector} for vector in found)
-
-
-def _fill_mask(
-    model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
-) -> Iterator[Record]:
-    found = fillings(
-        model,
-        texts,
-        top_k=options.top_k or 5,
-        batch_size=options.batch_size or 32,
-        max_length=options.max_length,
-        advance=advance,
-    )
-    for masks in found:
-        yield {
-            "fillings": [
-                [
-                    {**dataclasses.asdict(filling), "score": shortest(filling.score)}
-                    for filling in mask
-                ]
-                for mask in masks
-            ]
-        }
-
-
-def _hidden_states(
-    model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
-) -> Iterator[Record]:
-    found = features.hidden_states(
-        model,
-        texts,
-        layers=(-1,) if options.layers is None else options.layers,
-        combine=options.combine,
-        batch_size=options.batch_size or 32,
-        max_length=options.max_length,
-        advance=advance,
-    )
-    for text in found:
-        yield {"tokens": text.tokens, "offsets": text.offsets, "hidden_states": text.states}
-
-
-def _attentions(
-    model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
-) -> Iterator[Record]:
-    found = features.attentions(
-        model,
-        texts,
-        layers=options.layers,
-        batch_size=options.batch_size or 8,
-        max_length=options.max_length,
-        advance=advance,
-    )
-    for text in found:
-        yield {"tokens": text.tokens, "attentions": text.weights}
-
-
-FORMATS = {JSONL: json_lines(lambda text, record: record)}
-
-EMBED = PredictionTask(open_texts, _embed, FORMATS)
+    ),
+    {JSONL: json_lines(lambda text, vector: {"embedding": vector})},
+)
 FILL_MASK = PredictionTask(
     open_texts,
-    _fill_mask,
-    FORMATS,
+    lambda model, options: MaskPredictor(model, batch_options(options), top_k=options.top_k or 5),
+    {JSONL: json_lines(_fill_mask)},
     architectures=("BertForPreTraining", "BertForMaskedLM"),
 )
-HIDDEN_STATES = PredictionTask(open_texts, _hidden_states, FORMATS)
-ATTENTIONS = PredictionTask(open_texts, _attentions, FORMATS)
+HIDDEN_STATES = PredictionTask(
+    open_texts,
+    lambda model, options: HiddenStatesPredictor(
+        model,
+        batch_options(options),
+        layers=(-1,) if options.layers is None else options.layers,
+        combine=options.combine,
+    ),
+    {
+        JSONL: json_lines(
+            lambda text, found: {
+                "tokens": found.tokens,
+                "offsets": found.offsets,
+                "hidden_states": found.states,
+            }
+        )
+    },
+)
+ATTENTIONS = PredictionTask(
+    open_texts,
+    lambda model, options: AttentionsPredictor(
+        model, batch_options(options, 8), layers=options.layers
+    ),
+    {JSONL: json_lines(lambda text, found: {"tokens": found.tokens, "attentions": found.weights})},
+)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import flax.linen as nn
@@ -11,12 +11,11 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
-from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.finite import finite
-from bert_jax.inference.interface import Advance, Model, Text
-from bert_jax.inference.records import shortest
-from bert_jax.inference.texts import text_answers
+from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
+from bert_jax.tasks.base.text_rows import TextPredictor
+from bert_jax.tokenization import Encoding
 
 # A label of a text that may have several: as Hugging Face's pipelines and we count it.
 THRESHOLD = 0.5
@@ -43,33 +42,31 @@ Prediction = Classification | float
 """Of a regression, the value."""
 
 
-def logits(
-    model: Model,
-    texts: Iterable[Text],
-    *,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[np.ndarray]:
-    """The scores of all labels for each text, float32 [C], before softmax.
+class ClassificationPredictor(TextPredictor[Any]):
+    """The scores of all labels for each text, float32 [C], before softmax."""
 
-    Raises:
-        NotFiniteError: a score is NaN or infinite.
-        UserError: the model has no classifier of texts.
-    """
-    if model.description.architecture != "BertForSequenceClassification":
-        raise UserError(
-            f"this {model.description.architecture} does not classify texts; give the directory of "
-            'a model that does, and load it with load(path, task="classification")'
-        )
-    return text_answers(
-        model,
-        texts,
-        functools.partial(_logits, model.params, module=model.module),
-        lambda encoding, row: finite(row.copy(), "the scores of a text"),
-        BatchOptions(batch_size, max_length),
-        advance=advance,
-    )
+    def __init__(self, model: Model, options: BatchOptions) -> None:
+        """Raises UserError where the model has no classifier of texts."""
+        if model.description.architecture != "BertForSequenceClassification":
+            raise UserError(
+                f"this {model.description.architecture} does not classify texts; give the directory "
+                'of a model that does, and load it with load(path, task="classification")'
+            )
+        super().__init__(model, options)
+        self._model = model
+
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return _logits(self._model.params, batch, module=self._model.module)
+
+    def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
+        return check_finite(output.copy(), "the scores of a text")
+
+
+class LabelPredictor(ClassificationPredictor):
+    """What the scores mean: a `Classification`, or the value of a regression."""
+
+    def transform(self, decoded: Iterator[np.ndarray]) -> Iterator[Any]:
+        return (outcome(self._model.description, scores) for scores in decoded)
 
 
 def outcome(description: ModelDescription, scores: np.ndarray) -> Prediction:

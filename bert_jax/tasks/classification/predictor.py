@@ -4,33 +4,18 @@ import contextlib
 from collections.abc import Iterator
 
 from bert_jax.data.readers.rows import Row
-from bert_jax.inference.interface import Advance, Text
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import Output
+from bert_jax.data.records import Output
 from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines
+from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, Write, batch_options, json_lines
+from bert_jax.tasks.base.predictor import Text
 from bert_jax.tasks.base.text_predictors import open_texts
 from bert_jax.tasks.classification.decoding import (
     SUBMISSION_HEAD,
+    LabelPredictor,
     Prediction,
     as_record,
-    logits,
-    outcome,
     submission_line,
 )
-
-
-def _answers(
-    model: LoadedModel, texts: Iterator[Text], options: PredictOptions, advance: Advance
-) -> Iterator[Prediction]:
-    found = logits(
-        model,
-        texts,
-        batch_size=options.batch_size or 32,
-        max_length=options.max_length,
-        advance=advance,
-    )
-    return (outcome(model.description, scores) for scores in found)
 
 
 @contextlib.contextmanager
@@ -46,7 +31,7 @@ def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, Predi
 
 TASK = PredictionTask(
     open_texts,
-    _answers,
+    lambda model, options: LabelPredictor(model, batch_options(options)),
     {JSONL: json_lines(lambda text, found: as_record(found)), "glue": _glue},
     endings={".tsv": "glue"},
     architectures=("BertForSequenceClassification",),

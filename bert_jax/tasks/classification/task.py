@@ -1,7 +1,7 @@
 """Classes or a number for texts and pairs of texts (paper, section 4.1): GLUE, and users' files."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,13 +17,10 @@ from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.records import open_records
 from bert_jax.data.sequences import Sequences
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.inference.interface import Text
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import open_records
-from bert_jax.inference.texts import TextEncoder
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
@@ -41,12 +38,14 @@ from bert_jax.tasks.base.labels import (
     infer_problem_type,
     labels_of,
 )
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, Text
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.decoding import (
     SUBMISSION_HEAD,
+    ClassificationPredictor,
     as_record,
-    logits,
     outcome,
     submission_line,
 )
@@ -92,7 +91,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         targets = self._problem.targets(examples)
         weights = self._weights(targets)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        rows = encoded(encode, encode.checked(map(text_of, examples)))
+        rows = encoded(encode, map(text_of, examples), encode.check)
         sequences = Sequences.of(row for (row,) in rows)
         encode.report()
 
@@ -114,14 +113,14 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             values["accuracy"] = correct
         return {"": weighted_sums(batch["weights"], values)}
 
-    def answers(self, model: LoadedModel, examples: Iterable[TextExample]) -> Iterator[np.ndarray]:
-        """The scores of the labels of each text."""
-        return logits(
-            model,
-            map(text_of, examples),
-            batch_size=self.options.batch_size,
-            max_length=self.options.length,
+    def predictor(self, model: Model) -> Predictor[Text, np.ndarray]:
+        """The predictor of users."""
+        return ClassificationPredictor(
+            model, BatchOptions(self.options.batch_size, self.options.length)
         )
+
+    def predictor_input(self, example: TextExample) -> Text:
+        return text_of(example)
 
     def has_labels(self, example: TextExample) -> bool:
         """Whether it has a label."""

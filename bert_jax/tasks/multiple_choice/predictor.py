@@ -21,11 +21,15 @@ from bert_jax.data.readers.choices import (
 from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import Record, Table, format_of
-from bert_jax.inference.interface import Advance
-from bert_jax.inference.model import LoadedModel
 from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, table_options
-from bert_jax.tasks.multiple_choice.decoding import as_record, best_choice, logits
+from bert_jax.tasks.base.predict_task import (
+    JSONL,
+    PredictionTask,
+    batch_options,
+    json_lines,
+    table_options,
+)
+from bert_jax.tasks.multiple_choice.decoding import ChoicePredictor, as_record, best_choice
 
 # The columns that are asked about, in any layout.
 _TEXTS = re.compile(
@@ -58,28 +62,13 @@ def _rows(table: Table, layout: str, label_column: str | None) -> Iterator[Row[C
         yield Row(example, other, record.place, example.id, gold)
 
 
-def _answers(
-    model: LoadedModel,
-    examples: Iterator[ChoiceExample],
-    options: PredictOptions,
-    advance: Advance,
-) -> Iterator[np.ndarray]:
-    return logits(
-        model,
-        examples,
-        batch_size=options.batch_size or 32,
-        max_length=options.max_length,
-        advance=advance,
-    )
-
-
 def _as_record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:
     return as_record(best_choice(example.choices, scores))
 
 
 TASK = PredictionTask(
     _open_choices,
-    _answers,
+    lambda model, options: ChoicePredictor(model, batch_options(options)),
     {JSONL: json_lines(_as_record)},
     architectures=("BertForMultipleChoice",),
 )

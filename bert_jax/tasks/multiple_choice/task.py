@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,23 @@ from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
+from bert_jax.data.records import open_records
 from bert_jax.data.sequences import Sequences
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import open_records
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.layers import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, model_tokenizer
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
-from bert_jax.tasks.multiple_choice.decoding import ChoiceEncoder, as_record, best_choice, logits
+from bert_jax.tasks.multiple_choice.decoding import (
+    ChoiceEncoder,
+    ChoicePredictor,
+    as_record,
+    best_choice,
+)
 from bert_jax.tokenization import Tokenizer
 
 ARCHITECTURE = "BertForMultipleChoice"
@@ -45,7 +50,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         """
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
-        of_examples = encoded(encode, encode.checked(examples))
+        of_examples = encoded(encode, examples, encode.check)
         sequences = Sequences.of(row for rows in of_examples for row in rows)
         encode.report()
         rows = _row_numbers([len(example.choices) for example in examples])  # nC
@@ -72,13 +77,9 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         correct = logits.argmax(axis=-1) == labels
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
-    def answers(
-        self, model: LoadedModel, examples: Iterable[ChoiceExample]
-    ) -> Iterator[np.ndarray]:
-        """The scores of the choices of each item."""
-        return logits(
-            model, examples, batch_size=self.options.batch_size, max_length=self.options.length
-        )
+    def predictor(self, model: Model) -> Predictor[ChoiceExample, np.ndarray]:
+        """The predictor of users."""
+        return ChoicePredictor(model, BatchOptions(self.options.batch_size, self.options.length))
 
     def has_labels(self, example: ChoiceExample) -> bool:
         """Whether the right choice is known."""

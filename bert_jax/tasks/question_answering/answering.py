@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -11,13 +11,11 @@ import jax
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Question
+from bert_jax.data.records import shortest
 from bert_jax.data.windows.passage_windows import PassageWindow, PassageWindows, WindowOptions
 from bert_jax.errors import UserError
-from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.interface import Advance, Model, TextError
-from bert_jax.inference.records import shortest
-from bert_jax.inference.streams import answers
 from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor
 from bert_jax.tasks.question_answering.spans import Logits, SpanOptions, Spans, best_spans
 from bert_jax.tokenization import Encoding
 
@@ -80,68 +78,47 @@ class Answer:
     no_answer_score: float | None = None
 
 
-def spans(
-    model: Model,
-    questions: Iterable[Question],
-    options: AnswerOptions = AnswerOptions(),
-    *,
-    advance: Advance | None = None,
-) -> Iterator[Spans]:
-    """The best spans for each question, in the order of the questions and in constant memory.
+class SpanPredictor(Predictor[Question, Any]):
+    """The best spans for each question."""
 
-    At the end, a line on stderr says how many questions were cut, and how many were empty or had
-    an empty passage.
+    def __init__(self, model: Model, options: AnswerOptions = AnswerOptions()) -> None:
+        """Raises UserError where the model does not answer questions, or an option is wrong."""
+        _check_model(model)
+        windows = options.windows(model.config)
+        self.options = BatchOptions(options.batch_size, windows.length)
+        self._model = model
+        self._span_options = options.spans()
+        self._question_limit = windows.question_limit
+        self._rows = PassageWindows(model.tokenizer, windows)
+        self._empty = 0
 
-    Args:
-        model: answers questions.
-        questions: read once, a window ahead.
-        options: how answers are looked for.
-        advance: told the number of questions after each batch.
+    def prepare(self, example: Question, index: int) -> Question:
+        for text in (example.question, example.passage):
+            if not isinstance(text, str):
+                raise ExampleError(f"{text!r:.80} is no text; give strings", index)
+        self._empty += not (example.question.strip() and example.passage.strip())
+        return example
 
-    Raises:
-        UserError: the model does not answer questions, or an option is wrong.
-        TextError: a question or a passage is no text.
-    """
-    _check_model(model)
-    windows = options.windows(model.config)
-    wanted = options.spans()
-    encode = PassageWindows(model.tokenizer, windows)
-    empty = 0
+    def encode(self, examples: Sequence[Question]) -> list[list[Encoding]]:
+        return [[*rows] for rows in self._rows([(q.question, q.passage) for q in examples])]
 
-    def checked() -> Iterator[Question]:
-        nonlocal empty
-        for index, question in enumerate(questions):
-            for text in (question.question, question.passage):
-                if not isinstance(text, str):
-                    raise TextError(f"{text!r:.80} is no text; give strings", index)
-            empty += not (question.question.strip() and question.passage.strip())
-            yield question
+    def compute(self, batch: dict[str, jax.Array]) -> Any:
+        return _logits(self._model.params, batch, module=self._model.module)
 
-    def read(question: Question, rows: list[Encoding], outputs: list[Logits]) -> Spans:
-        of_question = [row for row in rows if isinstance(row, PassageWindow)]
-        return best_spans(question.passage, of_question, outputs, wanted)
+    def decode(self, example: Question, encodings: list[Encoding], outputs: list[Logits]) -> Spans:
+        windows = [row for row in encodings if isinstance(row, PassageWindow)]
+        return best_spans(example.passage, windows, outputs, self._span_options)
 
-    found = answers(
-        model,
-        checked(),
-        lambda asked: [[*rows] for rows in encode([(q.question, q.passage) for q in asked])],
-        functools.partial(_logits, model.params, module=model.module),
-        read,
-        BatchOptions(options.batch_size, windows.length),
-        characters=lambda question: len(question.question) + len(question.passage),
-        advance=advance,
-    )
+    def characters(self, example: Question) -> int:
+        return len(example.question) + len(example.passage)
 
-    def reported() -> Iterator[Spans]:
-        yield from found
+    def report(self) -> None:
         for count, what in (
-            (encode.cut_questions, f"were longer than {windows.question_limit} tokens: cut"),
-            (empty, "were empty, or about an empty passage"),
+            (self._rows.cut_questions, f"were longer than {self._question_limit} tokens: cut"),
+            (self._empty, "were empty, or about an empty passage"),
         ):
             if count:
-                print(f"{count} of {encode.count} questions {what}", file=sys.stderr)
-
-    return reported()
+                print(f"{count} of {self._rows.count} questions {what}", file=sys.stderr)
 
 
 def best_answers(found: Spans, null_threshold: float | None, top_k: int = 1) -> list[Answer]:
@@ -163,47 +140,18 @@ def best_answers(found: Spans, null_threshold: float | None, top_k: int = 1) -> 
     ]
 
 
-def answer(
-    model: Model,
-    question: str | Sequence[str],
-    passage: str | Sequence[str],
-    top_k: int = 1,
-    *,
-    null_threshold: float | None = None,
-    options: AnswerOptions = AnswerOptions(),
-) -> Answer | list[Answer] | list[Answer | list[Answer]]:
-    """Answers a question or several; see `LoadedModel.answer`.
-
-    Args:
-        model: answers questions.
-        question: one, or a list.
-        passage: one for all questions, or a list with one for each; then one question may be asked
-            of all.
-        top_k: how many answers to each question.
-        null_threshold: "" is the answer if its scores are so much better than those of the best
-            span. None: what the model's `config.json` says; nothing there: there is an answer.
-        options: how answers are looked for.
-
-    Returns:
-        An `Answer`, for `top_k` above 1 a list of them, the best first; for lists a list of these.
+def question_examples(
+    question: str | Sequence[str], passage: str | Sequence[str]
+) -> list[Question]:
+    """The examples of one question or several; arguments are those of `LoadedModel.answer`.
 
     Raises:
-        UserError: the model does not answer questions, `top_k` is below 1, lists differ in length.
+        UserError: lists differ in length.
     """
-    if top_k < 1:
-        raise UserError(f"top_k is {top_k}; it must be at least 1")
-    options = dataclasses.replace(options, n_best=max(top_k, options.n_best))
-    threshold = stored_threshold(model.description) if null_threshold is None else null_threshold
-    single = isinstance(question, str) and isinstance(passage, str)
-    asked = [
+    return [
         Question(one, about, None, str(number), f"question {number}")
         for number, (one, about) in enumerate(_pairs(question, passage))
     ]
-    every: list[Answer | list[Answer]] = []
-    for found in spans(model, asked, options):
-        best = best_answers(found, threshold, top_k)
-        every.append(best[0] if top_k == 1 else best)
-    return every[0] if single else every
 
 
 def as_record(found: Sequence[Answer]) -> dict[str, Any]:

@@ -19,16 +19,21 @@ from bert_jax.data.readers.squad import (
     read_questions,
 )
 from bert_jax.data.readers.tables import Record, format_of
-from bert_jax.inference.interface import Advance
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import Output, open_output
+from bert_jax.data.records import Output, open_output
 from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines, table_options
+from bert_jax.tasks.base.predict_task import (
+    JSONL,
+    PredictionTask,
+    Write,
+    json_lines,
+    table_options,
+)
+from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.question_answering.answering import (
     AnswerOptions,
+    SpanPredictor,
     as_record,
     best_answers,
-    spans,
     stored_threshold,
 )
 from bert_jax.tasks.question_answering.files import n_best
@@ -99,21 +104,26 @@ def _row(
     )
 
 
-def _answers(
-    model: LoadedModel, questions: Iterator[Question], options: PredictOptions, advance: Advance
-) -> Iterator[Found]:
-    threshold = options.null_threshold
-    if threshold is None:
-        threshold = stored_threshold(model.description)
-    reading = AnswerOptions(
-        options.batch_size or AnswerOptions.batch_size,
-        options.max_length,
-        window_step=options.window_step,
-        answer_length=options.answer_length,
-        n_best=max(options.top_k or 1, AnswerOptions.n_best),
-    )
-    for found in spans(model, questions, reading, advance=advance):
-        yield Found(found, threshold, options.top_k or 1)
+class _QuestionPredictor(SpanPredictor):
+    """Spans together with how an answer is taken from them."""
+
+    def __init__(self, model: Model, options: PredictOptions) -> None:
+        threshold = options.null_threshold
+        self._threshold = stored_threshold(model.description) if threshold is None else threshold
+        self._top_k = options.top_k or 1
+        super().__init__(
+            model,
+            AnswerOptions(
+                options.batch_size or AnswerOptions.batch_size,
+                options.max_length,
+                window_step=options.window_step,
+                answer_length=options.answer_length,
+                n_best=max(self._top_k, AnswerOptions.n_best),
+            ),
+        )
+
+    def transform(self, decoded: Iterator[Spans]) -> Iterator[Found]:
+        return (Found(spans, self._threshold, self._top_k) for spans in decoded)
 
 
 def _as_record(question: Question, found: Found) -> Mapping[str, Any]:
@@ -172,7 +182,7 @@ def _json_object(output: Output) -> Iterator[WriteValue]:
 
 TASK = PredictionTask(
     _open_questions,
-    _answers,
+    _QuestionPredictor,
     {JSONL: json_lines(_as_record), SQUAD: _squad},
     endings={".json": SQUAD},
     architectures=("BertForQuestionAnswering",),

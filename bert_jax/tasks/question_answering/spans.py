@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.data.windows.passage_windows import PassageWindow
 from bert_jax.errors import UserError
-from bert_jax.inference.finite import finite
+from bert_jax.tasks.base.predictor import check_finite
 
 Logits = tuple[np.ndarray, np.ndarray]
 """Scores of the tokens of a row as the first and as the last of the answer, float32 [≥ T] each."""
@@ -142,7 +142,7 @@ def _span_scores(
     starts = start_logits[start:stop].astype(np.float64)
     ends = end_logits[start : len(window) - 1].astype(np.float64)
     for scores in (starts, ends):
-        finite(scores, "the scores of a question")
+        check_finite(scores, "the scores of a question")
     beyond = np.full(options.answer_length, -np.inf)
     by_length = np.lib.stride_tricks.sliding_window_view(
         np.concatenate([ends, beyond]), options.answer_length

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,9 @@ from bert_jax.data.examples import Question
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
+from bert_jax.data.records import open_records
 from bert_jax.data.windows.span_rows import SpanRows
 from bert_jax.errors import UserError
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import open_records
 from bert_jax.metrics.squad import score_v1
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.layers import MASK_VALUE
@@ -34,14 +33,15 @@ from bert_jax.tasks.base.labelled_task import (
     TrainedModel,
     model_tokenizer,
 )
+from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
 from bert_jax.tasks.question_answering.answering import (
     NULL_THRESHOLD,
     AnswerOptions,
+    SpanPredictor,
     as_record,
     best_answers,
-    spans,
     stored_threshold,
 )
 from bert_jax.tasks.question_answering.files import write_squad_files
@@ -133,9 +133,9 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
         correct = (start_logits.argmax(-1) == start) & (end_logits.argmax(-1) == end)
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
-    def answers(self, model: LoadedModel, examples: Iterable[Question]) -> Iterator[Spans]:
-        """The best spans for each question."""
-        return spans(model, examples, self._answer_options)
+    def predictor(self, model: Model) -> Predictor[Question, Spans]:
+        """The predictor of users."""
+        return SpanPredictor(model, self._answer_options)
 
     def has_labels(self, example: Question) -> bool:
         """Whether its answers are known, if only that there is none."""

@@ -1,18 +1,18 @@
 """How alike texts are: the cosine of their vectors (Sentence-BERT, Reimers and Gurevych, 2019)."""
 
 import dataclasses
-import heapq
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.errors import UserError
-from bert_jax.inference.features import embeddings
-from bert_jax.inference.finite import finite
-from bert_jax.inference.interface import Advance, Model, TextError
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
+from bert_jax.tasks.features import EmbeddingPredictor
+from bert_jax.tokenization import Encoding
 
 DEFAULT_POOLING = "mean"
 
@@ -32,165 +32,48 @@ class Match:
     score: float
 
 
-def pair_vectors(
-    model: Model,
-    pairs: Iterable[tuple[str, str]],
-    *,
-    pooling: str | None = None,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[np.ndarray]:
-    """The vectors of both texts of each pair, float32 [2, D], in order and in constant memory.
+class PairPredictor(Predictor[tuple[str, str], Any]):
+    """The vectors of both texts of each pair, float32 [2, D]."""
 
-    Args:
-        model: any model with an encoder.
-        pairs: read once, a window ahead.
-        pooling: see `LoadedModel.embed`; None: as `config.json` says, else the mean.
-        batch_size: the most texts computed together.
-        max_length: the most tokens of a text; None for as many as the model takes.
-        advance: told the number of pairs after each batch.
+    def __init__(self, model: Model, options: BatchOptions, *, pooling: str | None = None) -> None:
+        """Takes a model.
 
-    Raises:
-        NotFiniteError: a vector is not finite.
-        UserError: the pooling is unknown, or the model has no pooler.
-        TextError: something is no pair of texts.
-    """
-    done = 0
+        Args:
+            model: any model with an encoder.
+            options: sizes; `batch_size` counts texts.
+            pooling: see `LoadedModel.embed`; None: that of `config.json`, else the mean.
 
-    def halved(texts: int) -> None:
-        nonlocal done
-        if advance is not None:
-            advance((done + texts) // 2 - done // 2)
-        done += texts
-
-    found = embeddings(
-        model,
-        _flat(pairs),
-        pooling=pooling or stored_pooling(model.description),
-        batch_size=batch_size,
-        max_length=max_length,
-        advance=halved,
-    )
-    return (finite(np.stack([vector, next(found)]), "the vectors of a pair") for vector in found)
-
-
-def similarities(
-    model: Model,
-    pairs: Iterable[tuple[str, str]],
-    *,
-    pooling: str | None = None,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[float]:
-    """The cosine of each pair, from -1 to 1.
-
-    Arguments are those of `pair_vectors`.
-
-    Raises:
-        NotFiniteError, UserError: as `pair_vectors`.
-    """
-    vectors = pair_vectors(
-        model,
-        pairs,
-        pooling=pooling,
-        batch_size=batch_size,
-        max_length=max_length,
-        advance=advance,
-    )
-    return map(cosine, vectors)
-
-
-def similarity(
-    model: Model,
-    texts: Iterable[str],
-    others: Iterable[str] | None = None,
-    *,
-    pooling: str | None = None,
-    batch_size: int = 32,
-    max_length: int | None = None,
-) -> np.ndarray:
-    """The cosine of every text with every other; see `LoadedModel.similarity`.
-
-    Args:
-        model: any model with an encoder.
-        texts: n texts.
-        others: m texts; None: the same texts.
-        pooling: see `pair_vectors`.
-        batch_size: the most texts computed together.
-        max_length: the most tokens of a text; None for as many as the model takes.
-
-    Returns:
-        float32 [n, m], from -1 to 1.
-
-    Raises:
-        NotFiniteError: a vector is not finite.
-        UserError: something is no text, the pooling is unknown, or the model has no pooler.
-    """
-
-    def vectors_of(some: Iterable[str]) -> np.ndarray:
-        found = embeddings(
-            model,
-            _checked(some),
-            pooling=pooling or stored_pooling(model.description),
-            normalize=True,
-            batch_size=batch_size,
-            max_length=max_length,
+        Raises:
+            UserError: the pooling is unknown, or the model has no pooler.
+        """
+        # A pair has two rows: half as many examples are as many rows.
+        self.options = dataclasses.replace(options, window=options.window // 2)
+        self._texts = EmbeddingPredictor(
+            model, options, pooling=pooling or stored_pooling(model.description)
         )
-        vectors = np.array(list(found), np.float32).reshape(-1, model.config.hidden_size)
-        return finite(vectors, "the vectors of the texts")
 
-    left = vectors_of(texts)
-    right = left if others is None else vectors_of(others)
-    return np.clip(left @ right.T, -1, 1)  # rounding can make it 1.0000001
+    def prepare(self, example: tuple[str, str], index: int) -> tuple[str, str]:
+        if not isinstance(example, tuple) or [type(text) for text in example] != [str, str]:
+            raise ExampleError(f"{example!r:.80} is no pair of texts; give two strings", index)
+        return example
 
+    def encode(self, examples: Sequence[tuple[str, str]]) -> list[list[Encoding]]:
+        rows = self._texts.encode([text for pair in examples for text in pair])
+        return [[*first, *second] for first, second in zip(rows[::2], rows[1::2], strict=True)]
 
-def search(
-    model: Model,
-    query: str,
-    texts: Iterable[str],
-    top_k: int = 10,
-    *,
-    pooling: str | None = None,
-    batch_size: int = 32,
-    max_length: int | None = None,
-) -> list[Match]:
-    """The texts that are nearest to a query, the nearest first; of equal ones the earlier.
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return self._texts.compute(batch)
 
-    Args:
-        model: any model with an encoder.
-        query: what is looked for.
-        texts: read once; only the best are kept.
-        top_k: how many, fewer where there are no more.
-        pooling: see `pair_vectors`.
-        batch_size: the most texts computed together.
-        max_length: the most tokens of a text; None for as many as the model takes.
+    def decode(
+        self, example: tuple[str, str], encodings: list[Encoding], outputs: list[np.ndarray]
+    ) -> np.ndarray:
+        return check_finite(np.stack(outputs), "the vectors of a pair")
 
-    Raises:
-        NotFiniteError, UserError: as `similarity`; or `top_k` is below 1.
-    """
-    if top_k < 1:
-        raise UserError(f"top_k is {top_k}; it must be at least 1")
-    waiting: deque[str] = deque()  # texts that are read and have no vector yet
+    def characters(self, example: tuple[str, str]) -> int:
+        return len(example[0]) + len(example[1])
 
-    def read() -> Iterator[str]:
-        yield from _checked([query])
-        for text in _checked(texts):
-            waiting.append(text)
-            yield text
-
-    vectors = embeddings(
-        model,
-        read(),
-        pooling=pooling or stored_pooling(model.description),
-        batch_size=batch_size,
-        max_length=max_length,
-    )
-    wanted = next(vectors)
-    pairs = (finite(np.stack([wanted, vector]), "the vectors of a text") for vector in vectors)
-    matches = (Match(index, waiting.popleft(), cosine(pair)) for index, pair in enumerate(pairs))
-    return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
+    def report(self) -> None:
+        self._texts.report()
 
 
 def cosine(vectors: np.ndarray) -> float:
@@ -212,18 +95,16 @@ def stored_pooling(description: ModelDescription) -> str:
     return value
 
 
-def _flat(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The texts of all pairs, one after the other."""
-    for index, pair in enumerate(pairs):
-        if not isinstance(pair, tuple) or [type(text) for text in pair] != [str, str]:
-            raise TextError(f"{pair!r:.80} is no pair of texts; give two strings", index)
-        yield from pair
+def checked_texts(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts.
 
-
-def _checked(texts: Iterable[str]) -> Iterator[str]:
-    if isinstance(texts, str):  # which is a list of letters, too
+    Raises:
+        UserError: `texts` is one string, which is an iterable of characters.
+        ExampleError: something is no string.
+    """
+    if isinstance(texts, str):
         raise UserError("the texts are one string; give a list of strings")
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TextError(f"text {index} is {text!r:.80}; give a string", index)
+            raise ExampleError(f"text {index} is {text!r:.80}; give a string", index)
         yield text

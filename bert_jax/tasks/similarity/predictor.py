@@ -5,13 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bert_jax.data.readers.rows import Row, Rows, open_rows
+from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
-from bert_jax.inference.interface import Advance
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import shortest
 from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, json_lines, text_options
-from bert_jax.tasks.similarity.decoding import similarities
+from bert_jax.tasks.base.predict_task import (
+    JSONL,
+    PredictionTask,
+    batch_options,
+    json_lines,
+    text_options,
+)
+from bert_jax.tasks.similarity.decoding import PairPredictor, cosine
 
 Pair = tuple[str, str]
 
@@ -31,19 +35,8 @@ def _open_pairs(source: str | Path, options: PredictOptions) -> Iterator[Rows[Pa
         yield Rows(pairs(rows), rows.fraction)
 
 
-def _answers(
-    model: LoadedModel, pairs: Iterator[Pair], options: PredictOptions, advance: Advance
-) -> Iterator[float]:
-    return similarities(
-        model,
-        pairs,
-        pooling=options.pooling,
-        batch_size=options.batch_size or 32,
-        max_length=options.max_length,
-        advance=advance,
-    )
-
-
 TASK = PredictionTask(
-    _open_pairs, _answers, {JSONL: json_lines(lambda pair, found: {"similarity": shortest(found)})}
+    _open_pairs,
+    lambda model, options: PairPredictor(model, batch_options(options), pooling=options.pooling),
+    {JSONL: json_lines(lambda pair, vectors: {"similarity": shortest(cosine(vectors))})},
 )

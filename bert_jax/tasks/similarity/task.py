@@ -20,13 +20,11 @@ from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.records import open_records, shortest
 from bert_jax.data.sequences import Sequences
 from bert_jax.errors import UserError
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.pooling import OF_TOKENS
-from bert_jax.inference.records import open_records, shortest
-from bert_jax.inference.texts import TextEncoder
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.pooling import OF_TOKENS
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
@@ -39,13 +37,15 @@ from bert_jax.tasks.base.labelled_task import (
     model_tokenizer,
 )
 from bert_jax.tasks.base.labels import choose_labels
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.decoding import softmax
 from bert_jax.tasks.similarity.decoding import (
     DEFAULT_POOLING,
+    PairPredictor,
     cosine,
-    pair_vectors,
     stored_pooling,
 )
 from bert_jax.tasks.similarity.evaluators import metrics_for
@@ -132,20 +132,14 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
         losses = self._objective.losses(output, batch["labels"], weights > 0)
         return {"": weighted_sums(weights, {"loss": losses})}
 
-    def answers(self, model: LoadedModel, examples: Iterable[TextExample]) -> Iterator[PairAnswer]:
+    def predictor(self, model: Model) -> Predictor[tuple[str, str], PairAnswer]:
         """The vectors of each pair as a user gets them, and the classifier's scores."""
+        options = BatchOptions(self.options.batch_size, self.options.length)
         head = fetch(model.params["classifier"]) if self._objective.labels else None
-        found = pair_vectors(
-            model,
-            map(_texts, examples),
-            pooling=self._pooling,
-            batch_size=self.options.batch_size,
-            max_length=self.options.length,
-        )
-        for vectors in found:
-            read = np.asarray(pair_features(*vectors))
-            logits = None if head is None else read @ head["kernel"] + head["bias"]
-            yield PairAnswer(vectors, logits)
+        return _PairClassifier(model, options, self._pooling, head)
+
+    def predictor_input(self, example: TextExample) -> tuple[str, str]:
+        return _texts(example)
 
     def has_labels(self, example: TextExample) -> bool:
         """Whether it has a label; pairs that belong together need none."""
@@ -197,6 +191,22 @@ class SimilarityTask(LabelledTask[TextExample, PairAnswer]):
                     chances = map(shortest, softmax(answer.logits))
                     told["probabilities"] = dict(zip(labels, chances, strict=True))
                 records.write({"id": example.id, **gold, **told})
+
+
+class _PairClassifier(PairPredictor):
+    """Vectors of pairs, and the scores of a classifier that reads them, if there is one."""
+
+    def __init__(self, model: Model, options: BatchOptions, pooling: str | None, head: Any) -> None:
+        super().__init__(model, options, pooling=pooling)
+        self._head = head
+
+    def transform(self, decoded: Iterator[np.ndarray]) -> Iterator[PairAnswer]:
+        for vectors in decoded:
+            logits = None
+            if self._head is not None:
+                features = np.asarray(pair_features(*vectors))
+                logits = features @ self._head["kernel"] + self._head["bias"]
+            yield PairAnswer(vectors, logits)
 
 
 def defaults() -> dict[str, dict[str, Any]]:

@@ -10,17 +10,14 @@ import jax
 import numpy as np
 
 from bert_jax.data.readers.conll import OUTSIDE
+from bert_jax.data.records import shortest
 from bert_jax.data.windows.word_windows import WordWindow, WordWindows
 from bert_jax.data.windows.words import Word, joined, split_words
 from bert_jax.errors import UserError
-from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.finite import finite
-from bert_jax.inference.interface import Advance, Model, TextError
-from bert_jax.inference.records import shortest
-from bert_jax.inference.streams import answers
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.crf import CRFParams
 from bert_jax.sharding.hosts import fetch
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
 from bert_jax.tasks.classification.decoding import label_names
 from bert_jax.tasks.tagging.tag_decoding import Decoded, argmax_decode, possible, viterbi_decode
 from bert_jax.tokenization import Encoding
@@ -89,55 +86,49 @@ class Tagging:
         return tuple(word.tag for word in self.words)
 
 
-def taggings(
-    model: Model,
-    sentences: Iterable[Sentence],
-    *,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[Tagging]:
-    """The tags of each sentence, in order and in constant memory.
+class TagPredictor(Predictor[Any, Tagging]):
+    """The tags of each sentence.
 
     Nothing is cut off: of long sentences, windows are read, see `WordWindows`. Each word has the
     most probable tag, or with `use_crf` the tag on the most probable path that the scheme allows.
-
-    Args:
-        model: tags words.
-        sentences: texts, split as `split_words` does, or lists of words.
-        batch_size: the most rows computed together.
-        max_length: the most tokens of a row; None for as many as the model takes.
-        advance: told the number of sentences after each batch.
-
-    Raises:
-        UserError: the model does not tag words, or something is no sentence.
     """
-    if model.description.architecture != "BertForTokenClassification":
-        raise UserError(
-            f"this {model.description.architecture} does not tag words; give the directory of a "
-            'model that does, and load it with load(path, task="tagging")'
-        )
-    options = BatchOptions(batch_size, max_length)
-    encode = WordWindows(model.tokenizer, options.limit(model.config))
-    found = answers(
-        model,
-        map(_split, _checked(sentences)),
-        lambda asked: [[*rows] for rows in encode([one.texts for one in asked])],
-        functools.partial(_logits, model.params, module=model.module),
-        _read,
-        options,
-        characters=lambda asked: len(asked.text),
-        advance=advance,
-    )
-    scored = (((asked, numbers), scores) for asked, numbers, scores in found)
-    labels = label_names(model.description)
-    if model.config.use_crf:
-        decoded = viterbi_decode(
-            scored, possible(CRFParams(*fetch(CRFParams.of(model.params))), labels)
-        )
-    else:
-        decoded = argmax_decode(scored)
-    return (_tagging(asked, numbers, tags, labels) for (asked, numbers), tags in decoded)
+
+    def __init__(self, model: Model, options: BatchOptions) -> None:
+        """Raises UserError where the model does not tag words."""
+        if model.description.architecture != "BertForTokenClassification":
+            raise UserError(
+                f"this {model.description.architecture} does not tag words; give the directory of a "
+                'model that does, and load it with load(path, task="tagging")'
+            )
+        self.options = options
+        self._model = model
+        self._rows = WordWindows(model.tokenizer, options.limit(model.config))
+        self._labels = label_names(model.description)
+
+    def prepare(self, example: Sentence, index: int) -> "_Split":
+        return _split(example, index)
+
+    def encode(self, examples: Sequence["_Split"]) -> list[list[Encoding]]:
+        return [[*rows] for rows in self._rows([example.texts for example in examples])]
+
+    def compute(self, batch: dict[str, jax.Array]) -> Any:
+        return _logits(self._model.params, batch, module=self._model.module)
+
+    def decode(self, example: "_Split", encodings: list[Encoding], outputs: list[Any]) -> Any:
+        numbers, scores = _word_scores(encodings, outputs)
+        return (example, numbers), scores
+
+    def transform(self, decoded: Iterator[Any]) -> Iterator[Tagging]:
+        if self._model.config.use_crf:
+            crf_params = CRFParams(*fetch(CRFParams.of(self._model.params)))
+            tagged = viterbi_decode(decoded, possible(crf_params, self._labels))
+        else:
+            tagged = argmax_decode(decoded)
+        for (request, numbers), tags in tagged:
+            yield _tagging(request, numbers, tags, self._labels)
+
+    def characters(self, example: "_Split") -> int:
+        return len(example.text)
 
 
 def as_record(found: Tagging) -> dict[str, Any]:
@@ -166,7 +157,9 @@ def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | N
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
+class _Split:
+    """A sentence and its words."""
+
     text: str
     words: list[Word]
 
@@ -175,32 +168,27 @@ class _Asked:
         return [word.text for word in self.words]
 
 
-def _checked(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-    if isinstance(sentences, str):
-        raise UserError(
-            "the sentences are one string; give a list of strings, or of lists of words"
-        )
-    for index, sentence in enumerate(sentences):
-        is_words = isinstance(sentence, list | tuple)
-        if not isinstance(sentence, str) and not (
-            is_words and all(isinstance(word, str) for word in sentence)
-        ):
-            raise TextError(
-                f"sentence {index} is {sentence!r:.80}; give a string or a list of words", index
-            )
-        yield sentence
-
-
-def _split(sentence: Sentence) -> _Asked:
+def _split(sentence: Sentence, index: int) -> _Split:
     if isinstance(sentence, str):
-        return _Asked(sentence, split_words(sentence))
-    return _Asked(" ".join(sentence), joined(sentence))
+        return _Split(sentence, split_words(sentence))
+    if not isinstance(sentence, list | tuple) or not all(isinstance(w, str) for w in sentence):
+        raise ExampleError(
+            f"sentence {index} is {sentence!r:.80}; give a string or a list of words", index
+        )
+    return _Split(" ".join(sentence), joined(sentence))
 
 
-def _read(
-    asked: _Asked, encodings: Sequence[Encoding], rows: Sequence[np.ndarray]
-) -> tuple[_Asked, np.ndarray, np.ndarray]:
-    """The words that have tokens, int [K], and their scores, float32 [K, C]."""
+def as_sentences(sentences: Iterable[Sentence]) -> Iterable[Sentence]:
+    """The same sentences; one string is refused, since it is an iterable of characters."""
+    if isinstance(sentences, str):
+        raise UserError("the sentences are one string; give a list of strings")
+    return sentences
+
+
+def _word_scores(
+    encodings: Sequence[Encoding], rows: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The words that have tokens, int64 [W], and their scores, float32 [W, C]."""
     windows = [row for row in encodings if isinstance(row, WordWindow)]
     numbers = np.concatenate([np.array(window.words, np.int64) for window in windows])
     scores = np.concatenate(
@@ -209,21 +197,21 @@ def _read(
             for window, row in zip(windows, rows, strict=True)
         ]
     )
-    return asked, numbers, finite(scores, "the scores of a sentence")
+    return numbers, check_finite(scores, "the scores of a sentence")
 
 
 def _tagging(
-    asked: _Asked, numbers: np.ndarray, decoded: Decoded, labels: Sequence[str]
+    sentence: _Split, numbers: np.ndarray, decoded: Decoded, labels: Sequence[str]
 ) -> Tagging:
     nothing = OUTSIDE if OUTSIDE in labels else labels[0]
-    found = [(nothing, 0.0)] * len(asked.words)
+    found = [(nothing, 0.0)] * len(sentence.words)
     for number, tag, score in zip(numbers.tolist(), *map(np.ndarray.tolist, decoded), strict=True):
         found[number] = labels[tag], score
     words = tuple(
         TaggedWord(word.text, tag, score, word.start, word.end)
-        for word, (tag, score) in zip(asked.words, found, strict=True)
+        for word, (tag, score) in zip(sentence.words, found, strict=True)
     )
-    return Tagging(words, _entities(asked.text, words, labels))
+    return Tagging(words, _entities(sentence.text, words, labels))
 
 
 def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> tuple[Entity, ...]:

@@ -19,13 +19,18 @@ from bert_jax.data.readers.rows import Row, Rows, TextReader, open_rows
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
+from bert_jax.data.records import Output
 from bert_jax.errors import UserError
-from bert_jax.inference.interface import Advance
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import Output
 from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.predictor import JSONL, PredictionTask, Write, json_lines, text_options
-from bert_jax.tasks.tagging.decoding import Tagging, as_record, taggings
+from bert_jax.tasks.base.predict_task import (
+    JSONL,
+    PredictionTask,
+    Write,
+    batch_options,
+    json_lines,
+    text_options,
+)
+from bert_jax.tasks.tagging.decoding import Tagging, TagPredictor, as_record
 
 CONLL = "conll"
 _ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
@@ -133,18 +138,6 @@ def _sentence(row: Row[str | tuple[str, str]]) -> Row[Sentence]:
     return Row(row.item, row.other, row.place, row.id, gold)
 
 
-def _answers(
-    model: LoadedModel, sentences: Iterator[Sentence], options: PredictOptions, advance: Advance
-) -> Iterator[Tagging]:
-    return taggings(
-        model,
-        (one.sentence.words if isinstance(one, Block) else one for one in sentences),
-        batch_size=options.batch_size or 32,
-        max_length=options.max_length,
-        advance=advance,
-    )
-
-
 def _as_record(sentence: Sentence, found: Tagging) -> dict[str, Any]:
     return as_record(found)
 
@@ -162,9 +155,17 @@ def _conll(output: Output, options: PredictOptions) -> Iterator[Write[Sentence, 
     yield write
 
 
+class _SentencePredictor(TagPredictor):
+    """Also takes the blocks of files in columns."""
+
+    def prepare(self, example: Sentence, index: int) -> Any:
+        words = example.sentence.words if isinstance(example, Block) else example
+        return super().prepare(words, index)
+
+
 TASK = PredictionTask(
     _open_sentences,
-    _answers,
+    lambda model, options: _SentencePredictor(model, batch_options(options)),
     {JSONL: json_lines(_as_record), CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(_ENDINGS, CONLL)},
     architectures=("BertForTokenClassification",),

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.conll import as_columns
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
+from bert_jax.data.records import open_records
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.records import open_records
 from bert_jax.metrics.confusion import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
@@ -34,9 +33,10 @@ from bert_jax.tasks.base.labelled_task import (
     TrainedModel,
     model_tokenizer,
 )
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
-from bert_jax.tasks.tagging.decoding import Tagging, as_record, entity_tags, taggings
+from bert_jax.tasks.tagging.decoding import Tagging, TagPredictor, as_record, entity_tags
 from bert_jax.tasks.tagging.files import tagged_file
 from bert_jax.tasks.tagging.rows import TaggedRows
 from bert_jax.tasks.tagging.tag_decoding import possible
@@ -136,14 +136,12 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             found = scores.argmax(axis=-1)
         return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": found == labels})}}
 
-    def answers(self, model: LoadedModel, examples: Iterable[TaggedSentence]) -> Iterator[Tagging]:
-        """The tags of each sentence."""
-        return taggings(
-            model,
-            (example.words for example in examples),
-            batch_size=self.options.batch_size,
-            max_length=self.options.length,
-        )
+    def predictor(self, model: Model) -> Predictor[Any, Tagging]:
+        """The predictor of users."""
+        return TagPredictor(model, BatchOptions(self.options.batch_size, self.options.length))
+
+    def predictor_input(self, example: TaggedSentence) -> Sequence[str]:
+        return example.words
 
     def has_labels(self, example: TaggedSentence) -> bool:
         """Whether its words have tags."""

@@ -6,7 +6,7 @@ constant memory. `LoadedModel` has methods that collect the answers.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.inference import pooling as poolings
-from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.interface import Advance, Model, Text
-from bert_jax.inference.texts import text_answers
+from bert_jax.models import pooling as poolings
 from bert_jax.models.bert import Bert
 from bert_jax.models.layers import l2_normalize
+from bert_jax.tasks.base.predictor import BatchOptions, Model
+from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
 COMBINATIONS = ("sum", "mean", "concatenate")
@@ -58,102 +57,93 @@ class AttentionMaps:
     weights: np.ndarray
 
 
-def embeddings(
-    model: Model,
-    texts: Iterable[Text],
-    *,
-    pooling: str = "mean",
-    normalize: bool = False,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[np.ndarray]:
-    """One vector for each text, float32 [D]; see `LoadedModel.embed`.
+class EmbeddingPredictor(TextPredictor[np.ndarray]):
+    """One vector for each text, float32 [D]."""
 
-    Raises:
-        UserError: the pooling is unknown, or the model has no pooler.
-    """
-    if pooling not in poolings.POOLINGS:
-        known = ", ".join(poolings.POOLINGS)
-        raise UserError(f"pooling {pooling!r} is unknown; known are {known}")
-    encoder, params = _encoder(model, with_pooler=pooling == "pooler")
-    compute = functools.partial(
-        _vectors, params, encoder=encoder, pooling=pooling, normalize=normalize
-    )
-    return text_answers(
-        model,
-        texts,
-        compute,
-        lambda encoding, vector: vector.copy(),
-        BatchOptions(batch_size, max_length),
-        advance=advance,
-    )
+    def __init__(
+        self, model: Model, options: BatchOptions, *, pooling: str = "mean", normalize: bool = False
+    ) -> None:
+        """For arguments see `LoadedModel.embed`.
+
+        Raises:
+            UserError: the pooling is unknown, or the model has no pooler.
+        """
+        if pooling not in poolings.POOLINGS:
+            known = ", ".join(poolings.POOLINGS)
+            raise UserError(f"pooling {pooling!r} is unknown; known are {known}")
+        super().__init__(model, options)
+        self._encoder, self._params = _encoder(model, with_pooler=pooling == "pooler")
+        self._pooling, self._normalize = pooling, normalize
+
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return _vectors(
+            self._params,
+            batch,
+            encoder=self._encoder,
+            pooling=self._pooling,
+            normalize=self._normalize,
+        )
+
+    def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
+        return output.copy()
 
 
-def hidden_states(
-    model: Model,
-    texts: Iterable[Text],
-    *,
-    layers: Sequence[int] = (-1,),
-    combine: str | None = None,
-    batch_size: int = 32,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[TokenStates]:
-    """The hidden states of chosen layers; see `LoadedModel.hidden_states`.
+class HiddenStatesPredictor(TextPredictor[TokenStates]):
+    """The hidden states of some layers."""
 
-    Raises:
-        UserError: there is no such layer or combination.
-    """
-    if combine is not None and combine not in COMBINATIONS:
-        raise UserError(f"combine {combine!r} is unknown; known are {', '.join(COMBINATIONS)}")
-    encoder, params = _encoder(model)
-    chosen = _layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
+    def __init__(
+        self,
+        model: Model,
+        options: BatchOptions,
+        *,
+        layers: Sequence[int] = (-1,),
+        combine: str | None = None,
+    ) -> None:
+        """For arguments see `LoadedModel.hidden_states`.
 
-    def read(encoding: Encoding, states: np.ndarray) -> TokenStates:
-        real = states[..., : len(encoding), :].copy()
+        Raises:
+            UserError: there is no such layer or combination.
+        """
+        if combine is not None and combine not in COMBINATIONS:
+            raise UserError(f"combine {combine!r} is unknown; known are {', '.join(COMBINATIONS)}")
+        super().__init__(model, dataclasses.replace(options, window=_LARGE_ANSWERS_WINDOW))
+        self._encoder, self._params = _encoder(model)
+        self._layers = _layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
+        self._combine = combine
+
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return _states(
+            self._params, batch, encoder=self._encoder, layers=self._layers, combine=self._combine
+        )
+
+    def decode_row(self, encoding: Encoding, output: np.ndarray) -> TokenStates:
+        real = output[..., : len(encoding), :].copy()
         return TokenStates(encoding.tokens, encoding.offsets, real)
 
-    return text_answers(
-        model,
-        texts,
-        functools.partial(_states, params, encoder=encoder, layers=chosen, combine=combine),
-        read,
-        BatchOptions(batch_size, max_length, window=_LARGE_ANSWERS_WINDOW),
-        advance=advance,
-    )
 
+class AttentionsPredictor(TextPredictor[AttentionMaps]):
+    """The attention weights of some layers."""
 
-def attentions(
-    model: Model,
-    texts: Iterable[Text],
-    *,
-    layers: Sequence[int] | None = None,
-    batch_size: int = 8,
-    max_length: int | None = None,
-    advance: Advance | None = None,
-) -> Iterator[AttentionMaps]:
-    """The attention weights of chosen layers; see `LoadedModel.attentions`.
+    def __init__(
+        self, model: Model, options: BatchOptions, *, layers: Sequence[int] | None = None
+    ) -> None:
+        """For arguments see `LoadedModel.attentions`.
 
-    Raises:
-        UserError: there is no such layer.
-    """
-    encoder, params = _encoder(model)
-    last = model.config.num_hidden_layers
-    chosen = _layer_numbers(range(1, last + 1) if layers is None else layers, first=1, last=last)
+        Raises:
+            UserError: there is no such layer.
+        """
+        super().__init__(model, dataclasses.replace(options, window=_LARGE_ANSWERS_WINDOW))
+        self._encoder, self._params = _encoder(model)
+        last = model.config.num_hidden_layers
+        requested = range(1, last + 1) if layers is None else layers
+        self._layers = _layer_numbers(requested, first=1, last=last)
 
-    def read(encoding: Encoding, weights: np.ndarray) -> AttentionMaps:
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return _weights(self._params, batch, encoder=self._encoder, layers=self._layers)
+
+    def decode_row(self, encoding: Encoding, output: np.ndarray) -> AttentionMaps:
         length = len(encoding)
-        return AttentionMaps(encoding.tokens, weights[..., :length, :length].copy())
-
-    return text_answers(
-        model,
-        texts,
-        functools.partial(_weights, params, encoder=encoder, layers=chosen),
-        read,
-        BatchOptions(batch_size, max_length, window=_LARGE_ANSWERS_WINDOW),
-        advance=advance,
-    )
+        return AttentionMaps(encoding.tokens, output[..., :length, :length].copy())
 
 
 def _encoder(model: Model, *, with_pooler: bool = False) -> tuple[Bert, Any]:

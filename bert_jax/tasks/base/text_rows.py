@@ -1,20 +1,16 @@
-"""Texts and pairs of texts through a model: one row of tokens each, one answer each."""
+"""Texts and pairs of texts as rows of tokens, one row each: the encoding that most tasks share."""
 
+import abc
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import jax
-import numpy as np
-
-from bert_jax.inference.batching import Batch, BatchOptions
-from bert_jax.inference.interface import Advance, Model, Text, TextError
-from bert_jax.inference.streams import answers
 from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, Text
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
-Result = TypeVar("Result")
+Prediction = TypeVar("Prediction")
 
 # Characters of a text for each token that is kept of it, above which the whole is not tokenised.
 _CHARACTERS_A_TOKEN = 16
@@ -47,14 +43,14 @@ class TextEncoder:
         """One row for each text.
 
         Raises:
-            TextError: something is no text, or too long where that is refused.
+            ExampleError: something is no text, or too long where that is refused.
         """
         encodings, too_long = self._encode(
             texts if self._refuse_long else [self._shortened(text) for text in texts]
         )
         if too_long and self._refuse_long:
             index, length = min(too_long.items())
-            raise TextError(
+            raise ExampleError(
                 f"the text has {length} tokens, the model takes {self._limit}; shorten it, or give "
                 "max_length to cut it",
                 self.count + index,
@@ -63,16 +59,20 @@ class TextEncoder:
         self.cut += len(too_long)
         return [[encoding] for encoding in encodings]
 
-    def checked(self, texts: Iterable[Text]) -> Iterator[Text]:
-        """The same texts, each one looked at before a window is made of it.
-
-        Raises:
-            TextError: something is no text, or a pair that the model does not take.
-        """
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                self._check_pair(text, index)
-            yield text
+    def check(self, text: Text, index: int) -> None:
+        """Raises ExampleError where something is no text, or a pair that the model cannot take."""
+        if isinstance(text, str):
+            return
+        if not isinstance(text, tuple) or [type(part) for part in text] != [str, str]:
+            raise ExampleError(
+                f"text {index} is {text!r:.80}; give a string or a pair of strings", index
+            )
+        if self._config.type_vocab_size < 2:
+            raise ExampleError(
+                "the text is a pair, but the model knows one segment only (type_vocab_size 1); "
+                "join the two texts",
+                index,
+            )
 
     def report(self) -> None:
         """A line on stderr, if texts were cut."""
@@ -99,18 +99,6 @@ class TextEncoder:
     def _fits(self, text: str) -> bool:
         (found,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
         return len(found) <= self._limit
-
-    def _check_pair(self, text: object, index: int) -> None:
-        if not isinstance(text, tuple) or [type(part) for part in text] != [str, str]:
-            raise TextError(
-                f"text {index} is {text!r:.80}; give a string or a pair of strings", index
-            )
-        if self._config.type_vocab_size < 2:
-            raise TextError(
-                "the text is a pair, but the model knows one segment only (type_vocab_size 1); "
-                "join the two texts",
-                index,
-            )
 
     def _encode(self, texts: Sequence[Text]) -> tuple[list[Encoding], dict[int, int]]:
         """The encoding of each text, cut, and the lengths of those that were too long."""
@@ -142,50 +130,39 @@ class TextEncoder:
         return self._tokenizer.encode_batch(firsts, seconds or None, max_length=max_length)
 
 
-def text_answers(
-    model: Model,
-    texts: Iterable[Text],
-    compute: Callable[[dict[str, jax.Array]], Any],
-    read: Callable[[Encoding, Any], Result],
-    options: BatchOptions,
-    *,
-    inputs: Callable[[Batch[Text]], dict[str, np.ndarray]] = lambda batch: batch.arrays,
-    advance: Advance | None = None,
-) -> Iterator[Result]:
-    """One answer for each text, in the order of the texts; see `streams.answers`.
+class TextPredictor(Predictor[Text, Prediction]):
+    """A predictor whose examples are texts or pairs of texts, one row each.
 
-    At the end, a line on stderr says how many texts were cut, unless that was asked for.
-
-    Args:
-        model: its tokenizer makes the rows, on its mesh they are computed.
-        texts: read once, a window ahead.
-        compute: a jitted function of a batch.
-        read: makes the answer from the tokens of a text and its row of what `compute` returned.
-            What it keeps of the row it must copy, or the whole batch stays in memory.
-        options: sizes of the batches.
-        inputs: the arrays that `compute` takes.
-        advance: told the number of texts after each batch.
+    Subclasses say what is computed and how a row of it becomes a prediction.
     """
-    limit = options.limit(model.config)
-    encode = TextEncoder(model.tokenizer, model.config, limit, refuse_long=options.refuse_long)
-    found = answers(
-        model,
-        encode.checked(texts),
-        encode,
-        compute,
-        lambda text, encodings, outputs: read(encodings[0], outputs[0]),
-        options,
-        characters=text_characters,
-        inputs=inputs,
-        advance=advance,
-    )
 
-    def reported() -> Iterator[Result]:
-        yield from found
-        if options.max_length is None:  # else it was asked for
-            encode.report()
+    def __init__(self, model: Model, options: BatchOptions, *, refuse_long: bool = False) -> None:
+        """Args: `refuse_long`: whether a text above the limit is an error; else it is cut."""
+        self.options = options
+        self.rows = TextEncoder(
+            model.tokenizer, model.config, options.limit(model.config), refuse_long=refuse_long
+        )
 
-    return reported()
+    def prepare(self, example: Text, index: int) -> Text:
+        self.rows.check(example, index)
+        return example
+
+    def encode(self, examples: Sequence[Text]) -> list[list[Encoding]]:
+        return self.rows(examples)
+
+    def decode(self, example: Text, encodings: list[Encoding], outputs: list[Any]) -> Any:
+        return self.decode_row(encodings[0], outputs[0])
+
+    @abc.abstractmethod
+    def decode_row(self, encoding: Encoding, output: Any) -> Prediction:
+        """The prediction from the tokens of a text and its row of what `compute` returned."""
+
+    def characters(self, example: Text) -> int:
+        return text_characters(example)
+
+    def report(self) -> None:
+        if self.options.max_length is None:  # otherwise the cut was requested
+            self.rows.report()
 
 
 def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
