@@ -37,7 +37,7 @@ def test_it_is_named_before_an_evaluation_stumbles(train, tmp_path, task, row, r
         train(
             task,
             data__train=str(path),
-            data__development=str(path),
+            data__validation=str(path),
             optimizer__learning_rate=rate,
             train__epochs=20.0,
             train__log_every=1000,

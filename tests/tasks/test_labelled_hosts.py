@@ -67,7 +67,7 @@ def test_seeds_of_a_classification(start_hosts, base_model, sentences, assert_sa
         (tmp_path / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     keys = {
         "data__train": tmp_path / "train.tsv",
-        "data__development": tmp_path / "validation.tsv",
+        "data__validation": tmp_path / "validation.tsv",
         "train__epochs": 2.0,
         "train__seeds": "1,2",
     }
@@ -101,7 +101,7 @@ def test_a_tagging_by_a_chain_and_its_evaluation(start_hosts, base_model, assert
         (tmp_path / f"{name}.jsonl").write_text("".join(rows))
     keys = {
         "data__train": tmp_path / "train.jsonl",
-        "data__development": tmp_path / "validation.jsonl",
+        "data__validation": tmp_path / "validation.jsonl",
         "train__epochs": 2.0,
         "model__use_crf": "true",
     }

@@ -63,7 +63,7 @@ def test_answers_are_learned(train, write):
     result, workdir = train(
         "question_answering",
         data__train=write("train.jsonl", rows(300)),
-        data__development=write("dev.jsonl", rows(40, seed=1)),
+        data__validation=write("dev.jsonl", rows(40, seed=1)),
         data__test=write("test.jsonl", [{**row, "answers": None} for row in rows(9, seed=2)]),
         train__epochs=4.0,
     )
@@ -99,7 +99,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     result, workdir = train(
         "question_answering",
         data__train=write("train.jsonl", rows(300, impossible=0.4)),
-        data__development=write("dev.jsonl", rows(60, impossible=0.4, seed=1)),
+        data__validation=write("dev.jsonl", rows(60, impossible=0.4, seed=1)),
         train__epochs=4.0,
     )
     assert result["f1"] > 85
@@ -304,23 +304,23 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
     [
         (
             [{"question": "a", "passage": "b", "answers": []}],
-            {"data__version": "1.1", "data__development": "a.jsonl"},
+            {"data__version": "1.1", "data__validation": "a.jsonl"},
             "a.jsonl:1: the passage has no answer, which SQuAD 1.1 does not know; set data.version",
         ),
         (
             [],
-            {"data__version": "1.1", "data__development": "impossible.jsonl"},
+            {"data__version": "1.1", "data__validation": "impossible.jsonl"},
             "impossible.jsonl:1: the passage has no answer, which SQuAD 1.1 does not know; set dat",
         ),
         (
             [{"question": "a", "passage": "b"}],
-            {"data__development": "a.jsonl"},
+            {"data__validation": "a.jsonl"},
             "a.jsonl:1: the question has no answers to train on",
         ),
         ([{"id": 1, "question": "a", "passage": "b"}] * 2, {}, "a.jsonl:2: the id '1' was alread"),
         (
             [{"question": "a", "passage": "b", "answers": "c"}] * 9,
-            {"data__held_out": 0.5},
+            {"data__validation_fraction": 0.5},
             "data.train: no question has an answer that its passage has; mend it",
         ),
         ([], {"data__version": "3"}, "data.version '3' is unknown; known are 1.1 and 2.0"),

@@ -125,7 +125,7 @@ def test_pairs_without_labels(train, write_table):
     table = write_table("train.tsv", [HEADER[:2], *rows])
     result, _ = train(
         "similarity", data__train=str(table), data__loss="in_batch_negatives",
-        data__held_out=0.3, train__epochs=10.0,
+        data__validation_fraction=0.3, train__epochs=10.0,
     )  # fmt: skip
     assert result["mean_reciprocal_rank"] > 2 * result["mean_reciprocal_rank_chance"]
     assert result["accuracy_at_1"] > 0.5
@@ -214,7 +214,7 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
     table = str(write_table("train.tsv", [HEADER, *rows]))
     given = {f"data__{key}": value for key, value in keys.items()}
     with pytest.raises(UserError, match=message):
-        train("similarity", data__train=table, data__development=(table,), **given)
+        train("similarity", data__train=table, data__validation=(table,), **given)
     assert not (tmp_path / "run").exists()
 
 

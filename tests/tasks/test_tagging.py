@@ -65,7 +65,7 @@ def tag(directory, *sentences):
 def test_names_are_learned_and_found(train, tmp_path, use_crf):
     files = {
         "data__train": write(tmp_path / "train.txt", tagged(160)),
-        "data__development": (write(tmp_path / "dev.txt", tagged(20, 1), end="\r\n"),),
+        "data__validation": (write(tmp_path / "dev.txt", tagged(20, 1), end="\r\n"),),
     }
     test = tmp_path / "test.txt"
     # Its last column is no tag.
@@ -107,7 +107,7 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
 
     # The same model judged by the same sentences, in another way.
     config = complete_config(
-        {"task": "tagging", "data": {"validation": files["data__development"], "length": 32}},
+        {"task": "tagging", "data": {"validation": files["data__validation"], "length": 32}},
         where="test",
     )
     again = experiment.evaluate(config, None, workdir / "model")
@@ -262,7 +262,7 @@ def test_bad_files_are_refused_before_anything_is_made(train, tmp_path, text, ke
     path = tmp_path / "train.txt"
     path.write_text(text)
     with pytest.raises(UserError, match=message):
-        train("tagging", data__train=str(path), data__held_out=0.3, **keys)
+        train("tagging", data__train=str(path), data__validation_fraction=0.3, **keys)
     assert not (tmp_path / "run").exists()
 
 
@@ -270,4 +270,4 @@ def test_development_tags_that_nobody_can_learn(train, tmp_path):
     path, strange = write(tmp_path / "train.txt", tagged(20)), tmp_path / "dev.txt"
     strange.write_text("a X O\nb X B-PLANT\n")
     with pytest.raises(UserError, match=r"dev.txt:1: the tag 'B-PLANT' of 'b' is none that the"):
-        train("tagging", data__train=path, data__development=(str(strange),))
+        train("tagging", data__train=path, data__validation=(str(strange),))

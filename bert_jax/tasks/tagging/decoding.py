@@ -105,7 +105,7 @@ class TagPredictor(Predictor[Any, Tagging]):
         self._rows = WordWindows(model.tokenizer, options.limit(model.config))
         self._labels = label_names(model.description)
 
-    def prepare(self, example: Sentence, index: int) -> "_Split":
+    def prepare(self, example: Any, index: int) -> "_Split":
         return _split(example, index)
 
     def encode(self, examples: Sequence["_Split"]) -> list[list[Encoding]]:

@@ -158,7 +158,7 @@ def _conll(output: Output, options: PredictOptions) -> Iterator[Write[Sentence, 
 class _SentencePredictor(TagPredictor):
     """Also takes the blocks of files in columns."""
 
-    def prepare(self, example: Sentence, index: int) -> Any:
+    def prepare(self, example: Any, index: int) -> Any:
         words = example.sentence.words if isinstance(example, Block) else example
         return super().prepare(words, index)
 
