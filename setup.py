@@ -25,6 +25,7 @@ setup(
         "ml-collections>=1.1,<2",
         "numpy>=2.0,<3",
         "scipy>=1.13,<2",
+        "scikit-learn>=1.7,<2",
         # Text and corpora.
         "tokenizers>=0.22,<0.24",
         "sentencepiece>=0.2.2,<0.3",

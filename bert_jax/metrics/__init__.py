@@ -1,1 +1,1 @@
-"""Metrics of labelled tasks, equal to those of the official scripts; NumPy and SciPy only."""
+"""Metrics of labelled tasks, equal to those of the official scripts, digit by digit."""

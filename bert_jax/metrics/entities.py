@@ -49,18 +49,18 @@ def spans(tags: Sequence[str]) -> list[Span]:
     Raises:
         UserError: a tag is none of these.
     """
-    found = []
+    entities = []
     before, type_before, start = "O", "", 0
     for position, tag in enumerate(tags):
         prefix, entity_type = _parse(tag)
         if prefix == "O" or _begins(prefix, entity_type, before, type_before):
             if before != "O":
-                found.append(Span(start, position, type_before))
+                entities.append(Span(start, position, type_before))
             start = position
         before, type_before = prefix, entity_type
     if before != "O":
-        found.append(Span(start, len(tags), type_before))
-    return found
+        entities.append(Span(start, len(tags), type_before))
+    return entities
 
 
 def tags_of(entities: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
@@ -81,7 +81,7 @@ def tags_of(entities: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
 
 
 def convert(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """The same entities in another scheme; whichever it was, and however malformed, see `spans`.
+    """The tags of the same entities in another scheme; `spans` says how malformed tags are read.
 
     Raises:
         UserError: a tag or the scheme is unknown.
@@ -146,7 +146,7 @@ def _parse(tag: str) -> tuple[str, str]:
 
 
 class Scores(NamedTuple):
-    """Fractions of 1; 0 where nothing was found, or nothing was there."""
+    """Fractions of 1; 0 where there are no predicted, or no gold entities."""
 
     precision: float
     recall: float
@@ -155,14 +155,14 @@ class Scores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class EntityCounts:
-    """What was there, what was found, and what of it is right; counts of sentences add up.
+    """Numbers of gold, predicted and correct entities; the counts of sentences can be added.
 
     Attributes:
         gold: entities by type.
         predicted: entities by type.
         correct: predicted entities with first token, last token and type of a gold one, by type.
         tokens: how many there are.
-        correct_tokens: those whose predicted tag is the gold one, letter by letter.
+        correct_tokens: those with exactly the gold tag.
     """
 
     gold: Mapping[str, int] = dataclasses.field(default_factory=Counter)
@@ -182,7 +182,7 @@ class EntityCounts:
             predicted: as many, of the same lengths; the scheme may be another.
 
         Raises:
-            UserError: a tag is that of no entity.
+            UserError: a tag names no entity.
             ValueError: the numbers of sentences or of tags differ.
         """
         in_gold: Counter[str] = Counter()
@@ -192,10 +192,10 @@ class EntityCounts:
         for truth, guess in zip(gold, predicted, strict=True):
             tokens += len(truth)
             correct_tokens += sum(a == b for a, b in zip(truth, guess, strict=True))
-            there, found = spans(truth), spans(guess)
-            in_gold.update(entity.type for entity in there)
-            in_predicted.update(entity.type for entity in found)
-            in_both.update(entity.type for entity in set(there).intersection(found))
+            true_spans, predicted_spans = spans(truth), spans(guess)
+            in_gold.update(entity.type for entity in true_spans)
+            in_predicted.update(entity.type for entity in predicted_spans)
+            in_both.update(entity.type for entity in set(true_spans).intersection(predicted_spans))
         return cls(in_gold, in_predicted, in_both, tokens, correct_tokens)
 
     def __add__(self, other: "EntityCounts") -> "EntityCounts":
@@ -209,7 +209,7 @@ class EntityCounts:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """All that are there or were found, in the order of the alphabet."""
+        """All types of gold or predicted entities, sorted."""
         return tuple(sorted({*self.gold, *self.predicted}))
 
     @property
@@ -219,15 +219,15 @@ class EntityCounts:
 
     @property
     def overall(self) -> Scores:
-        """Of the entities of all types together."""
+        """Scores of the entities of all types together."""
         return self._scores(self.types, 1)
 
     def of_type(self, entity_type: str) -> Scores:
-        """Of the entities of one type."""
+        """Scores of the entities of one type."""
         return self._scores((entity_type,), 1)
 
     def as_text(self) -> str:
-        """The lines that conlleval prints, in percent; the last number counts what was found."""
+        """The lines of conlleval, in percent; the last number counts predicted entities."""
         gold, predicted, correct = (
             sum(count.values()) for count in (self.gold, self.predicted, self.correct)
         )

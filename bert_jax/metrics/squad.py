@@ -41,8 +41,7 @@ def score_v1(gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str]) ->
 
     Args:
         gold: the accepted answers of each question, by its id; the best match counts.
-        predicted: an answer by id. A question without one scores 0; ids that nobody asked for are
-            passed over.
+        predicted: an answer by id. A question without one scores 0; other ids are ignored.
 
     Returns:
         `exact_match` and `f1`.
@@ -79,7 +78,7 @@ def score_v2(
     Args:
         gold: the accepted answers of each question, by its id; none where it has no answer.
         predicted: an answer by id, "" for no answer. Every question needs one (the script stops
-            otherwise); ids that nobody asked for are passed over.
+            otherwise); other ids are ignored.
         null_scores: by id, how surely there is no answer; the script calls them `na_probs`.
             `predicted` then has the best answer, whatever this score.
         threshold: a question with a higher null score counts as answered by "". The script's
@@ -103,17 +102,18 @@ def score_v2(
         exact[identity] = float(max(exact_match(answer, guess) for answer in accepted))
         f1[identity] = max(_token_f1_v2(answer, guess) for answer in accepted)
     best = {}
-    judged = {"exact": exact, "f1": f1}
+    per_question = {"exact": exact, "f1": f1}
     if null_scores is not None:
         _check_complete(gold, null_scores, "null score")
-        for name, scores in judged.items():
-            found = _best_threshold(gold, predicted, scores, null_scores)
-            best[f"best_{name}"], best[f"best_{name}_thresh"] = found
-        judged = {
+        for name, scores in per_question.items():
+            best[f"best_{name}"], best[f"best_{name}_thresh"] = _best_threshold(
+                gold, predicted, scores, null_scores
+            )
+        per_question = {
             name: _apply_threshold(gold, scores, null_scores, threshold)
-            for name, scores in judged.items()
+            for name, scores in per_question.items()
         }
-    return _averages(gold, judged) | best
+    return _averages(gold, per_question) | best
 
 
 def _check_questions(gold: Mapping[str, Sequence[str]]) -> None:
@@ -121,12 +121,12 @@ def _check_questions(gold: Mapping[str, Sequence[str]]) -> None:
         raise UserError("there are no questions to score; give a file that has some")
 
 
-def _check_complete(gold: Mapping[str, object], given: Mapping[str, object], what: str) -> None:
-    missing = [identity for identity in gold if identity not in given]
+def _check_complete(gold: Mapping[str, object], values: Mapping[str, object], what: str) -> None:
+    missing = [identity for identity in gold if identity not in values]
     if missing:
         raise UserError(
             f"{len(missing)} of {len(gold)} questions have no {what}, first {missing[0]!r}; SQuAD "
-            "2.0 wants one for each"
+            "2.0 needs one for each"
         )
 
 
@@ -158,7 +158,7 @@ def _apply_threshold(
 
 
 def _averages(
-    gold: Mapping[str, Sequence[str]], judged: Mapping[str, Mapping[str, float]]
+    gold: Mapping[str, Sequence[str]], per_question: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
     """Averages over all questions, those with an answer, and those without."""
     groups = {
@@ -169,8 +169,8 @@ def _averages(
     result: dict[str, float] = {}
     for prefix, group in groups.items():
         if group:
-            for name, scores in judged.items():
-                # `sum` as the script has it: since Python 3.12 it rounds otherwise than a loop.
+            for name, scores in per_question.items():
+                # `sum`, as in the script: since Python 3.12 it rounds differently from a loop.
                 total = sum(scores[identity] for identity in group)
                 result[prefix + name] = 100.0 * total / len(group)
             result[f"{prefix}total"] = len(group)
@@ -185,7 +185,7 @@ def _best_threshold(
 ) -> tuple[float, float]:
     """The best average, and the null score up to which answers are given for it.
 
-    Starts with "" for every question and gives the answers one by one, the surest first.
+    Starts with "" for every question and adds the answers one by one, the most certain first.
     """
     score: float = sum(not answers for answers in gold.values())
     best, threshold = score, 0.0

@@ -17,9 +17,8 @@ import optax
 from bert_jax.data.examples import TextExample
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.metrics.confusion import ConfusionMatrix
-from bert_jax.metrics.correlation import mean_squared_error, pearson, spearman
-from bert_jax.metrics.multilabel import LabelSets
+from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
+from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +114,7 @@ class SingleLabel(Problem):
         matrix.draw(stem.with_suffix(".confusion.png"))
 
     def _confusion(self, logits: np.ndarray, targets: np.ndarray) -> ConfusionMatrix:
-        return ConfusionMatrix.of(self.labels, targets, logits.argmax(axis=-1))
+        return ConfusionMatrix(self.labels, targets, logits.argmax(axis=-1))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data.examples import TextExample
-from bert_jax.metrics.correlation import pearson, spearman
-from bert_jax.metrics.pair_scores import average_precision, best_accuracy, reciprocal_ranks
+from bert_jax.metrics.similarity import (
+    average_precision,
+    best_accuracy,
+    pearson,
+    reciprocal_ranks,
+    spearman,
+)
 from bert_jax.tasks.similarity.decoding import cosine
 from bert_jax.tasks.similarity.objectives import numbers_of, text_numbers
 

@@ -20,7 +20,7 @@ from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.records import open_records
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.metrics.confusion import ConfusionMatrix
+from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
 from bert_jax.models.heads import gather_positions
@@ -234,7 +234,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         number = {label: number for number, label in enumerate(self._tag_set.labels)}
         gold = [number[tag] for example in examples for tag in self._gold(example)]
         found = [number[tag] for of_one in tags for tag in of_one]
-        return ConfusionMatrix.of(self._tag_set.labels, np.array(gold), np.array(found))
+        return ConfusionMatrix(self._tag_set.labels, np.array(gold), np.array(found))
 
 
 def defaults() -> dict[str, dict[str, Any]]:

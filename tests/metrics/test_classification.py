@@ -1,14 +1,14 @@
-"""The confusion matrix by hand, and against scikit-learn to the last digit."""
+"""Scores of classes and of label sets by hand, and by their definitions to the last digit."""
 
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
-from bert_jax.metrics.confusion import ConfusionMatrix
+from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 
 LABELS = ("no", "yes", "maybe")
 #                 gold       0  0  0  0  1  1  1  2  2  2
@@ -16,10 +16,19 @@ LABELS = ("no", "yes", "maybe")
 COUNTS = np.array([[3, 1, 0], [1, 2, 0], [1, 2, 0]])
 
 
+def matrix_of(labels, counts) -> ConfusionMatrix:
+    """With these counts, gold class × predicted class."""
+    counts = np.array(counts)
+    gold, predicted = np.indices(counts.shape)
+    return ConfusionMatrix(
+        labels, np.repeat(gold, counts.ravel()), np.repeat(predicted, counts.ravel())
+    )
+
+
 @pytest.fixture
 def matrix() -> ConfusionMatrix:
     gold = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
-    return ConfusionMatrix.of(LABELS, gold, np.array([0, 0, 0, 1, 1, 1, 0, 0, 1, 1]))
+    return ConfusionMatrix(LABELS, gold, np.array([0, 0, 0, 1, 1, 1, 0, 0, 1, 1]))
 
 
 def test_scores_by_hand(matrix):
@@ -38,26 +47,26 @@ def test_scores_by_hand(matrix):
 
 
 def test_matthews_of_two_classes_is_the_known_formula():
-    matrix = ConfusionMatrix(("0", "1"), np.array([[6, 1], [3, 2]]))
+    matrix = matrix_of(("0", "1"), [[6, 1], [3, 2]])
     expected = (6 * 2 - 1 * 3) / math.sqrt((6 + 1) * (6 + 3) * (2 + 1) * (2 + 3))
     assert matrix.matthews == pytest.approx(expected, abs=1e-15)
 
 
-def test_what_is_not_defined_is_zero():
-    one_for_all = ConfusionMatrix.of(("0", "1"), np.array([0, 1, 1]), np.array([0, 0, 0]))
+def test_undefined_scores_are_zero():
+    one_for_all = ConfusionMatrix(("0", "1"), np.array([0, 1, 1]), np.array([0, 0, 0]))
     assert one_for_all.matthews == 0
     assert one_for_all.f1("1") == 0
-    empty = ConfusionMatrix.of(LABELS, np.array([], np.int32), np.array([], np.int32))
+    empty = ConfusionMatrix(LABELS, np.array([], np.int32), np.array([], np.int32))
     scores = (empty.accuracy, empty.macro_f1, empty.weighted_f1, empty.matthews, empty.f1("no"))
     assert scores == (0, 0, 0, 0, 0)
     assert "examples          0" in empty.as_text()
 
 
-def test_a_class_that_nobody_meets_does_not_count_for_the_mean():
-    matrix = ConfusionMatrix.of(LABELS, np.array([0, 1]), np.array([0, 1]))
+def test_a_class_without_examples_does_not_count_for_the_mean():
+    matrix = ConfusionMatrix(LABELS, np.array([0, 1]), np.array([0, 1]))
     assert matrix.macro_f1 == 1
     # A class that is only predicted does: (⅔ + 0) / 2.
-    matrix = ConfusionMatrix.of(LABELS, np.array([0, 0]), np.array([0, 1]))
+    matrix = ConfusionMatrix(LABELS, np.array([0, 0]), np.array([0, 1]))
     assert matrix.macro_f1 == pytest.approx(1 / 3, abs=1e-15)
 
 
@@ -77,7 +86,7 @@ def test_the_positive_class_must_be_known(matrix):
 )
 def test_numbers_of_no_class(gold, predicted, message):
     with pytest.raises(ValueError, match=message):
-        ConfusionMatrix.of(LABELS, np.array(gold), np.array(predicted))
+        ConfusionMatrix(LABELS, np.array(gold), np.array(predicted))
 
 
 def test_as_text(matrix):
@@ -106,7 +115,7 @@ def test_of_many_classes_the_errors_are_listed():
     labels = tuple(f"class number {number} of a long list" for number in range(150))
     counts = np.diag(np.full(150, 10))
     counts[7, 149], counts[120, 3] = 2, 5
-    text = ConfusionMatrix(labels, counts).as_text()
+    text = matrix_of(labels, counts).as_text()
     assert text.endswith("""
 
 the 2 largest of 2 kinds of errors
@@ -114,14 +123,6 @@ gold                          predicted                     count
 121 class number…a long list    4 class number…a long list      5
   8 class number…a long list  150 class number…a long list      2""")
     assert max(map(len, text.splitlines())) <= 100
-
-
-def test_parts_add_up(matrix):
-    both = matrix + matrix
-    np.testing.assert_array_equal(both.counts, 2 * COUNTS)
-    assert both.matthews == pytest.approx(matrix.matthews, abs=1e-15)
-    with pytest.raises(ValueError, match="matrices of different classes do not add up"):
-        matrix + ConfusionMatrix(("a",), np.array([[1]]))
 
 
 def pixels(path):
@@ -145,7 +146,7 @@ def test_a_picture_of_a_perfect_model_is_dark_on_the_diagonal(tmp_path, classes)
     labels = ("costs $1", "costs $\\nothing$", "北京", *(f"{n}" * 99 for n in range(10)))[:classes]
     numbers = np.arange(classes)
     path = tmp_path / "confusion.png"
-    ConfusionMatrix.of(labels, numbers, numbers).draw(path)
+    ConfusionMatrix(labels, numbers, numbers).draw(path)
     dark, height, width = dark_cells(path)
     # The diagonal spans the whole matrix; text and borders take a little of it.
     assert height == pytest.approx(width, rel=0.02)
@@ -156,7 +157,7 @@ def test_a_picture_of_a_perfect_model_is_dark_on_the_diagonal(tmp_path, classes)
 def test_in_a_picture_gold_classes_are_rows(tmp_path):
     path = tmp_path / "confusion.png"
     # All are taken for the second class: its column is dark, twice as high as wide.
-    ConfusionMatrix.of(("a", "b"), np.array([0, 1, 1]), np.array([1, 1, 1])).draw(path)
+    ConfusionMatrix(("a", "b"), np.array([0, 1, 1]), np.array([1, 1, 1])).draw(path)
     _, height, width = dark_cells(path)
     assert height == pytest.approx(2 * width, rel=0.05)
 
@@ -171,61 +172,94 @@ def test_a_picture_of_very_many_classes(tmp_path):
     chance = np.random.default_rng(0)
     labels = tuple(f"class {number}" for number in range(200))
     gold, predicted = chance.integers(0, 200, (2, 100_000))
-    ConfusionMatrix.of(labels, gold, predicted).draw(tmp_path / "confusion.png")
+    ConfusionMatrix(labels, gold, predicted).draw(tmp_path / "confusion.png")
     height, width, _ = pixels(tmp_path / "confusion.png").shape
     assert 200 * 20 < height < 10_000
     assert 200 * 20 < width < 10_000
 
 
-def numbers(classes: int, count: int):
-    return st.lists(st.integers(0, classes - 1), min_size=count, max_size=count)
+GOLD = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 0]], bool)
+PREDICTED = np.array([[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]], bool)
 
 
-PAIRS = st.tuples(st.integers(1, 6), st.integers(1, 40)).flatmap(
-    lambda size: st.tuples(st.just(size[0]), numbers(*size), numbers(*size))
-)
+def test_scores_of_label_sets_by_hand():
+    sets = LabelSets(("joy", "fear", "anger"), GOLD, PREDICTED)
+    assert sets.subset_accuracy == 0.5
+    # 2 right, 3 predicted, 4 there
+    assert sets.micro_f1 == 4 / 7
+    np.testing.assert_array_equal(sets.scores.f1, [2 / 3, 2 / 3, 0])
+    assert sets.macro_f1 == pytest.approx(4 / 9, abs=1e-15)
+    # The second example has no label on either side: 0.
+    assert sets.samples_f1 == pytest.approx((2 / 3 + 0 + 1 + 0) / 4, abs=1e-15)
+    assert (
+        sets.as_text()
+        == """\
+class    precision  recall      f1  support
+1 joy       1.0000  0.5000  0.6667        2
+2 fear      1.0000  0.5000  0.6667        2
+3 anger     0.0000  0.0000  0.0000        0
 
-
-@given(PAIRS)
-def test_scores_lie_in_their_range_and_parts_add_up(example):
-    classes, gold, predicted = example
-    labels = tuple(map(str, range(classes)))
-    gold, predicted = np.array(gold), np.array(predicted)
-    matrix = ConfusionMatrix.of(labels, gold, predicted)
-    for score in (matrix.accuracy, matrix.macro_f1, matrix.weighted_f1, *matrix.scores.f1):
-        assert 0 <= score <= 1
-    assert abs(matrix.matthews) <= 1 + 1e-15
-    middle = len(gold) // 2
-    parts = ConfusionMatrix.of(labels, gold[:middle], predicted[:middle])
-    parts += ConfusionMatrix.of(labels, gold[middle:], predicted[middle:])
-    np.testing.assert_array_equal(parts.counts, matrix.counts)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:A single label was found")
-@given(PAIRS)
-def test_scikit_learn(example):
-    metrics = pytest.importorskip("sklearn.metrics")
-    classes, gold, predicted = example
-    matrix = ConfusionMatrix.of(
-        tuple(map(str, range(classes))), np.array(gold), np.array(predicted)
+examples              4
+subset accuracy  0.5000
+micro f1         0.5714
+macro f1         0.4444
+samples f1       0.4167"""
     )
-    every = list(range(classes))
-    np.testing.assert_array_equal(
-        matrix.counts, metrics.confusion_matrix(gold, predicted, labels=every)
-    )
-    scores = matrix.scores
-    expected = metrics.precision_recall_fscore_support(
-        gold, predicted, labels=every, zero_division=0
-    )
-    for own, theirs in zip(
-        (scores.precision, scores.recall, scores.f1, scores.support), expected, strict=True
-    ):
-        np.testing.assert_array_equal(own, theirs)
-    assert matrix.accuracy == metrics.accuracy_score(gold, predicted)
-    assert matrix.matthews == metrics.matthews_corrcoef(gold, predicted)
-    for average in ("macro", "weighted"):
-        expected = metrics.f1_score(gold, predicted, average=average, zero_division=0)
-        assert getattr(matrix, f"{average}_f1") == expected
-    if classes == 2:
-        assert matrix.f1("1") == metrics.f1_score(gold, predicted, zero_division=0)
+
+
+def test_no_examples_with_label_sets():
+    sets = LabelSets(("joy",), np.zeros((0, 1), bool), np.zeros((0, 1), bool))
+    assert (sets.subset_accuracy, sets.micro_f1, sets.macro_f1, sets.samples_f1) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (4,)])
+def test_shapes_of_label_sets_must_agree(shape):
+    with pytest.raises(ValueError, match=r"label sets of shapes .* not both \[n, 3\]"):
+        LabelSets(("a", "b", "c"), GOLD, np.zeros(shape, bool))
+
+
+def ratio(part, whole):
+    part, whole = np.asarray(part, np.float64), np.asarray(whole, np.float64)
+    return np.divide(part, whole, out=np.zeros_like(whole), where=whole != 0)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**32 - 1))
+@example(1, 1, 0)  # one class, one example
+@example(6, 2, 0)  # classes without examples
+def test_scores_of_classes_by_their_definitions(classes, n, seed):
+    gold, predicted = np.random.default_rng(seed).integers(0, classes, (2, n))
+    matrix = ConfusionMatrix(tuple(map(str, range(classes))), gold, predicted)
+    counts = np.zeros((classes, classes), np.int64)
+    np.add.at(counts, (gold, predicted), 1)
+    np.testing.assert_array_equal(matrix.counts, counts)
+    correct, support, found = counts.diagonal(), counts.sum(1), counts.sum(0)
+    f1 = ratio(2 * correct, support + found)
+    expected = (ratio(correct, found), ratio(correct, support), f1, support)
+    for actual, values in zip(matrix.scores, expected, strict=True):
+        np.testing.assert_array_equal(actual, values)
+    assert matrix.accuracy == correct.sum() / n
+    assert matrix.f1("0") == f1[0]
+    assert matrix.macro_f1 == np.mean(f1[support + found > 0])
+    assert matrix.weighted_f1 == np.average(f1, weights=support)
+    spread = (n**2 - found @ found) * (n**2 - support @ support)
+    both = correct.sum() * n - support @ found
+    assert matrix.matthews == (both / math.sqrt(spread) if spread else 0)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 5), st.integers(1, 20), st.integers(0, 2**32 - 1))
+@example(1, 1, 0)  # one label, one example
+def test_scores_of_label_sets_by_their_definitions(classes, n, seed):
+    gold, predicted = np.random.default_rng(seed).random((2, n, classes)) < 0.4
+    sets = LabelSets(tuple(map(str, range(classes))), gold, predicted)
+    both = gold & predicted
+    correct, support, found = both.sum(0), gold.sum(0), predicted.sum(0)
+    f1 = ratio(2 * correct, support + found)
+    expected = (ratio(correct, found), ratio(correct, support), f1, support)
+    for actual, values in zip(sets.scores, expected, strict=True):
+        np.testing.assert_array_equal(actual, values)
+    assert sets.subset_accuracy == np.mean((gold == predicted).all(1))
+    assert sets.micro_f1 == ratio(2 * both.sum(), gold.sum() + predicted.sum())
+    assert sets.macro_f1 == np.mean(f1)
+    assert sets.samples_f1 == np.mean(ratio(2 * both.sum(1), gold.sum(1) + predicted.sum(1)))
