@@ -17,7 +17,7 @@ from bert_jax.files import as_path
 from bert_jax.inference import predict_command
 from bert_jax.planning import command as plan_command
 from bert_jax.sharding import command as hosts_command
-from bert_jax.sharding.libtpu import calm_libtpu
+from bert_jax.sharding.runtime import quiet_libtpu
 
 DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rest, overrides = _split_overrides(given)
     options = _parser().parse_args(_joined(_joined(rest, "--layers"), "--runner-options"))
     options.overrides = overrides
-    calm_libtpu()
+    quiet_libtpu()
     try:
         return options.run(options)
     except (UserError, OSError, KeyboardInterrupt) as error:
@@ -240,7 +240,7 @@ def _prepare(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from bert_jax import experiment
     from bert_jax.config import load_config
-    from bert_jax.sharding.compilation_cache import use_compilation_cache
+    from bert_jax.sharding.runtime import use_compilation_cache
     from bert_jax.training.signals import Interrupted
 
     use_compilation_cache()
@@ -263,8 +263,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from bert_jax.planning.hardware import parse_slice
-    from bert_jax.planning.topology import prepare_process
+    from bert_jax.planning.hardware import parse_slice, prepare_process
 
     wanted = parse_slice(options.topology)
     prepare_process(wanted)  # before JAX starts
@@ -285,7 +284,7 @@ def _bench(options: argparse.Namespace) -> int:
     from bert_jax import costs
     from bert_jax.benchmarks.bench import as_text
     from bert_jax.config import load_config
-    from bert_jax.sharding.compilation_cache import use_compilation_cache
+    from bert_jax.sharding.runtime import use_compilation_cache
 
     use_compilation_cache()
     wanted = bench_command.bench_options(options)
@@ -299,7 +298,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     from bert_jax import experiment
     from bert_jax import workdir as run_directory
     from bert_jax.config import load_config, override_keys
-    from bert_jax.sharding.compilation_cache import use_compilation_cache
+    from bert_jax.sharding.runtime import use_compilation_cache
 
     use_compilation_cache()
     if options.config is not None:
@@ -335,8 +334,8 @@ def _answer(options: argparse.Namespace) -> int:
     from bert_jax.data.readers.lines import may_wait
     from bert_jax.inference.loading import load
     from bert_jax.inference.predict import check_request, predict
-    from bert_jax.sharding.compilation_cache import use_compilation_cache
     from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.sharding.runtime import use_compilation_cache
     from bert_jax.training.signals import StopSignals
 
     use_compilation_cache()

@@ -12,18 +12,17 @@ from bert_jax.benchmarks.command import BenchOptions
 from bert_jax.config import task_module
 from bert_jax.errors import UserError
 from bert_jax.planning.command import PlanOptions
-from bert_jax.planning.hardware import Slice
+from bert_jax.planning.hardware import Slice, find_topology
 from bert_jax.planning.meshes import (
+    auto_mesh,
+    candidate_meshes,
     choose_mesh,
-    chosen_mesh,
     parse_mesh,
-    sensible_meshes,
     usable_memory,
 )
 from bert_jax.planning.plan import as_json, make_plan
-from bert_jax.planning.topology import find_topology
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
-from bert_jax.sharding.hosts import rows_per_host
+from bert_jax.sharding.hosts import check_batch_size
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
@@ -59,7 +58,7 @@ def plan(config: ConfigDict, wanted: Slice, options: PlanOptions) -> list[dict[s
     configured = MeshShape(**config.mesh)
     for text in options.meshes or ("auto" if configured.auto else "",):
         if text == "all":
-            for shape in sensible_meshes(wanted.devices):
+            for shape in candidate_meshes(wanted.count):
                 with contextlib.suppress(UserError):
                     plans.append(planned(shape))
         elif text == "auto":
@@ -92,8 +91,8 @@ def bench(config: ConfigDict, options: BenchOptions) -> dict[str, Any]:
     train_options = TrainOptions(**config.train).resolved(task.examples_per_epoch)
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train_options.steps)
     shape = MeshShape(**config.mesh)
-    mesh = chosen_mesh(task, optimizer, train_options) if shape.auto else make_mesh(shape)
-    rows_per_host(train_options.global_batch_size, mesh, train_options.microbatches)
+    mesh = auto_mesh(task, optimizer, train_options) if shape.auto else make_mesh(shape)
+    check_batch_size(train_options.global_batch_size, mesh, train_options.microbatches)
     subject = Workload(task, base.execution, optimizer, train_options, mesh)
     return bench_subject(subject, options)
 

@@ -26,17 +26,16 @@ from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError, as_retryable
 from bert_jax.files import write_atomically
 from bert_jax.options import from_keys, keys_of
-from bert_jax.planning.meshes import chosen_mesh
-from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
+from bert_jax.planning.meshes import auto_mesh
+from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.tokenization import load_tokenizer
-from bert_jax.training.device_memory import enough_memory
+from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.training.plots import draw_curves
-from bert_jax.training.state import abstract_state
+from bert_jax.training.step import abstract_state, explain_out_of_memory
 
 PREDICTIONS = "predictions"
 
@@ -88,12 +87,12 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     shape = MeshShape(**config.mesh)
     mesh = make_mesh(shape)
     if not shape.auto:
-        rows_per_host(options.global_batch_size, mesh, options.microbatches)
+        check_batch_size(options.global_batch_size, mesh, options.microbatches)
     base = model_init.of_config(config)
     task = make_task(config, base)
     options = options.resolved(task.examples_per_epoch)
     if shape.auto:
-        mesh = chosen_mesh(task, make_optimizer(optimizer_options, options.steps), options)
+        mesh = auto_mesh(task, make_optimizer(optimizer_options, options.steps), options)
     # Refuses what does not fit together, before a work directory is made.
     abstract_state(task, make_optimizer(optimizer_options, options.steps), mesh)
     with main_host_first():
@@ -113,9 +112,14 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
     # Where the last step is bound to become the model, its evaluation is the one that counts; else
     # the model that is exported is evaluated by itself.
     is_last = options.export == "latest" and not options.patience
-    with enough_memory(options, mesh):
+
+    def evaluate_on_mesh(params: Any, directory: Path | None) -> dict[str, float]:
+        return task.evaluate(params, mesh, directory)
+
+    with explain_out_of_memory(options, mesh):
         metrics = train_loop(
             task,
+            evaluate_on_mesh,
             optimizer_options=optimizer_options,
             options=options,
             mesh=mesh,
@@ -130,7 +134,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
             params, _ = run_directory.restore_params(
                 workdir, task.description, options.export, mesh, task.module
             )
-            metrics = task.evaluate(params, mesh, workdir / PREDICTIONS)
+            metrics = evaluate_on_mesh(params, workdir / PREDICTIONS)
         result = metrics | baselines
         with main_host_first():
             # An evaluation may have learned something that the model is to know.
@@ -138,7 +142,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
                 write_config(workdir / run_directory.MODEL_CONFIG, task.description)
         export(workdir, workdir / "model", which=options.export)
         if is_main_host():
-            draw_curves(workdir, baselines)
+            draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
             write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
     return result
 

@@ -30,13 +30,13 @@ from bert_jax import workdir as run_directory
 from bert_jax.config import override_keys, set_key
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory, fetch, is_remote, reachable, upload, write_atomically
-from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first, rows_per_host
+from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sweep_report import Outcome, Report
 from bert_jax.training.loop import DivergedError
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.training.state import abstract_state
+from bert_jax.training.step import abstract_state
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -144,7 +144,7 @@ def _check(config: ConfigDict) -> None:
     shape = MeshShape(**config.mesh)
     mesh = make_mesh(shape)
     if not shape.auto:
-        rows_per_host(options.global_batch_size, mesh, options.microbatches)
+        check_batch_size(options.global_batch_size, mesh, options.microbatches)
 
 
 def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> Report:

@@ -267,7 +267,7 @@ def make_tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
         options = PrepareOptions(
             (SourceSpec(f"text:{directory}/text.txt"),),
             tokenizer=str(directory / "vocab.txt"),
-            validation=validation,
+            validation_fraction=validation,
             sentences="lines",
         )
         prepare(options, directory / "corpus", workers=1, progress=False)

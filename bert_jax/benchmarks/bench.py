@@ -18,8 +18,8 @@ from bert_jax.benchmarks.work import (
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
 from bert_jax.models.config import Execution
-from bert_jax.planning.flops import real_flops
 from bert_jax.planning.hardware import hardware_of
+from bert_jax.planning.roofline import real_flops
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions

@@ -17,8 +17,7 @@ from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.training.state import abstract_state, new_state
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import abstract_state, make_train_step, new_state
 
 # Batches that are placed on the devices before the clock starts, and then used in turn.
 _BATCHES = 4

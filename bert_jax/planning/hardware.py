@@ -1,4 +1,4 @@
-"""Published figures of the devices that a plan may be made for, in one table.
+"""The devices that a plan can be made for: a table of published figures, slices, stand-ins.
 
 Sources. TPUs: the pages "TPU v4", "TPU v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs.
 GPUs: NVIDIA's data sheets of A100 SXM 80 GB, H100 SXM and H200 SXM; the rates are those of dense
@@ -9,12 +9,17 @@ divided by eight.
 
 import dataclasses
 import difflib
+import importlib.metadata
 import math
+import os
 import re
+from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.sharding.runtime import WITHOUT_TPU
 
 _GIB = 2**30
+_INSTALL = 'pip install "bert_jax[tpu]"'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Hardware:
         platform: "tpu", "gpu" or "cpu".
         device_kinds: how JAX's `device_kind` of it begins.
         bfloat16_flops: dense matrix products with bfloat16 inputs, FLOP/s.
-        float32_flops: the same as JAX computes float32 by default: a pass of bfloat16 on TPUs,
+        float32_flops: the same for float32 with JAX's default precision: one bfloat16 pass on TPUs,
             TensorFloat-32 on GPUs.
         memory_bytes: of one device.
         memory_bandwidth: byte/s.
@@ -98,7 +103,7 @@ HARDWARE: dict[str, Hardware] = {
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """Devices of one kind that hang together, as `v5e:16x16` names them.
+    """Connected devices of one kind, as `v5e:16x16` names them.
 
     Attributes:
         hardware: of each device.
@@ -109,8 +114,8 @@ class Slice:
     shape: tuple[int, ...]
 
     @property
-    def devices(self) -> int:
-        """How many there are; a chip with two cores is one device."""
+    def count(self) -> int:
+        """The number of devices; a chip with two cores is one device."""
         return math.prod(self.shape)
 
     def __str__(self) -> str:
@@ -139,17 +144,111 @@ def parse_slice(text: str) -> Slice:
             f"dimension{'s' * (sizes > 1)}; write it as {hardware.name}:{example}"
         )
     parsed = Slice(hardware, tuple(map(int, shape.split("x"))))
-    if parsed.devices < 1:
+    if parsed.count < 1:
         raise UserError(f"--topology {text} has no devices; each number is at least 1")
     return parsed
 
 
 def hardware_of(device_kind: str) -> Hardware | None:
-    """The line of the table for JAX's `device.device_kind`, None for a device that it lacks."""
-    found = [
+    """The entry of the table for JAX's `device.device_kind`, None if there is none."""
+    matches = [
         (len(kind), hardware.name)
         for hardware in HARDWARE.values()
         for kind in hardware.device_kinds
         if device_kind.startswith(kind)
     ]
-    return HARDWARE[max(found)[1]] if found else None
+    return HARDWARE[max(matches)[1]] if matches else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """A slice with the devices that a mesh is built from.
+
+    Attributes:
+        slice: kind and arrangement of the devices.
+        devices: JAX's devices, or stand-ins.
+        compiles: whether programs can be compiled for them on this machine.
+    """
+
+    slice: Slice
+    devices: list[Any]
+    compiles: bool
+
+
+def prepare_process(requested: Slice) -> None:
+    """Sets what JAX and libtpu read from the environment; to be called before JAX is imported.
+
+    The plan itself runs on the CPU, also where there is a TPU or a GPU.
+    """
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if requested.hardware.platform == "tpu":
+        os.environ.update(WITHOUT_TPU)
+    if requested.hardware.platform == "cpu":
+        flags = os.environ.get("XLA_FLAGS", "")
+        if "xla_force_host_platform_device_count" not in flags:
+            count = f"--xla_force_host_platform_device_count={requested.count}"
+            os.environ["XLA_FLAGS"] = f"{flags} {count}".strip()
+
+
+def find_topology(requested: Slice) -> Topology:
+    """The devices of a slice.
+
+    GPUs, and CPU devices beyond those of this process, are stand-ins: shapes can be sharded over
+    them, but nothing can be compiled.
+
+    Raises:
+        UserError: libtpu is missing, does not match this JAX version, or knows no such slice.
+    """
+    import jax
+
+    if requested.hardware.platform == "tpu":
+        return Topology(requested, _tpu_devices(requested), compiles=True)
+    here = jax.devices("cpu")
+    if requested.hardware.platform == "cpu" and len(here) >= requested.count:
+        return Topology(requested, here[: requested.count], compiles=True)
+    return Topology(requested, here[:1] * requested.count, compiles=False)
+
+
+def _tpu_devices(requested: Slice) -> list[Any]:
+    import jax
+    from jax.experimental import topologies
+
+    check_libtpu()
+    options: dict[str, Any] = {}
+    if requested.hardware.name == "v4":
+        options["chip_config_name"] = "megacore"  # two cores are one device, as on a machine
+    if requested.count < 4:  # less than a host
+        options["chips_per_host_bounds"] = (*requested.shape, *[1] * (3 - len(requested.shape)))
+    try:
+        description = topologies.get_topology_desc(str(requested), platform="tpu", **options)
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).split("\n")[0]
+        if not reason.startswith("INVALID_ARGUMENT"):
+            raise UserError(f"--topology {requested}: libtpu does not start: {reason}") from error
+        raise UserError(
+            f"--topology {requested}: there is no such slice ({reason}); choose one of Cloud TPU's"
+        ) from error
+    return list(description.devices)
+
+
+def check_libtpu() -> None:
+    """Raises UserError unless the libtpu that matches the installed JAX is installed."""
+    from packaging.requirements import Requirement
+
+    requirement = next(
+        one
+        for one in map(Requirement, importlib.metadata.requires("jax") or ())
+        if one.name == "libtpu"
+    )
+    try:
+        version = importlib.metadata.version("libtpu")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise UserError(
+            f"a plan for TPUs needs their compiler, libtpu, which is not installed; {_INSTALL}"
+        ) from error
+    if not requirement.specifier.contains(version):
+        raise UserError(
+            f"libtpu {version} does not match JAX {importlib.metadata.version('jax')}, which "
+            f"needs {requirement.specifier}; {_INSTALL}"
+        )

@@ -1,4 +1,4 @@
-"""How much memory a step takes on a device: what shapes tell, and what a compiler says."""
+"""The memory of a step on a device: estimated from shapes, or measured by the compiler."""
 
 import dataclasses
 import math
@@ -11,9 +11,9 @@ from jax.sharding import Mesh
 
 from bert_jax.tasks.base.task import Task, means
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import TrainState
+from bert_jax.training.step import TrainState
 
-# Rows of a traced batch: a number that no axis of a model has, so that it marks the batch.
+# Rows of the traced batch: no axis of a model has this size, so it identifies the batch axis.
 _PROBE = 7
 
 
@@ -22,10 +22,10 @@ class Memory:
     """Bytes on one device at the peak of a step.
 
     Attributes:
-        parameters: the float32 masters.
+        parameters: in float32.
         optimizer: the moments.
-        activations: what the backward pass keeps of the forward pass of a micro-batch.
-        temporaries: all else: gradients, batch, buffers, the program.
+        activations: kept from the forward pass of a micro-batch for its backward pass.
+        temporaries: all others: gradients, batch, buffers, the program.
     """
 
     parameters: int
@@ -35,19 +35,19 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """All of it."""
+        """The sum."""
         return self.parameters + self.optimizer + self.activations + self.temporaries
 
 
 @dataclasses.dataclass(frozen=True)
 class Activations:
-    """What a backward pass keeps, as bytes.
+    """What the forward pass keeps for the backward pass, in bytes.
 
     Attributes:
         per_row: of each row of a micro-batch.
-        per_row_split: the part of it that the tensor axis splits.
-        fixed: whatever the number of rows; copies of kernels in another dtype.
-        parameters: those that are used as they are, in float32.
+        per_row_split: the part of it that the mesh axis `tensor` splits.
+        fixed: independent of the number of rows: copies of kernels in another dtype.
+        parameters: those that are used in float32, without a copy.
     """
 
     per_row: int
@@ -56,7 +56,7 @@ class Activations:
     parameters: int
 
     def bytes(self, rows: int, mesh: Mesh) -> int:
-        """On one device, with so many rows of a micro-batch there."""
+        """Bytes on one device that has `rows` rows of a micro-batch."""
         tensor = mesh.shape["tensor"]
         whole = self.per_row - self.per_row_split
         return rows * (whole + self.per_row_split // tensor) + self.fixed // tensor
@@ -65,12 +65,12 @@ class Activations:
 def trace_activations(task: Task, optimizer: Optimizer, params: Any) -> Activations:
     """Counts what the backward pass of a task's loss needs, for any remat policy and dtype.
 
-    JAX says so itself: the function that it returns for the backward pass holds these arrays. The
-    compiler may keep less, where it finds computing again cheaper.
+    These are the arrays inside the function that `jax.vjp` returns. The compiler may keep less,
+    where recomputing is cheaper.
 
     Args:
         task: loss and batches.
-        optimizer: knows what is frozen.
+        optimizer: knows which parameters are frozen.
         params: the parameters' shapes.
     """
     batch = {
@@ -108,10 +108,10 @@ def estimate(
     *,
     microbatches: int,
 ) -> Memory:
-    """The memory of a step as far as shapes tell, without a compiler.
+    """The memory of a step from shapes, without a compiler.
 
-    Gradients take as much as parameters; those of a micro-batch are added to a sum. What `fsdp`
-    splits is put together to compute with it.
+    Gradients take as much as parameters, twice with micro-batches: one part and the sum. What
+    `fsdp` splits is gathered to compute with it.
     """
     parameters = device_bytes(abstract.params)
     gathered = activations.parameters // mesh.shape["tensor"] if mesh.shape["fsdp"] > 1 else 0
@@ -130,7 +130,7 @@ def measured(analysis: Any, abstract: TrainState, activations: int) -> Memory:
     Args:
         analysis: `compiled.memory_analysis()`.
         abstract: the state.
-        activations: the estimate for its micro-batch, which the compiler does not tell apart.
+        activations: the estimate for its micro-batch; the compiler reports all temporaries as one.
     """
     parameters, optimizer = device_bytes(abstract.params), device_bytes(abstract.opt_state)
     temporary = analysis.temp_size_in_bytes
@@ -159,5 +159,5 @@ def device_bytes(tree: Any) -> int:
 
 
 def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
-    # Keys of random numbers have a dtype of JAX's own.
+    # The dtype of random keys has no itemsize.
     return math.prod(shape) * getattr(dtype, "itemsize", 4)

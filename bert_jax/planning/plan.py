@@ -1,23 +1,23 @@
-"""What a training costs on a mesh: memory, FLOPs, collectives, the least time of a step."""
+"""The cost of a training on a mesh: memory, FLOPs, collectives, the least time of a step."""
 
 import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
 from bert_jax.planning.collectives import Traffic, traffic
-from bert_jax.planning.compilation import CompiledStep, DoesNotFit
 from bert_jax.planning.memory import Memory, measured
 from bert_jax.planning.meshes import usable_memory
-from bert_jax.planning.search import largest_that_fits
-from bert_jax.planning.step_time import (
+from bert_jax.planning.roofline import (
     StepTime,
     least_sent_bytes,
+    local_parameters,
     memory_traffic,
-    own_parameters,
     step_time,
 )
-from bert_jax.planning.training_on_mesh import TrainingOnMesh
+from bert_jax.planning.training_on_mesh import CompiledStep, DoesNotFit, TrainingOnMesh
 
 _COMPILES_OF_A_SEARCH = 4
 
@@ -35,21 +35,21 @@ class Plan:
         rows: of a global batch.
         length: tokens of a row.
         microbatch: rows of a micro-batch.
-        largest_microbatch: rows that still fit; None where it was not looked for.
-        compiled: whether a compiler said so; else shapes did.
+        largest_microbatch: the most rows that fit; None if not searched.
+        compiled: whether the step was compiled; else all is estimated from shapes.
         fits: whether a device has enough memory.
         memory: at the peak; None if it does not fit and so was not compiled.
-        peak_bytes: at the peak, also of what does not fit; None where the compiler did not say.
-        available_bytes: what a program may have.
+        peak_bytes: at the peak, even if it does not fit; None if the compiler did not say.
+        available_bytes: memory that a program may use.
         flops_per_step: of the model, on all devices.
         flops_per_token: of the model; tokens are those of the batch, padding counted.
-        program_flops_per_step: with what is computed again.
+        program_flops_per_step: with recomputation.
         collectives: of the compiled step, by kind.
-        sent_bytes: the least that a device sends in a step for these; without compiling, for the
-            mesh.
+        sent_bytes: the least that a device sends for these in a step; if not compiled,
+            `least_sent_bytes`.
         least_sent_bytes: the analytic minimum for the mesh.
-        step_time: the floor of a step.
-        compile_seconds: on this machine; None without compiling.
+        step_time: the least time of a step.
+        compile_seconds: on this machine; None if not compiled.
     """
 
     topology: str
@@ -80,9 +80,9 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
     """The plan of a training on a mesh.
 
     Args:
-        training: laid out.
-        dtype: of activations, which choose the devices' peak.
-        search: whether the largest micro-batch is looked for: on TPUs by compiling, else by
+        training: its shapes on the mesh.
+        dtype: of activations; decides which peak rate counts.
+        search: whether to search for the largest micro-batch: on TPUs by compiling, else by the
             estimate.
     """
     topology, mesh = training.topology, training.mesh
@@ -94,7 +94,7 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
         memory = None
     peak = memory.peak if memory else getattr(result, "needed_bytes", None)
     available = getattr(result, "available_bytes", None) or usable_memory(topology.slice)
-    # The TPU compiler refuses what does not fit; the others leave it to the run.
+    # Only the TPU compiler refuses a program that does not fit.
     if topology.compiles and topology.slice.hardware.platform == "tpu":
         fits = memory is not None
     else:
@@ -103,9 +103,9 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
     itemsize = jax.numpy.dtype(dtype).itemsize
     config, length = training.task.description.config, training.batch["input_ids"].shape[-1]
     microbatches = training.options.microbatches
-    own = own_parameters(training.abstract.params)
+    local = local_parameters(training.abstract.params)
     least = least_sent_bytes(
-        own,
+        local,
         mesh,
         itemsize=itemsize,
         layer_activations=microbatches * training.rows * length * config.hidden_size,
@@ -115,7 +115,7 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
     sent = least if collectives is None else sum(one.sent_bytes for one in collectives)
     return Plan(
         topology=str(topology.slice),
-        devices=topology.slice.devices,
+        devices=topology.slice.count,
         mesh=training.name,
         dtype=dtype,
         parameters=sum(leaf.size for leaf in jax.tree.leaves(training.abstract.params)),
@@ -136,11 +136,11 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
         least_sent_bytes=least,
         step_time=step_time(
             topology.slice.hardware,
-            devices=topology.slice.devices,
+            devices=topology.slice.count,
             dtype=dtype,
             program_flops=training.program_flops,
             moved_bytes=memory_traffic(
-                own,
+                local,
                 training.estimate.optimizer,
                 training.estimate.activations,
                 mesh,
@@ -154,10 +154,7 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
 
 
 def _largest(training: TrainingOnMesh, fits: bool, peak: int | None, available: int) -> int:
-    """Rows of the largest micro-batch on each device.
-
-    What the estimate says of the memory for each row gives a first guess.
-    """
+    """Rows of the largest micro-batch on each device; the estimated bytes of a row give a guess."""
     peak = training.estimate.peak if peak is None else peak
     one_row = training.activations.bytes(1, training.mesh)
     per_row = max(1, one_row - training.activations.bytes(0, training.mesh))
@@ -172,16 +169,56 @@ def _largest(training: TrainingOnMesh, fits: bool, peak: int | None, available: 
     )
 
 
+def largest_that_fits(
+    fits: Callable[[int], bool], *, known: dict[int, bool], guess: int, tries: int
+) -> int:
+    """The largest of 1, 2, 3, 4, 6, 8, 12, 16, … rows that fit, by a limited number of tries.
+
+    Args:
+        fits: whether a number of rows fits; expensive.
+        known: results that are known already.
+        guess: where to start.
+        tries: the most calls of `fits`.
+
+    Returns:
+        Rows; 0 if none is known to fit.
+    """
+    known = dict(known)
+    steps = list(itertools.takewhile(lambda rows: rows <= max(4 * guess, 4), _steps()))
+    place = max(index for index, rows in enumerate(steps) if rows <= max(guess, 1))
+    while 0 <= place < len(steps):
+        rows = steps[place]
+        if rows not in known:
+            if tries == 0:
+                break
+            known[rows] = fits(rows)
+            tries -= 1
+        direction = 1 if known[rows] else -1
+        place += direction
+        # Stop between a size that fits and a neighbour that does not.
+        if 0 <= place < len(steps) and known.get(steps[place]) is (direction < 0):
+            break
+    return max((rows for rows, fit in known.items() if fit), default=0)
+
+
+def _steps() -> Iterator[int]:
+    """1, 2, 3, 4, 6, 8, 12, …: powers of two and the middles between them."""
+    yield 1
+    for power in itertools.count(1):
+        yield 1 << power
+        yield 3 << power - 1
+
+
 def as_json(plan: Plan, *, steps: int, price: float | None) -> dict[str, Any]:
-    """A plan as JSON says it; times in seconds, memory in bytes.
+    """A plan as a JSON object; times in seconds, memory in bytes.
 
     Args:
         plan: the plan.
         steps: of the training.
-        price: of a device for an hour.
+        price: of one device for an hour, in any currency.
     """
-    floor = plan.step_time.floor
-    hours = None if floor is None else steps * floor / 3600
+    seconds = plan.step_time.lower_bound
+    hours = None if seconds is None else steps * seconds / 3600
     memory = dataclasses.asdict(plan.memory) if plan.memory else None
     return {
         "topology": plan.topology,
@@ -205,7 +242,7 @@ def as_json(plan: Plan, *, steps: int, price: float | None) -> dict[str, Any]:
         "sent_bytes_per_device": plan.sent_bytes,
         "least_sent_bytes_per_device": plan.least_sent_bytes,
         "step_floor": dataclasses.asdict(plan.step_time),
-        "step_floor_s": floor,
+        "step_floor_s": seconds,
         "steps": steps,
         "days_floor": None if hours is None else hours / 24,
         "device_hours_floor": None if hours is None else hours * plan.devices,

@@ -83,11 +83,11 @@ def batch_share(mesh: Mesh) -> BatchShare:
     return share
 
 
-def rows_per_host(global_batch_size: int, mesh: Mesh, microbatches: int = 1) -> int:
-    """How many rows of each global batch this process makes.
+def check_batch_size(global_batch_size: int, mesh: Mesh, microbatches: int = 1) -> None:
+    """Checks that a global batch can be divided into equal parts.
 
     Raises:
-        UserError: the mesh or the micro-batches do not divide the batch.
+        UserError: the mesh, the micro-batches or the hosts do not divide the batch.
     """
     parts = mesh.shape["data"] * mesh.shape["fsdp"]
     if global_batch_size % (parts * microbatches):
@@ -95,7 +95,7 @@ def rows_per_host(global_batch_size: int, mesh: Mesh, microbatches: int = 1) -> 
             f"train.global_batch_size {global_batch_size} is not a multiple of {parts} devices "
             f"(mesh.data × mesh.fsdp) × {microbatches} micro-batches; change one of them"
         )
-    return global_batch_size // batch_share(mesh).count
+    batch_share(mesh)
 
 
 def to_global(mesh: Mesh, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:

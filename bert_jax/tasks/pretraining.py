@@ -26,10 +26,17 @@ from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import batch_share
-from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums, with_rows
+from bert_jax.tasks.base.task import (
+    LossStep,
+    ModelInit,
+    Sums,
+    Task,
+    make_loss_step,
+    mean_losses,
+    weighted_sums,
+    with_rows,
+)
 from bert_jax.tokenization import Tokenizer, load_tokenizer
-from bert_jax.training.evaluation import evaluate
-from bert_jax.training.step import EvaluationStep, make_evaluation_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +60,7 @@ class PretrainingTask(Task):
     """MLM and NSP (or SOP, or MLM alone) on a corpus."""
 
     best_metric = ("mlm_loss", False)  # lower is better
+    derived_metrics = ("mlm_perplexity",)  # of mlm_loss
 
     def __init__(
         self,
@@ -85,7 +93,7 @@ class PretrainingTask(Task):
         self.tokenizer = tokenizer
         self.description = ModelDescription(model_config, "BertForPreTraining")
         self.module = self.description.make_module(execution)
-        self._evaluation_steps: dict[Mesh, EvaluationStep] = {}
+        self._evaluation_steps: dict[Mesh, LossStep] = {}
         self._objective = options.objective
         self._global_batch_size = global_batch_size
         self._evaluation = evaluation
@@ -158,12 +166,12 @@ class PretrainingTask(Task):
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
         """See `Task`; there are no predictions to write."""
         if mesh not in self._evaluation_steps:  # else each evaluation would compile it anew
-            self._evaluation_steps[mesh] = make_evaluation_step(self, mesh=mesh)
+            self._evaluation_steps[mesh] = make_loss_step(self, mesh)
         share = batch_share(mesh)
         batches = self.evaluation_batches(
             host=share.index, hosts=share.count, divisor=mesh.shape["data"] * mesh.shape["fsdp"]
         )
-        return evaluate(self, self._evaluation_steps[mesh], params, batches, mesh)
+        return mean_losses(self, self._evaluation_steps[mesh], params, batches, mesh)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """Masked positions and labelled pairs of a batch."""

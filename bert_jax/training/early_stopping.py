@@ -1,4 +1,4 @@
-"""Early stopping: how long an evaluation has not been better than the best."""
+"""Early stopping: ends a training when evaluations have not improved for too long."""
 
 import dataclasses
 import math
@@ -10,33 +10,33 @@ from bert_jax.errors import UserError
 
 @dataclasses.dataclass
 class EarlyStopping:
-    """What the evaluations of a run have come to.
+    """The best evaluation of a run so far, and how many have passed since.
 
     Attributes:
-        limit: so many evaluations without a better one end the training; 0: never.
-        metric: which one counts, and whether the higher value is the better one.
-        best: its best value so far, None before there is any.
+        patience: the training ends after this many evaluations without a better one; 0: never.
+        metric: name of the metric that is compared, and whether higher is better.
+        best: its best value so far, None before the first evaluation.
         num_bad_evals: evaluations since the best one.
     """
 
-    limit: int
+    patience: int
     metric: tuple[str, bool]
     best: float | None = None
     num_bad_evals: int = 0
 
     @classmethod
     def restored(
-        cls, limit: int, metric: tuple[str, bool], position: Mapping[str, Any]
+        cls, patience: int, metric: tuple[str, bool], position: Mapping[str, Any]
     ) -> "EarlyStopping":
-        """As it was when a checkpoint was written."""
-        return cls(limit, metric, position.get("best"), position.get("num_bad_evals", 0))
+        """From the position that a checkpoint keeps."""
+        return cls(patience, metric, position.get("best"), position.get("num_bad_evals", 0))
 
     def as_position(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it, as JSON."""
+        """The part that a checkpoint keeps, as JSON."""
         return {"best": self.best, "num_bad_evals": self.num_bad_evals}
 
     def update(self, metrics: Mapping[str, float]) -> bool:
-        """One more evaluation. A value that is not a number is never the best.
+        """Counts an evaluation. NaN is never the best.
 
         Returns:
             Whether it is the best so far.
@@ -50,10 +50,10 @@ class EarlyStopping:
                 raise UserError(
                     f"data.best_metric {name!r} is none of the metrics: {', '.join(metrics)}"
                 )
-            if self.limit:
+            if self.patience:
                 raise UserError(
-                    "train.patience needs labelled examples to evaluate on; give data.validation, "
-                    "or set it to 0"
+                    "train.patience needs labelled examples to evaluate on; set data.validation, "
+                    "or train.patience=0"
                 )
             return False
         value = float(metrics[name])
@@ -67,8 +67,8 @@ class EarlyStopping:
 
     @property
     def is_over(self) -> bool:
-        """Whether the training is to end."""
-        return 0 < self.limit <= self.num_bad_evals
+        """Whether the training must end."""
+        return 0 < self.patience <= self.num_bad_evals
 
     def __str__(self) -> str:
         """Why the training ended."""

@@ -1,11 +1,13 @@
-"""What a run writes down: `metrics.jsonl` and TensorBoard events."""
+"""The logs of a run: `metrics.jsonl`, TensorBoard events, and `curves.png` drawn from them."""
 
+import io
 import json
 import os
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from bert_jax.errors import RetryableError, UserError
@@ -14,6 +16,7 @@ from bert_jax.files import is_remote, reachable, upload, write_atomically
 METRICS = "metrics.jsonl"
 # A bucket takes whole files only, so what is written here is uploaded from time to time.
 UPLOAD_SECONDS = 60.0
+_PANELS_IN_A_ROW = 2
 
 
 class RunLog:
@@ -92,6 +95,68 @@ def read_metrics(workdir: Path, split: str) -> list[dict[str, float]]:
     """The lines of one split, in the order of the steps."""
     records = [json.loads(line) for line in _lines(workdir)]
     return [record for record in records if record.pop("split") == split]
+
+
+def draw_curves(
+    workdir: Path, baselines: Mapping[str, float], *, derived_metrics: Collection[str] = ()
+) -> Path:
+    """Draws `WORKDIR/curves.png` from `metrics.jsonl`.
+
+    Each validation metric gets a panel, with the same metric of the training where it has one; of a
+    loss that is the sum of parts, the parts are enough. A baseline `<metric>_<name>`, or
+    `<part>_<name>` for the accuracy of a part, is a dashed line.
+
+    Args:
+        workdir: of the run.
+        baselines: metrics of answers that need no model.
+        derived_metrics: validation metrics without a panel, see `Task`.
+
+    Returns:
+        The path of the picture.
+    """
+    from matplotlib.figure import Figure
+
+    records = {split: read_metrics(workdir, split) for split in ("train", "validation")}
+    metrics = _panels(records["validation"][0], derived_metrics)
+    rows = -(-len(metrics) // _PANELS_IN_A_ROW)
+    figure = Figure(figsize=(5 * _PANELS_IN_A_ROW, 3.2 * rows), layout="constrained")
+    grid = figure.subplots(rows, _PANELS_IN_A_ROW, squeeze=False, sharex=True).ravel()
+    for axes in grid[len(metrics) :]:
+        axes.set_visible(False)
+    for axes, metric in zip(grid, metrics, strict=False):
+        for split, style in (("train", {"alpha": 0.5}), ("validation", {"marker": "o"})):
+            points = [record for record in records[split] if metric in record]
+            if points:
+                steps = [record["step"] for record in points]
+                values = [record[metric] for record in points]
+                axes.plot(steps, values, label=split.replace("_", " "), markersize=3, **style)
+        for name, value in baselines.items():
+            if (label := _baseline_of(metric, name)) is not None:
+                axes.axhline(value, linestyle="--", color="gray", label=f"{label} (baseline)")
+        axes.set_title(metric.replace("_", " "))
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    path = workdir / "curves.png"
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=120)
+    write_atomically(path, picture.getvalue())
+    return path
+
+
+def _panels(record: Mapping[str, float], derived_metrics: Collection[str]) -> list[str]:
+    """The metrics of a record that are drawn."""
+    names = [name for name in record if name not in ("step", *derived_metrics)]
+    has_parts = any(name.endswith("_loss") for name in names)
+    return [name for name in names if not (has_parts and name == "loss")]
+
+
+def _baseline_of(metric: str, name: str) -> str | None:
+    """The label of a baseline in the panel of a metric; None: it belongs to another metric."""
+    for owner in (metric, metric.removesuffix("_accuracy")):
+        if owner and not owner.endswith("loss") and name.startswith(f"{owner}_"):
+            return name.removeprefix(f"{owner}_").replace("_", " ")
+    return None
 
 
 def _lines(workdir: Path) -> list[str]:

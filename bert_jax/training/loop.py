@@ -1,23 +1,24 @@
-"""The training loop.
+"""The training loop. It takes a task and knows none.
 
-The order in which things happen, and it is not to be changed:
+The order of events, which must not change:
 
-1. mesh, task, optimizer: from the config; nothing is computed yet
-2. state: from the newest checkpoint of this run, else from `init_from`, else from the seed
-3. for each step: take the batch → step → (log) → (evaluate) → (save, also where the best model is
-   to be exported and this is it) → (stop if asked to, or if evaluations have not improved for too
-   long)
-4. wait for the last checkpoint
+1. optimizer and shapes of the state; nothing is computed yet
+2. state: from the newest checkpoint of this run, else from `initial_params`, else from the seed
+3. batches: from the position where that state stands
+4. for each step: batch → step → log → evaluate → save → stop
+   (log, evaluate and save when they are due; save also a new best model if the best is exported;
+   stop at the last step, after a signal, or when evaluations have not improved for too long)
+5. wait for the last checkpoint
 
-A checkpoint holds the state after a step, the position of the next batch, and what the evaluations
-so far have come to; so a resumed run sees what an uninterrupted one would have seen.
+A checkpoint holds the state after a step, the position of the next batch, and the progress of early
+stopping; so a resumed run computes what the uninterrupted run would have computed.
 """
 
 import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,20 @@ from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.logs import RunLog
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions, is_due
-from bert_jax.training.progress import Progress, Speedometer, computed_tokens, share_of_padding
+from bert_jax.training.progress import ProgressBar, Throughput, computed_tokens, padding_fraction
 from bert_jax.training.signals import Interrupted, StopSignals
-from bert_jax.training.state import TrainState, abstract_state, new_state, with_params
-from bert_jax.training.step import TrainStep, make_train_step, pack_rows
+from bert_jax.training.step import (
+    TrainState,
+    TrainStep,
+    abstract_state,
+    make_train_step,
+    new_state,
+    pack_rows,
+    with_params,
+)
+
+# (parameters, directory for predictions or None) → validation metrics.
+Evaluate = Callable[[Any, Path | None], dict[str, float]]
 
 
 class DivergedError(UserError):
@@ -45,6 +56,7 @@ class DivergedError(UserError):
 
 def train(
     task: Task,
+    evaluate: Evaluate,
     *,
     optimizer_options: OptimizerOptions,
     options: TrainOptions,
@@ -58,13 +70,14 @@ def train(
 
     Args:
         task: model, batches, losses.
+        evaluate: the metrics that are logged and choose the best checkpoint.
         optimizer_options: the section `optimizer` of a config.
         options: the section `train`.
         mesh: the devices.
         workdir: of the run; checkpoints, metrics and events are written there.
         seed: of parameters and dropout.
         initial_params: parameters of a new run in place of random ones.
-        predictions: where the last evaluation writes what `task.evaluate` writes.
+        predictions: where the last evaluation writes predictions and reports.
 
     Returns:
         The metrics of the last evaluation.
@@ -76,6 +89,7 @@ def train(
     """
     optimizer = make_optimizer(optimizer_options, options.steps)
     abstract = abstract_state(task, optimizer, mesh)
+
     checkpoints = RunCheckpoints(
         workdir, keep=options.keep_checkpoints, best_metric=task.best_metric
     )
@@ -83,13 +97,20 @@ def train(
     if resume_step is not None:
         state, position = checkpoints.restore(resume_step, abstract)
         first_batch = position["next_example"] // options.global_batch_size
-        patience = EarlyStopping.restored(options.patience, task.best_metric, position)
+        early_stopping = EarlyStopping.restored(options.patience, task.best_metric, position)
     else:
         state, first_batch = new_state(task, optimizer, abstract, seed=seed), 0
-        patience = EarlyStopping(options.patience, task.best_metric)
+        early_stopping = EarlyStopping(options.patience, task.best_metric)
         if initial_params is not None:
             state = with_params(state, initial_params)
 
+    share = batch_share(mesh)
+    batches = task.train_batches(
+        first_batch,
+        first_batch if early_stopping.is_over else options.steps,
+        host=share.index,
+        hosts=share.count,
+    )
     train_step = make_train_step(
         task,
         optimizer,
@@ -99,20 +120,15 @@ def train(
         seed=seed,
     )
     log = RunLog(workdir, resume_step=resume_step or 0, enabled=is_main_host())
-    progress = Progress(start=first_batch, stop=options.steps, enabled=is_main_host())
-    run = _Run(task, options, mesh, checkpoints, log, progress, patience, predictions)
+    progress = ProgressBar(start=first_batch, stop=options.steps, enabled=is_main_host())
+    run = _Run(
+        task, evaluate, options, mesh, checkpoints, log, progress, early_stopping, predictions
+    )
     if resume_step is not None:
         progress.note(f"resuming {workdir} at step {resume_step}")
-    share = batch_share(mesh)
-    batches = task.train_batches(
-        first_batch,
-        first_batch if patience.is_over else options.steps,
-        host=share.index,
-        hosts=share.count,
-    )
-    with checkpoints, contextlib.closing(batches), StopSignals() as stop:
+    with checkpoints, contextlib.closing(batches), StopSignals() as signals:
         try:
-            return run.steps(state, first_batch, train_step, batches, stop)
+            return run.steps(state, first_batch, train_step, batches, signals)
         finally:
             progress.close()
             log.close()
@@ -120,18 +136,23 @@ def train(
 
 @dataclasses.dataclass
 class _Run:
-    """What every step of a run works with."""
+    """What every step of a run works with.
+
+    Attributes:
+        unlogged: the metrics of the steps since the last log, still on the devices.
+    """
 
     task: Task
+    evaluate: Evaluate
     options: TrainOptions
     mesh: Mesh
     checkpoints: RunCheckpoints
     log: RunLog
-    progress: Progress
-    patience: EarlyStopping
+    progress: ProgressBar
+    early_stopping: EarlyStopping
     predictions: Path | None
-    pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
-    speed: Speedometer = dataclasses.field(default_factory=Speedometer)
+    unlogged: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
+    throughput: Throughput = dataclasses.field(default_factory=Throughput)
 
     def steps(
         self,
@@ -139,53 +160,60 @@ class _Run:
         first: int,
         train_step: TrainStep,
         batches: Iterator[Batch],
-        stop: StopSignals,
+        signals: StopSignals,
     ) -> dict[str, float]:
-        """Steps `first` … the last; returns the last evaluation."""
+        """Steps `first + 1` … the last; returns the last evaluation."""
         options = self.options
         validation: dict[str, float] | None = None
         for step, rows in enumerate(batches, start=first + 1):
+            # The devices compute asynchronously: this batch is placed during the step before.
             rows = pack_rows(self.task, self.mesh, options.microbatches, rows)
-            # Steps run behind our back: this batch is placed while the one before is computed.
             batch = to_global(self.mesh, rows)
+
             state, metrics = train_step(state, batch)
-            self.pending.append((step, metrics))
-            self.speed.step(tokens=computed_tokens(batch), padding=share_of_padding(rows))
+            self.unlogged.append((step, metrics))
+            self.throughput.step(tokens=computed_tokens(batch), padding=padding_fraction(rows))
             self.progress.advance()
 
             last = step == options.steps
             if last or is_due(step, options.log_every) or step == first + 1:
                 self.write_log()
+
             validation, is_best = None, False
             if last or is_due(step, options.eval_every):
-                self.write_log()  # says that the loss has diverged before NaN scores stop it
-                validation = self.evaluate(step, state, self.predictions if last else None)
+                self.write_log()  # reports a loss that has diverged before NaN scores do
+                validation = self.validate(step, state, self.predictions if last else None)
                 self.log.write(step, "validation", validation)
-                is_best = self.patience.update(validation)
-                last = last or self.patience.is_over
-            stopping = stop.after(step)
-            # The best model must not fall between two checkpoints if it is the one to be exported.
-            is_kept = is_best and options.export == "best"
-            if last or is_kept or is_due(step, options.checkpoint_every) or stopping:
+                is_best = self.early_stopping.update(validation)
+                last = last or self.early_stopping.is_over
+
+            stopping = signals.stop_after(step)
+            # The best model must not fall between two checkpoints if it is to be exported.
+            save_best = is_best and options.export == "best"
+            if last or save_best or is_due(step, options.checkpoint_every) or stopping:
                 self.save(step, state, validation or {})
+
             if last:
                 break
             if stopping:
                 self.checkpoints.wait()
                 raise Interrupted(step)
-        if self.patience.is_over:
-            self.progress.note(f"stopped at step {int(state.step)}: {self.patience}")
+        if self.early_stopping.is_over:
+            self.progress.note(f"stopped at step {int(state.step)}: {self.early_stopping}")
         if validation is None:
-            validation = self.evaluate(int(state.step), state, self.predictions)
+            validation = self.validate(int(state.step), state, self.predictions)
         return validation
 
     def write_log(self) -> None:
-        """Reads the metrics of the steps since the last time, all finite, and logs the newest.
+        """Logs the newest step, after checking that all steps since the last log are finite.
 
         Only here does the host wait for the devices.
+
+        Raises:
+            DivergedError: a loss, a gradient or a parameter is not finite.
         """
-        values = [(step, jax.device_get(metrics)) for step, metrics in self.pending]
-        self.pending = []
+        values = [(step, jax.device_get(metrics)) for step, metrics in self.unlogged]
+        self.unlogged = []
         for step, metrics in values:
             if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["gradient_norm"])):
                 raise self.not_finite(f"the loss of step {step}")
@@ -194,39 +222,46 @@ class _Run:
         if values:
             step, metrics = values[-1]
             record = self.task.summary({name: float(value) for name, value in metrics.items()})
-            record |= self.speed.read()
+            record |= self.throughput.read()
             self.log.write(step, "train", record)
             self.progress.show(record)
 
     def not_finite(self, what: str) -> DivergedError:
-        """Says what diverged and what is left."""
+        """The error that names what diverged and the last good checkpoint."""
         return DivergedError(
             f"{what} is not finite; the last good checkpoint is {self.checkpoints.latest}; start "
             "another --workdir with a lower optimizer.learning_rate or a longer warm-up"
         )
 
-    def evaluate(self, step: int, state: TrainState, predictions: Path | None) -> dict[str, float]:
-        """Metrics of the validation examples, shown."""
+    def validate(self, step: int, state: TrainState, predictions: Path | None) -> dict[str, float]:
+        """The validation metrics, the main host's on all hosts, and a line that shows them.
+
+        Raises:
+            DivergedError: a score is not finite.
+        """
         began = time.perf_counter()
         try:
-            metrics = from_main_host(self.task.evaluate(state.params, self.mesh, predictions))
+            metrics = from_main_host(self.evaluate(state.params, predictions))
         except NotFiniteError as error:
-            # Parameters may be numbers still and yet too large to compute with.
+            # Parameters may be finite still and yet too large to compute with.
             raise self.not_finite(f"a score of the evaluation after step {step}") from error
         shown = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self.progress.note(f"step {step} validation: {shown}")
-        self.speed.exclude(time.perf_counter() - began)
+        self.throughput.exclude(time.perf_counter() - began)
         return metrics
 
     def save(self, step: int, state: TrainState, validation: dict[str, float]) -> None:
-        """Begins to write a checkpoint, unless something in it or before it is not finite.
+        """Starts to write a checkpoint, unless something up to this step is not finite.
 
-        The losses are those before each update; the last update shows in the parameters' norm.
+        Losses are computed before each update; the last update shows in the parameters' norm.
+
+        Raises:
+            DivergedError: a loss, a gradient or a parameter is not finite.
         """
         began = time.perf_counter()
         self.write_log()
         next_example = step * self.options.global_batch_size
-        position = {"next_example": next_example, **self.patience.as_position()}
+        position = {"next_example": next_example, **self.early_stopping.as_position()}
         self.log.save()
         self.checkpoints.save(step, state, position, validation)
-        self.speed.exclude(time.perf_counter() - began)
+        self.throughput.exclude(time.perf_counter() - began)

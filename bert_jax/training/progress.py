@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: one bar, or a line now and then in a log file."""
+"""The progress bar of a run, and its throughput in tokens per second."""
 
 import sys
 import time
@@ -9,11 +9,8 @@ import numpy as np
 from tqdm import tqdm
 
 
-class Progress:
-    """A bar with step, tokens/s, losses and time left.
-
-    On a terminal it moves; in a log file it is a line every half minute.
-    """
+class ProgressBar:
+    """A bar with step, tokens/s, losses and time left; in a log file, a line every half minute."""
 
     def __init__(self, *, start: int, stop: int, enabled: bool) -> None:
         """Shows steps `start` … `stop`."""
@@ -30,7 +27,7 @@ class Progress:
         )
 
     def advance(self) -> None:
-        """One more step."""
+        """Counts a step."""
         self._bar.update()
 
     def show(self, metrics: dict[str, float]) -> None:
@@ -44,30 +41,29 @@ class Progress:
         self._bar.set_postfix(shown, refresh=False)
 
     def note(self, text: str) -> None:
-        """A line of its own above the bar."""
+        """Writes a line above the bar."""
         if not self._bar.disable:
             self._bar.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Leaves the bar as it is."""
+        """Leaves the bar in its last state."""
         self._bar.close()
 
 
-class Speedometer:
-    """Tokens per second since the last reading, without time spent in between on other things."""
+class Throughput:
+    """Tokens per second since the last reading, without the time of evaluations and saves."""
 
     def __init__(self) -> None:
-        """Starts the clock."""
         self._since = time.perf_counter()
         self._paused = 0.0
         self._tokens, self._real_tokens = 0, 0.0
 
     def step(self, *, tokens: int, padding: float) -> None:
-        """One more step is under way.
+        """Counts the tokens of a step that was started.
 
         Args:
             tokens: of the global batch, padding counted.
-            padding: the share of padding among them.
+            padding: the fraction of them that is padding.
         """
         self._tokens += tokens
         self._real_tokens += tokens * (1 - padding)
@@ -77,7 +73,7 @@ class Speedometer:
         self._paused += seconds
 
     def read(self) -> dict[str, float]:
-        """Tokens/s of the steps since the last reading, with padding and without; starts again."""
+        """Tokens/s with padding and without, of the steps since the last reading."""
         now = time.perf_counter()
         seconds = max(now - self._since - self._paused, 1e-9)
         rates = {
@@ -90,12 +86,12 @@ class Speedometer:
 
 
 def computed_tokens(batch: Mapping[str, Any]) -> int:
-    """How many tokens, padding among them, the encoder computes for a batch."""
+    """Tokens that the encoder computes for a batch, padding included."""
     return int(batch.get("slots", batch["input_ids"]).size)
 
 
-def share_of_padding(rows: Mapping[str, np.ndarray]) -> float:
-    """The share of padding in this host's rows of a batch, which stands for that of all."""
+def padding_fraction(rows: Mapping[str, np.ndarray]) -> float:
+    """The fraction of padding in this host's rows of a batch, an estimate for all rows."""
     if "slots" in rows:
         return np.mean(rows["slots"] < 0).item()
     mask = rows.get("segment_ids", rows.get("attention_mask"))  # 0 for padding in both

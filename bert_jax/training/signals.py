@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: finish the step, save, then leave; with several hosts, all after one step."""
+"""SIGTERM and SIGINT: finish the step, save, exit; several hosts all stop after the same step."""
 
 import contextlib
 import itertools
@@ -14,11 +14,10 @@ from bert_jax.sharding.distributed import A_WEEK, coordination
 _runs = itertools.count()
 
 
-class Interrupted(Exception):  # noqa: N818 - it reports a wish, not an error
+class Interrupted(Exception):  # noqa: N818 - a request, not an error
     """A signal asked the run to stop, and the run has saved itself at `step`."""
 
     def __init__(self, step: int) -> None:
-        """Remembers the step."""
         super().__init__(f"stopped by a signal after saving step {step}")
         self.step = step
 
@@ -27,7 +26,6 @@ class StopSignals:
     """Within `with StopSignals() as stop:` the signals set `stop.requested`; a second one kills."""
 
     def __init__(self) -> None:
-        """Nothing is requested yet."""
         self.requested = False
         self._previous: dict[signal.Signals, Any] = {}
         self._agreement: _Agreement | None = None
@@ -47,14 +45,14 @@ class StopSignals:
         if self._agreement is not None:
             self._agreement.end()
 
-    def after(self, step: int) -> bool:
+    def stop_after(self, step: int) -> bool:
         """Whether to stop after a step: the same answer on all hosts.
 
         A signal to one of them stops all, after the first step that none of them has passed.
         """
         if self._agreement is None:
             return self.requested
-        return self._agreement.after(step, requested=self.requested)
+        return self._agreement.stop_after(step, requested=self.requested)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
@@ -62,50 +60,50 @@ class StopSignals:
 
 
 class _Agreement:
-    """On which step all hosts stop.
+    """The step after which all hosts stop.
 
-    Asking costs a step nothing: a thread waits for the word of a host that was sent a signal, tells
-    the others which step its own host has come to, and hears the same of them. Meanwhile no host
-    can pass its step. (JAX has such a thing, `reached_preemption_sync_point`; but orbax reports
-    steps to it, too, and of older checkpoints, and it knows no SIGINT.)
+    It costs a step nothing: a thread on each host waits for the message of a host that received a
+    signal; then all exchange the numbers of their current steps, while none can finish its step,
+    and take the highest plus one. (JAX's `reached_preemption_sync_point` does not serve: orbax
+    reports the steps of older checkpoints to it, and it does not handle SIGINT.)
     """
 
     def __init__(self) -> None:
-        self._place = f"bert_jax/stop/{next(_runs)}"
+        self._prefix = f"bert_jax/stop/{next(_runs)}"
         self._lock = threading.Lock()
-        self._asked = False
+        self._sent = False
         self._step = -1
         self._last: int | None = None
         self._thread = threading.Thread(target=self._agree, daemon=True)
         self._thread.start()
 
-    def after(self, step: int, *, requested: bool) -> bool:
-        if requested and not self._asked:
-            self._asked = True
-            self._say("stop")
+    def stop_after(self, step: int, *, requested: bool) -> bool:
+        if requested and not self._sent:
+            self._sent = True
+            self._send("stop")
         with self._lock:
             self._step = step
             return self._last is not None and step >= self._last
 
     def end(self) -> None:
-        """The thread ends, unless somebody has asked: then it answers before it does."""
-        self._say("over")
-        # An interpreter that ends may have no thread inside JAX; a host that is gone holds us up.
+        """Ends the thread; if a host has requested a stop, it first takes part in the exchange."""
+        self._send("over")
+        # No thread may be inside JAX when the interpreter exits; a lost host must not block us.
         self._thread.join(timeout=10)
 
-    def _say(self, word: str) -> None:
-        with contextlib.suppress(Exception):  # another host was first, or is gone
-            coordination().key_value_set(f"{self._place}/word", word)
+    def _send(self, message: str) -> None:
+        with contextlib.suppress(Exception):  # another host was first, or is lost
+            coordination().key_value_set(f"{self._prefix}/message", message)
 
     def _agree(self) -> None:
         client = coordination()
-        # Should a host be gone, the collectives that wait for it fail, and say so.
+        # If a host is lost, the collectives that wait for it fail with an error.
         with contextlib.suppress(Exception):
-            if client.blocking_key_value_get(f"{self._place}/word", A_WEEK) != "stop":
+            if client.blocking_key_value_get(f"{self._prefix}/message", A_WEEK) != "stop":
                 return
             with self._lock:
-                mine = f"{self._place}/steps/{jax.process_index()}"
+                mine = f"{self._prefix}/steps/{jax.process_index()}"
                 client.key_value_set(mine, str(self._step))
-                client.wait_at_barrier(f"{self._place}/all", A_WEEK)
-                steps = client.key_value_dir_get(f"{self._place}/steps/")
+                client.wait_at_barrier(f"{self._prefix}/all", A_WEEK)
+                steps = client.key_value_dir_get(f"{self._prefix}/steps/")
                 self._last = max(int(step) for _, step in steps) + 1

@@ -1,9 +1,11 @@
-"""One step of training and one of evaluation, as pure functions under jit."""
+"""The training state, and one training step as a pure function under jit."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,23 +13,72 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
+from bert_jax.errors import UserError, first_line
+from bert_jax.models.bert import init_params
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
 from bert_jax.tasks.base.task import Sums, Task, means
 from bert_jax.training.optimizer import Optimizer
-from bert_jax.training.state import TrainState
+from bert_jax.training.options import TrainOptions
 
-Result = TypeVar("Result")
 GlobalBatch = dict[str, jax.Array]
-EvaluationStep = Callable[[Any, GlobalBatch], tuple[Sums, dict[str, jax.Array]]]
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """All that a step reads and writes, after `step` steps.
+
+    Attributes:
+        step: int32 scalar, steps done; it is also the data position and seeds the dropout.
+        params: float32 parameters.
+        opt_state: the optimizer's moments.
+    """
+
+    step: jax.Array
+    params: Any
+    opt_state: Any
+
+
+def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
+    """Shapes, dtypes and shardings of the state, without computing it.
+
+    Raises:
+        UserError: the optimizer's options do not fit the model, or the model the mesh.
+    """
+    shapes = jax.eval_shape(lambda: _initial_state(task, optimizer, np.uint32(0)))
+    shardings = state_shardings(mesh, shapes).replace(
+        opt_state=state_shardings(mesh, shapes.opt_state, optimizer.mesh_axes)
+    )
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        shapes,
+        shardings,
+    )
+
+
+def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: int) -> TrainState:
+    """A fresh state, each part computed on the devices that hold it."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    make = jax.jit(lambda seed: _initial_state(task, optimizer, seed), out_shardings=shardings)
+    return make(np.uint32(seed))
+
+
+def with_params(state: TrainState, params: Any) -> TrainState:
+    """The state with other parameters, sharded as its own."""
+    placed = jax.tree.map(lambda old, new: jax.device_put(new, old.sharding), state.params, params)
+    return state.replace(params=placed)
+
+
+def _initial_state(task: Task, optimizer: Optimizer, seed: Any) -> TrainState:
+    params = init_params(task.module, jax.random.key(seed))
+    return TrainState(jnp.int32(0), params, optimizer.init(params))
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainStep:
-    """The step of a training: (state, global batch) → (next state, metrics); the state is donated.
+    """A compiled step: (state, global batch) → (next state, metrics); the state is donated.
 
     Attributes:
-        program: the jitted function of state, batch, seed of the dropout and learning rate.
+        program: the jitted function of state, batch, dropout seed and learning rate.
         rate_at: the learning rate of a step.
         mesh: where it runs.
         seed: of the dropout.
@@ -41,16 +92,16 @@ class TrainStep:
     def __call__(
         self, state: TrainState, batch: GlobalBatch
     ) -> tuple[TrainState, dict[str, jax.Array]]:
-        """Runs a step."""
+        """Runs a step; returns before it is finished, except where programs must not overlap."""
         rate = self.rate_at(state.step)
         with on_mesh(self.mesh):
             result = self.program(state, batch, np.uint32(self.seed), rate)
-            return _one_at_a_time(self.mesh, result)
+            return result if programs_may_overlap(self.mesh) else jax.block_until_ready(result)
 
     def trace(
         self, state: TrainState, batch: Mapping[str, jax.ShapeDtypeStruct]
     ) -> jax.stages.Traced:
-        """The program of a step for shapes, to be looked at or compiled; nothing is computed."""
+        """The program of a step for shapes, to be inspected or compiled; nothing is computed."""
         seed, rate = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.uint32, jnp.float32))
         with on_mesh(self.mesh):
             return self.program.trace(state, dict(batch), seed, rate)
@@ -78,11 +129,11 @@ def make_train_step(
         optimizer: gradient to next parameters, clipping included.
         mesh: where it runs.
         abstract: shapes and shardings of the state.
-        microbatches: into how many parts the batch is cut to save memory.
+        microbatches: into how many parts the batch is split to save memory.
         seed: of the dropout.
     """
-    # Where the optimizer wants the gradients: whoever updates a part needs no more than the sum of
-    # all devices' gradients of that part.
+    # The sharding of the gradients is that of the moments: a device that updates a part of the
+    # parameters needs the sum over all devices for that part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
 
     def loss_of(
@@ -101,8 +152,8 @@ def make_train_step(
 
         def add_microbatch(total: Any, part: tuple[jax.Array, GlobalBatch]) -> tuple[Any, None]:
             number, rows = part
-            found = gradient(state.params, rows, weights, jax.random.fold_in(step_key, number))
-            return jax.tree.map(jnp.add, total, found), None
+            one = gradient(state.params, rows, weights, jax.random.fold_in(step_key, number))
+            return jax.tree.map(jnp.add, total, one), None
 
         if microbatches == 1:
             grads, sums = gradient(state.params, batch, weights, step_key)
@@ -132,33 +183,37 @@ def make_train_step(
     return TrainStep(program, rate_at, mesh, seed)
 
 
-def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
-    """This host's rows of a batch as a training step is to have them."""
-    return task.pack_rows(rows) if mesh.size == microbatches == 1 else rows
-
-
-def make_evaluation_step(task: Task, *, mesh: Mesh) -> EvaluationStep:
-    """The jitted evaluation: (params, global batch) → (sums, weights), without dropout."""
-
-    @jax.jit
-    def compiled(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
-        return task.loss_sums(gathered(mesh, params), batch), task.loss_weights(batch)
-
-    def step_on_mesh(params: Any, batch: GlobalBatch) -> tuple[Sums, dict[str, jax.Array]]:
-        with on_mesh(mesh):
-            return _one_at_a_time(mesh, compiled(params, batch))
-
-    return step_on_mesh
-
-
-def _one_at_a_time(mesh: Mesh, result: Result) -> Result:
-    """Waits for a step where programs may not overlap; elsewhere steps are queued."""
-    return result if programs_may_overlap(mesh) else jax.block_until_ready(result)
-
-
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
     """[B, …] → [parts, B / parts, …]; every part takes its rows evenly from all devices."""
     return {
         key: value.reshape(-1, parts, *value.shape[1:]).swapaxes(0, 1)
         for key, value in batch.items()
     }
+
+
+def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
+    """This host's rows of a batch, packed where one device computes them in one piece."""
+    return task.pack_rows(rows) if mesh.size == microbatches == 1 else rows
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(options: TrainOptions, mesh: Mesh) -> Iterator[None]:
+    """Replaces XLA's pages about a full device by one line that says what takes less memory.
+
+    Raises:
+        UserError: a device ran out of memory.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        rows = options.global_batch_size // options.microbatches
+        parts = mesh.shape["data"] * mesh.shape["fsdp"]
+        raise UserError(
+            f"the memory of a device does not suffice for {rows // parts} rows at a time "
+            f"(train.global_batch_size={options.global_batch_size}, "
+            f"train.microbatches={options.microbatches}, {parts} parts of the batch): "
+            f"{first_line(error)}; set model.remat=full, split the state by mesh.fsdp, or start a "
+            "new run with more train.microbatches; `bert-jax plan` says what fits"
+        ) from error

@@ -24,7 +24,7 @@ from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOpt
 from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.tokenization import Tokenizer, load_tokenizer
-from bert_jax.training.progress import share_of_padding
+from bert_jax.training.progress import padding_fraction
 
 ROUNDS = 5
 
@@ -95,7 +95,7 @@ def main() -> None:
                 seconds(piped, options.batches // 4)
                 pipeline = [seconds(piped, options.batches) for _ in range(ROUNDS)]
             bare = [seconds(map(make, range(100)), 100) / 100 for _ in range(ROUNDS)]
-            padding = statistics.mean(share_of_padding(make(number)) for number in range(16))
+            padding = statistics.mean(padding_fraction(make(number)) for number in range(16))
             tokens = options.rows * options.length / 1e6
             print(
                 json.dumps(

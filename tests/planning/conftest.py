@@ -1,5 +1,6 @@
 """A tiny pre-training without data, and plans of it."""
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -7,8 +8,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import model_init
 from bert_jax.config import default_config, set_key
-from bert_jax.planning.hardware import parse_slice
-from bert_jax.planning.topology import find_topology
+from bert_jax.planning.hardware import find_topology, parse_slice
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import pretraining
@@ -25,6 +25,8 @@ TINY = {
     "model.num_attention_heads": 4,
     "model.intermediate_size": 64,
     "model.max_position_embeddings": 24,
+    "model.hidden_dropout_prob": 0.0,
+    "model.attention_probs_dropout_prob": 0.0,
     "data.length": 16,
     "data.max_predictions": 3,
     "train.global_batch_size": 8,
@@ -59,8 +61,9 @@ def tiny_config() -> Callable[..., ConfigDict]:
 
 @pytest.fixture(scope="session")
 def lay_out(tiny_config) -> Callable[..., TrainingOnMesh]:
-    """Lays the tiny training out on a mesh of a topology."""
+    """Lays the tiny training out on a mesh of a topology, each once."""
 
+    @functools.cache
     def make(topology: str, shape: MeshShape, **keys: object) -> TrainingOnMesh:
         config = tiny_config(**keys)
         return TrainingOnMesh(

@@ -2,8 +2,16 @@
 
 import pytest
 
-from bert_jax.planning import hlo
-from bert_jax.planning.collectives import Collective, Traffic, collectives_of, traffic
+from bert_jax.planning.collectives import (
+    Collective,
+    Traffic,
+    array_bytes,
+    collectives_of,
+    executions,
+    parse_program,
+    traffic,
+    tuple_elements,
+)
 
 # As the TPU compiler writes it, shortened: a loop over six layers that gathers each kernel and
 # scatters its gradient; the second gather runs beside a product, so it stands there three times. An
@@ -159,8 +167,8 @@ def test_a_collective_that_outlasts_a_loop_counts_once():
 
 
 def test_how_often_each_instruction_runs():
-    program = hlo.parse(TPU)
-    counts = {instruction.name: times for _, instruction, times in hlo.runs(program)}
+    program = parse_program(TPU)
+    counts = {instruction.name: times for _, instruction, times in executions(program)}
     assert program.entry == "main.6"
     assert counts["fusion.3"] == counts["slice.1"] == 6
     assert counts["while.33"] == 1
@@ -177,5 +185,5 @@ def test_how_often_each_instruction_runs():
     ],
 )
 def test_sizes_of_shapes(shape, size, elements):
-    assert hlo.array_bytes(shape) == size
-    assert hlo.tuple_elements(shape) == elements
+    assert array_bytes(shape) == size
+    assert tuple_elements(shape) == elements

@@ -1,11 +1,18 @@
-"""The table of published figures, and the names of slices."""
+"""The table of published figures, the names of slices, stand-ins, and the compiler for TPUs."""
 
 import dataclasses
+import importlib.metadata
 
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.planning.hardware import HARDWARE, hardware_of, parse_slice
+from bert_jax.planning.hardware import (
+    HARDWARE,
+    check_libtpu,
+    find_topology,
+    hardware_of,
+    parse_slice,
+)
 
 
 def test_the_peaks_are_those_that_were_published():
@@ -56,7 +63,7 @@ def test_a_cpu_has_no_published_peak():
 )
 def test_slices(text, devices, shape):
     found = parse_slice(text)
-    assert (found.devices, found.shape, str(found)) == (devices, shape, text.lower())
+    assert (found.count, found.shape, str(found)) == (devices, shape, text.lower())
 
 
 @pytest.mark.parametrize(
@@ -96,3 +103,29 @@ def test_the_names_that_jax_gives(kind, name):
 
 def test_a_device_that_the_table_lacks():
     assert hardware_of("TPU7x") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "compiles"), [("h100:8", False), ("cpu:1", True), ("cpu:99", False)]
+)
+def test_stand_ins_are_as_many(name, compiles):
+    topology = find_topology(parse_slice(name))
+    assert len(topology.devices) == topology.slice.count
+    assert topology.compiles == compiles
+
+
+def test_libtpu_is_missing(monkeypatch):
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    with pytest.raises(UserError, match=r'not installed; pip install "bert_jax\[tpu\]"$'):
+        check_libtpu()
+
+
+def test_libtpu_of_another_version(monkeypatch):
+    versions = {"libtpu": "0.0.1", "jax": importlib.metadata.version("jax")}
+    monkeypatch.setattr(importlib.metadata, "version", versions.__getitem__)
+    message = r'libtpu 0.0.1 does not match JAX [\d.]+, which needs ==.*; pip install "bert_jax'
+    with pytest.raises(UserError, match=message):
+        check_libtpu()

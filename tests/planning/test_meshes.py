@@ -1,4 +1,4 @@
-"""Meshes worth a thought, and the choice among them."""
+"""Candidate meshes, and the choice among them."""
 
 import jax
 import pytest
@@ -7,11 +7,11 @@ from bert_jax import model_init
 from bert_jax.errors import UserError
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.meshes import (
+    candidate_meshes,
     choose_mesh,
     device_memory,
     label,
     parse_mesh,
-    sensible_meshes,
     usable_memory,
 )
 from bert_jax.sharding.mesh import MeshShape, make_mesh
@@ -72,8 +72,8 @@ def test_a_large_batch_needs_microbatches(choose):
 
 def test_what_fits_nowhere_is_an_error_with_a_remedy(choose):
     message = (
-        r"mesh=auto: a step needs about 0.0 GiB of each device, even with fsdp=2,tensor=4, and 0.0 "
-        r"are there; set model.remat=full, or raise train.microbatches \(now 1\) of a new run"
+        r"mesh=auto: a step needs about 0.0 GiB of each device, even with fsdp=2,tensor=4, but 0.0 "
+        r"are available; set model.remat=full, or raise train.microbatches \(now 1\) of a new run"
     )
     with pytest.raises(UserError, match=message):
         choose(8, 1)
@@ -94,7 +94,7 @@ def test_what_fits_nowhere_is_an_error_with_a_remedy(choose):
     ],
 )
 def test_one_of_each_kind(devices, labels):
-    found = sensible_meshes(devices)
+    found = candidate_meshes(devices)
     assert [label(shape) for shape in found] == labels
     for shape in found:
         make_mesh(shape, jax.devices()[:1] * devices)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax import cli
-from bert_jax.planning.plan import as_json, make_plan
+from bert_jax.planning.plan import as_json, largest_that_fits, make_plan
 from bert_jax.planning.report import as_text
 from bert_jax.sharding.mesh import MeshShape
 
@@ -67,7 +67,8 @@ def test_days_and_costs(lay_out):
 
 
 def test_the_command_gives_text_or_json(run):
-    code, out, err = run("--topology", "h100:8", "--no-search")
+    # A corpus is not needed, wherever it is.
+    code, out, err = run("--topology", "h100:8", "--no-search", data__corpus="gs://nowhere/corpus")
     assert (code, err) == (0, "")
     assert out.startswith("h100:8, 8 devices: 0.0 M parameters, float32, batches of 8 × 16\n")
     assert "mesh data=8, micro-batches of 1 rows on a device" in out
@@ -79,27 +80,19 @@ def test_the_command_gives_text_or_json(run):
     assert sum(found["memory_per_device"].values()) == found["peak_bytes_per_device"]
 
 
-def test_a_corpus_that_is_not_here_does_not_matter(run):
-    found = run("--topology", "h100:8", "--json", data__corpus="gs://nowhere/corpus")
-    assert found == run("--topology", "h100:8", "--json")
-    assert found[0] == 0
-
-
-def test_several_meshes_are_a_table(run):
-    _, out, _ = run("--topology", "a100:4", "--mesh", "data=4", "--mesh", "fsdp=2")
-    rows = [line.split() for line in out.splitlines()]
-    assert [row[0] for row in rows if len(row) == 9 and row[1] == "yes"] == [
-        "data=4",
-        "data=2,fsdp=2",
-    ]
-    _, out, _ = run("--topology", "a100:4", "--mesh", "all", "--json")
+def test_several_meshes_are_sorted_and_shown_as_a_table(run):
+    _, out, _ = run("--topology", "a100:2", "--mesh", "all", "--mesh", "auto", "--json")
     found = json.loads(out)
-    assert {plan["mesh"] for plan in found["meshes"]} == {
-        "data=4", "data=2,fsdp=2", "fsdp=4", "data=2,tensor=2", "tensor=4",
-    }  # fmt: skip
-    floors = [plan["step_floor_s"] for plan in found["meshes"]]
-    assert floors == sorted(floors)
+    assert sorted(plan["mesh"] for plan in found["meshes"]) == [
+        "data=2", "data=2", "fsdp=2", "tensor=2",
+    ]  # fmt: skip
+    times = [plan["step_floor_s"] for plan in found["meshes"]]
+    assert times == sorted(times)
     assert found["mesh"] == found["meshes"][0]["mesh"]
+    rows = [line.split() for line in as_text(found["meshes"]).splitlines()]
+    assert [row[0] for row in rows if len(row) == 9 and row[1] == "yes"] == [
+        plan["mesh"] for plan in found["meshes"]
+    ]
 
 
 def test_a_batch_that_is_too_large_is_reported(run):
@@ -111,10 +104,33 @@ def test_a_batch_that_is_too_large_is_reported(run):
     assert 100_000 < int(largest.split()[2]) < 2_000_000
 
 
-def test_mesh_auto_is_planned(run):
-    for arguments, keys in ((("--mesh", "auto"), {}), ((), {"mesh": "auto"})):
-        _, out, _ = run("--topology", "h100:4", "--json", *arguments, **keys)
-        assert json.loads(out)["mesh"] == "data=4"
+def test_mesh_auto_of_the_config_is_planned(run):
+    _, out, _ = run("--topology", "h100:4", "--json", "--no-search", mesh="auto")
+    assert json.loads(out)["mesh"] == "data=4"
+
+
+@pytest.mark.parametrize(
+    ("limit", "known", "guess", "tried", "found"),
+    [
+        (40, {8: True}, 32, [32, 48], 32),
+        (40, {8: True}, 100, [96, 64, 48, 32], 32),
+        (40, {8: True}, 8, [12, 16, 24, 32], 32),  # four tries are over
+        (5, {64: False}, 6, [6, 4], 4),
+        (0, {64: False}, 2, [2, 1], 0),
+        (40, {48: False, 32: True}, 32, [], 32),
+        (40, {20: True}, 20, [16, 24, 32, 48], 32),  # 20 is no step of the search
+        (1, {1: True}, 0, [2], 1),
+    ],
+)
+def test_the_search_for_the_largest_microbatch(limit, known, guess, tried, found):
+    tries = []
+
+    def fits(rows: int) -> bool:
+        tries.append(rows)
+        return rows <= limit
+
+    assert largest_that_fits(fits, known=known, guess=guess, tries=4) == found
+    assert tries == tried
 
 
 @pytest.mark.parametrize(

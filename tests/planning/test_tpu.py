@@ -135,7 +135,7 @@ def test_a_slice_that_does_not_exist(capsys):
 def test_other_commands_stay_quiet_beside_libtpu():
     environment = {name: os.environ[name] for name in os.environ if not name.startswith("TPU_")}
     environment.pop("JAX_PLATFORMS", None)
-    program = "from bert_jax import cli; cli.calm_libtpu(); import jax; print(jax.devices()[0])"
+    program = "from bert_jax import cli; cli.quiet_libtpu(); import jax; print(jax.devices()[0])"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=environment,

@@ -40,7 +40,8 @@ def verb(options):
         rows = np.split(all_rows, share.count)[share.index]
         batch = hosts.to_global(mesh, {"rows": rows})["rows"]
         assert batch.shape == (8, 2), batch.shape
-        assert len(rows) == hosts.rows_per_host(8, mesh)
+        hosts.check_batch_size(8, mesh)
+        assert len(rows) == 8 // share.count
         found[f"rows of tensor={tensor}"] = hosts.fetch(batch).tolist()
         found[f"shares of tensor={tensor}"] = share.count
     with hosts.main_host_first():
@@ -62,7 +63,7 @@ def verb(options):
                 raise LookupError("nobody thought of this")
             if options.fault == "everywhere" and step == 3:
                 raise UserError("all see the same")
-            if stop.after(step):
+            if stop.stop_after(step):
                 found["stopped after"] = step
                 Path(options.directory, f"stopped-{me}").write_text(str(step))
                 print(json.dumps(found))

@@ -9,7 +9,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.architectures import ARCHITECTURES
 from bert_jax.models.bert import Bert, abstract_params
 from bert_jax.models.config import EncoderConfig
-from bert_jax.training.layer_rates import move, rate_factors, stop_frozen_gradients
+from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 
 CONFIG = EncoderConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
 
@@ -119,7 +119,9 @@ PARAMS = {
 def test_a_move_by_hand():
     factors = rate_factors(PARAMS, layer_decay=0.5, head_factor=10.0)
     ones = jax.tree.map(np.ones_like, PARAMS)
-    found = flatten_dict(jax.device_get(move(PARAMS, ones, np.float32(0.125), factors)), sep="/")
+    found = flatten_dict(
+        jax.device_get(apply_updates(PARAMS, ones, np.float32(0.125), factors)), sep="/"
+    )
     # Two layers: 0.125 · 0.5³, 0.125 · (0.5², 0.5), 0.125 · 10.
     assert found["bert/embeddings/layer_norm/bias"].tolist() == [0.984375, -0.015625]
     assert found["bert/encoder/layers/output_norm/bias"].tolist() == [
@@ -142,7 +144,9 @@ def test_what_is_frozen_keeps_every_bit_and_has_no_gradient():
     assert found["classifier/bias"].tolist() == [11, 13]
     # Even a direction that is not a number moves nothing there; -0.0 does not become 0.0.
     wild = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), PARAMS)
-    after = flatten_dict(jax.device_get(move(PARAMS, wild, np.float32(1), factors)), sep="/")
+    after = flatten_dict(
+        jax.device_get(apply_updates(PARAMS, wild, np.float32(1), factors)), sep="/"
+    )
     before = flatten_dict(PARAMS, sep="/")
     name = "bert/embeddings/layer_norm/bias"
     assert after[name].tobytes() == before[name].tobytes()

@@ -42,8 +42,7 @@ from bert_jax.config import load_config, set_key
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import batch_sharding
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.state import abstract_state
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import abstract_state, make_train_step
 
 found = {}
 for name, keys in json.loads(sys.argv[2]).items():

@@ -22,11 +22,14 @@ def run(make_tiny_task, tiny_config, tmp_path):
     """Trains eight rows a step in `tmp_path`."""
 
     def train_tiny(optimizer=None, initial_params=None, **options):
+        task = make_tiny_task(tiny_config)
+        mesh = make_mesh(MeshShape(), jax.devices()[:1])
         return train(
-            make_tiny_task(tiny_config),
+            task,
+            lambda params, directory: task.evaluate(params, mesh, directory),
             optimizer_options=OptimizerOptions(**optimizer or {}),
             options=TrainOptions(global_batch_size=8, **options),
-            mesh=make_mesh(MeshShape(), jax.devices()[:1]),
+            mesh=mesh,
             workdir=tmp_path,
             seed=0,
             initial_params=initial_params,

@@ -10,8 +10,7 @@ from bert_jax.models.config import Execution
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.state import abstract_state, new_state
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import abstract_state, make_train_step, new_state
 
 pytestmark = pytest.mark.slow
 

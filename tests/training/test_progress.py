@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
-from bert_jax.training.progress import Speedometer, share_of_padding
+from bert_jax.training.progress import Throughput, padding_fraction
 
 
-def test_the_share_of_padding():
+def test_the_padding_fraction():
     mask = np.array([[1, 1, 1, 0], [1, 0, 0, 0]], np.int32)
-    assert share_of_padding({"attention_mask": mask}) == 0.5
-    assert share_of_padding({"attention_mask": mask[:, None].astype(bool)}) == 0.5
-    assert share_of_padding({"input_ids": mask}) == 0.0
+    assert padding_fraction({"attention_mask": mask}) == 0.5
+    assert padding_fraction({"attention_mask": mask[:, None].astype(bool)}) == 0.5
+    assert padding_fraction({"input_ids": mask}) == 0.0
     packed = np.array([[1, 1, 2, 3], [1, 2, 2, 0]], np.int32)
-    assert share_of_padding({"segment_ids": packed}) == 1 / 8
+    assert padding_fraction({"segment_ids": packed}) == 1 / 8
 
 
 def test_tokens_of_batches_of_different_lengths_with_and_without_padding():
-    speed = Speedometer()
+    speed = Throughput()
     speed.step(tokens=100, padding=0.5)
     speed.step(tokens=300, padding=0.0)
     found = speed.read()

@@ -13,10 +13,10 @@ def test_a_signal_is_remembered_and_the_next_one_is_not_caught(number):
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     with StopSignals() as stop:
         assert not stop.requested
-        assert not stop.after(1)
+        assert not stop.stop_after(1)
         os.kill(os.getpid(), number)
         assert stop.requested
-        assert stop.after(2)
+        assert stop.stop_after(2)
         assert signal.getsignal(number) == signal.SIG_DFL
     assert {n: signal.getsignal(n) for n in before} == before
 

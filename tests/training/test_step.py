@@ -12,11 +12,14 @@ from bert_jax.models.config import Execution
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks.base.task import means
-from bert_jax.training.evaluation import evaluate
+from bert_jax.tasks.base.task import make_loss_step, mean_losses, means
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.state import abstract_state, new_state, with_params
-from bert_jax.training.step import make_evaluation_step, make_train_step
+from bert_jax.training.step import (
+    abstract_state,
+    make_train_step,
+    new_state,
+    with_params,
+)
 
 EXECUTION = Execution()
 OPTIONS = OptimizerOptions(learning_rate=1e-2, decay="constant")
@@ -318,12 +321,12 @@ def test_an_evaluation_is_the_same_for_any_batches(
     make_tiny_task, initial, tiny_config, tiny_batch
 ):
     task, params = make_tiny_task(tiny_config), initial.params
-    step = make_evaluation_step(task, mesh=MESH)
+    step = make_loss_step(task, MESH)
     nothing = {name: np.zeros_like(value) for name, value in tiny_batch.items()}
     padded = {n: np.concatenate([v[5:], nothing[n][:5]]) for n, v in tiny_batch.items()}
     start = {n: np.concatenate([v[:5], nothing[n][:3]]) for n, v in tiny_batch.items()}
-    whole = evaluate(task, step, params, [tiny_batch], MESH)
-    parts = evaluate(task, step, params, [padded, nothing, start], MESH)
+    whole = mean_losses(task, step, params, [tiny_batch], MESH)
+    parts = mean_losses(task, step, params, [padded, nothing, start], MESH)
     assert list(whole) == list(parts)
     assert parts == pytest.approx(whole, rel=1e-6)
     assert set(whole) == {

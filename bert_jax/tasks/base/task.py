@@ -2,21 +2,27 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.sharding.hosts import to_global
+from bert_jax.sharding.mesh import programs_may_overlap
+from bert_jax.sharding.rules import gathered, on_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
 Sums = dict[str, dict[str, jax.Array]]
+# (parameters, global batch) → (sums, weights), without dropout.
+LossStep = Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +60,8 @@ class Task(abc.ABC):
         tokenizer: that made the ids of the batches.
         best_metric: name of the metric that chooses the best checkpoint, and whether the higher
             value is the better one.
+        derived_metrics: those that `summary` adds and that follow from another one; they get no
+            curve of their own.
 
     A task lives in a module of `bert_jax.tasks` with `defaults()`, the sections and keys of a
     config that are its own or have another default here, and `create(config, model_init)`. Where
@@ -64,6 +72,7 @@ class Task(abc.ABC):
     description: ModelDescription
     tokenizer: Tokenizer
     best_metric: tuple[str, bool]
+    derived_metrics: tuple[str, ...] = ()
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -160,3 +169,37 @@ def means(sums: dict[str, dict[str, Any]], weights: dict[str, Any]) -> dict[str,
         for name, value in values.items()
     }
     return {**metrics, "loss": sum(values["loss"] for values in by_part.values())}
+
+
+def make_loss_step(task: Task, mesh: Mesh) -> LossStep:
+    """The jitted sums and weights of a batch."""
+
+    @jax.jit
+    def compiled(params: Any, batch: dict[str, jax.Array]) -> tuple[Sums, dict[str, jax.Array]]:
+        return task.loss_sums(gathered(mesh, params), batch), task.loss_weights(batch)
+
+    def step_on_mesh(params: Any, batch: dict[str, jax.Array]) -> tuple[Sums, dict[str, jax.Array]]:
+        with on_mesh(mesh):
+            result = compiled(params, batch)
+            return result if programs_may_overlap(mesh) else jax.block_until_ready(result)
+
+    return step_on_mesh
+
+
+def mean_losses(
+    task: Task, step: LossStep, params: Any, batches: Iterable[Batch], mesh: Mesh
+) -> dict[str, float]:
+    """Losses and metrics over batches: sums and weights are added, then divided once.
+
+    So the result is the same for any batch size and number of devices, up to rounding.
+    """
+    total: Any = None
+    for rows in batches:
+        sums_and_weights = jax.device_get(step(params, to_global(mesh, rows)))
+        sums_and_weights = jax.tree.map(np.float64, sums_and_weights)
+        total = (
+            jax.tree.map(np.add, total, sums_and_weights) if total is not None else sums_and_weights
+        )
+    sums, weights = total
+    metrics = {name: float(value) for name, value in means(sums, weights).items()}
+    return task.summary(metrics)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bert_jax.planning.compilation import CompiledStep, compile_step, read_out_of_memory
 from bert_jax.planning.memory import device_bytes, measured
+from bert_jax.planning.training_on_mesh import CompiledStep, compile_step, read_out_of_memory
 from bert_jax.sharding.mesh import MeshShape
 
 _GIB = 2**30

@@ -1,8 +1,8 @@
-"""Whether there is a TPU, as the machine's PCI devices tell."""
+"""Whether the machine has a TPU, by its PCI devices."""
 
 import pytest
 
-from bert_jax.sharding.libtpu import has_tpu
+from bert_jax.sharding.runtime import has_tpu
 
 
 @pytest.mark.parametrize(

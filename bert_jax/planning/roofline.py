@@ -1,0 +1,225 @@
+"""The roofline of a training step: its FLOPs, the bytes it moves and sends, and the least time.
+
+FLOPs are those of matrix products, as is usual; a multiplication and an addition count as two. The
+rest of a step is memory traffic.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bert_jax.models.config import EncoderConfig
+from bert_jax.planning.hardware import Hardware
+
+# Adam reads gradient, parameter and two moments, and writes the latter three, float32 each: 28
+# bytes for the 8 of the two moments.
+_UPDATE_BYTES_PER_MOMENT_BYTE = 28 / 8
+
+
+def training_flops(config: EncoderConfig, *, length: int, predictions: int) -> float:
+    """FLOPs of one sequence, forward and backward: 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
+
+    The backward pass takes twice the forward pass. Recomputation to save memory is work of the
+    program, not of the model, and is not counted; nor are pooler and next-sentence head, less than
+    a thousandth.
+
+    Args:
+        config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
+        length: T, tokens of a sequence.
+        predictions: P, positions that the head over the vocabulary sees; 0 without that head.
+    """
+    return real_flops(config, np.array([length]), predictions)
+
+
+def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> float:
+    """`training_flops` of several sequences of different lengths, without padding.
+
+    Args:
+        config: of the model.
+        lengths: int64 [B], tokens of each sequence.
+        predictions: positions of all of them that the head over the vocabulary sees.
+    """
+    width, inner = config.hidden_size, config.intermediate_size
+    tokens, pairs = float(lengths.sum()), float((lengths.astype(np.float64) ** 2).sum())
+    layer = tokens * (8 * width**2 + 4 * width * inner) + pairs * 4 * width
+    head = 2 * (width**2 + width * config.vocab_size)
+    return 3.0 * (config.num_hidden_layers * layer + predictions * head)
+
+
+def flops_of_batch(config: EncoderConfig, batch: Mapping[str, jax.ShapeDtypeStruct]) -> float:
+    """`training_flops` of all sequences of a batch."""
+    rows, length = math.prod(batch["input_ids"].shape[:-1]), batch["input_ids"].shape[-1]
+    masked = batch.get("masked_lm_positions")
+    predictions = masked.shape[-1] if masked is not None else 0
+    return rows * training_flops(config, length=length, predictions=predictions)
+
+
+def program_flops(jaxpr: Any) -> float:
+    """FLOPs of the matrix products of a traced program, multiplied by the rounds of its loops.
+
+    Unlike the formula this includes recomputation in the backward pass.
+    """
+    total = 0.0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            left = equation.invars[0].aval.shape
+            inner = math.prod(left[axis] for axis in contracted)
+            total += 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
+            continue
+        if equation.primitive.name == "cond":  # only one branch runs, as for the platform
+            total += max(program_flops(branch.jaxpr) for branch in equation.params["branches"])
+            continue
+        times = 1
+        if equation.primitive.name == "scan":
+            times = equation.params["length"]
+        elif equation.primitive.name == "pallas_call":  # its body is for one block
+            times = math.prod(equation.params["grid_mapping"].grid)
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                inside = getattr(part, "jaxpr", part)  # a ClosedJaxpr has one inside
+                if hasattr(inside, "eqns"):
+                    total += times * program_flops(inside)
+    return total
+
+
+@dataclasses.dataclass(frozen=True)
+class StepTime:
+    """Seconds that each part of the hardware is busy at its peak rate; None if that is unknown.
+
+    Attributes:
+        compute: all matrix products of the program, recomputation included.
+        memory: reads and writes of optimizer state, parameters and kept activations.
+        interconnect: what each device sends.
+    """
+
+    compute: float | None
+    memory: float | None
+    interconnect: float | None
+
+    @property
+    def lower_bound(self) -> float | None:
+        """The longest of the three, as if they overlapped perfectly."""
+        parts = (self.compute, self.memory, self.interconnect)
+        known = [part for part in parts if part is not None]
+        return max(known) if known else None
+
+
+def step_time(
+    hardware: Hardware,
+    *,
+    devices: int,
+    dtype: str,
+    program_flops: float,
+    moved_bytes: float,
+    sent_bytes: float,
+) -> StepTime:
+    """The least time of a step.
+
+    Args:
+        hardware: of each device.
+        devices: how many share the FLOPs.
+        dtype: of activations.
+        program_flops: of the whole step, on all devices.
+        moved_bytes: to and from the memory of one device, see `memory_traffic`.
+        sent_bytes: by one device.
+    """
+    return StepTime(
+        _ratio(program_flops / devices, hardware.flops(dtype)),
+        _ratio(moved_bytes, hardware.memory_bandwidth),
+        _ratio(sent_bytes, hardware.interconnect_bandwidth),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalParameters:
+    """How many parameters a device keeps.
+
+    Attributes:
+        split: its part of those that `fsdp` splits.
+        whole: all others.
+    """
+
+    split: int
+    whole: int
+
+
+def local_parameters(params: Any) -> LocalParameters:
+    """Counts the parameters of a device, from their shapes and shardings."""
+    split = whole = 0
+    for leaf in jax.tree.leaves(params):
+        size = math.prod(leaf.sharding.shard_shape(leaf.shape))
+        if "fsdp" in leaf.sharding.spec:
+            split += size
+        else:
+            whole += size
+    return LocalParameters(split, whole)
+
+
+def memory_traffic(
+    local: LocalParameters,
+    moments: int,
+    activations: int,
+    mesh: Mesh,
+    *,
+    itemsize: int,
+    microbatches: int,
+) -> float:
+    """The least bytes that a step reads from and writes to a device's memory.
+
+    The optimizer's arrays once; the parameters for the forward and the backward pass of each
+    micro-batch, whole even where `fsdp` keeps only a part; each kept activation written and read.
+
+    Args:
+        local: parameters of the device.
+        moments: bytes of the optimizer's state on the device, which are those of the parameters
+            that it updates: frozen ones have none, and replicas may share the work.
+        activations: bytes that the backward pass of a micro-batch keeps.
+        mesh: its sizes.
+        itemsize: bytes of an activation.
+        microbatches: of a step.
+    """
+    gathered = local.whole + local.split * mesh.shape["fsdp"]
+    return (
+        _UPDATE_BYTES_PER_MOMENT_BYTE * moments
+        + microbatches * 2 * itemsize * gathered
+        + microbatches * 2 * activations
+    )
+
+
+def least_sent_bytes(
+    local: LocalParameters, mesh: Mesh, *, itemsize: int, layer_activations: float, layers: int
+) -> float:
+    """What a device must send in a step, whatever the program: the analytic minimum.
+
+    Over `data`, an all-reduce of the gradients: 2 (n-1)/n of their bytes. Over `fsdp`, the
+    parameters are gathered once and the gradients scattered once: (n-1)/n of the bytes each; what
+    is not split is all-reduced there. Over `tensor`, an all-reduce of the hidden states after
+    attention and feed-forward, in both passes.
+
+    Args:
+        local: parameters of the device.
+        mesh: its sizes.
+        itemsize: bytes of a number that is sent.
+        layer_activations: numbers of the hidden states of one layer on one device, B·T·D.
+        layers: L.
+    """
+    data, fsdp, tensor = (mesh.shape[axis] for axis in ("data", "fsdp", "tensor"))
+    reduced = local.split * _reduced(data) + local.whole * _reduced(data * fsdp)
+    gathered = 2 * local.split * (fsdp - 1)
+    hidden = 4 * layers * layer_activations * _reduced(tensor)
+    return itemsize * (reduced + gathered + hidden)
+
+
+def _reduced(devices: int) -> float:
+    """What each device sends in an all-reduce, as a fraction of the array."""
+    return 2 * (devices - 1) / devices
+
+
+def _ratio(amount: float, rate: float | None) -> float | None:
+    return None if rate is None else amount / rate

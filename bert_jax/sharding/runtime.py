@@ -1,0 +1,71 @@
+"""What a process sets up around JAX: a quiet libtpu before it, the compilation cache after it.
+
+Imports JAX only where that is needed, so that `quiet_libtpu` can be called before it.
+"""
+
+import hashlib
+import importlib.util
+import os
+import platform
+from pathlib import Path
+
+# What libtpu would request from the network, with complaints on stderr if nobody answers; and that
+# several processes may load it, as there is no TPU that only one of them can use.
+WITHOUT_TPU = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    "TPU_LOG_DIR": "disabled",
+}
+_GOOGLE, _NETWORK_CARD = "0x1ae0", "0x0042"
+
+
+def quiet_libtpu() -> None:
+    """Keeps libtpu quiet on a machine without a TPU; to be called before JAX is imported.
+
+    JAX then finds no TPU and uses the other devices.
+    """
+    if importlib.util.find_spec("libtpu") and not has_tpu():
+        for name, value in WITHOUT_TPU.items():
+            os.environ.setdefault(name, value)
+
+
+def has_tpu(devices: Path = Path("/sys/bus/pci/devices")) -> bool:
+    """Whether the machine has a PCI device by Google that is not a network card."""
+    return any(
+        vendor.read_text().strip() == _GOOGLE
+        and (vendor.parent / "device").read_text().strip() != _NETWORK_CARD
+        for vendor in devices.glob("*/vendor")
+    )
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs in the user's cache directory: a second start compiles nothing.
+
+    `JAX_COMPILATION_CACHE_DIR` names another directory, as everywhere in JAX; set to the empty
+    string, it disables the cache. A program for one kind of processor may not run on another that
+    shares the home directory, so each kind has its own folder.
+    """
+    import jax
+
+    from bert_jax.files import user_cache
+
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    directory = user_cache() / "compiled" / _processor()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # the home directory is not writable: compile each time
+    jax.config.update("jax_compilation_cache_dir", str(directory))
+    # What compiles faster than this is not worth a file.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _processor() -> str:
+    """8 hex digits for a kind of processor."""
+    from bert_jax.models.kernels.cpu_features import cpu_flags
+
+    features = " ".join(sorted(cpu_flags())) or platform.processor()
+    return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:8]

@@ -1,0 +1,154 @@
+"""The roofline: FLOPs against published values and the traced program; the least times by hand."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.models.config import EncoderConfig
+from bert_jax.planning.hardware import HARDWARE
+from bert_jax.planning.roofline import (
+    LocalParameters,
+    StepTime,
+    flops_of_batch,
+    least_sent_bytes,
+    local_parameters,
+    memory_traffic,
+    program_flops,
+    step_time,
+    training_flops,
+)
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+
+LOCAL = LocalParameters(split=1000, whole=100)
+
+
+def mesh(**sizes: int):
+    shape = MeshShape(**{"data": 1} | sizes)
+    return make_mesh(shape, jax.devices()[:1] * (shape.data * shape.fsdp * shape.tensor))
+
+
+@pytest.mark.parametrize(
+    ("size", "length", "predictions", "gigaflops"),
+    [
+        ("base", 128, 20, 69.9),
+        ("base", 512, 80, 301.4),
+        ("large", 128, 20, 240.6),
+        ("large", 512, 80, 1020),
+    ],
+)
+def test_gigaflops_of_a_sequence(size, length, predictions, gigaflops):
+    found = training_flops(EncoderConfig.from_size(size), length=length, predictions=predictions)
+    assert found / 1e9 == pytest.approx(gigaflops, rel=1e-3)
+
+
+def test_by_hand():
+    config = EncoderConfig(
+        vocab_size=10,
+        hidden_size=2,
+        num_hidden_layers=3,
+        num_attention_heads=1,
+        intermediate_size=5,
+    )
+    # A token of a layer: 8·4 + 4·2·5 + 4·7·2 = 128. A prediction: 2 (4 + 20) = 48.
+    assert training_flops(config, length=7, predictions=4) == 3 * (7 * 3 * 128 + 4 * 48)
+    assert training_flops(config, length=7, predictions=0) == 3 * 7 * 3 * 128
+
+
+def test_a_batch_is_all_its_sequences():
+    config = EncoderConfig.from_size("tiny")
+    rows = {"input_ids": jax.ShapeDtypeStruct((5, 4, 32), jnp.int32)}  # four choices each
+    assert flops_of_batch(config, rows) == 20 * training_flops(config, length=32, predictions=0)
+    rows["masked_lm_positions"] = jax.ShapeDtypeStruct((5, 4, 6), jnp.int32)
+    assert flops_of_batch(config, rows) == 20 * training_flops(config, length=32, predictions=6)
+
+
+def test_products_of_a_program_in_loops_and_calls():
+    def step(x, kernels):  # [2, 3], [4, 3, 3]
+        inner = jax.jit(lambda h, kernel: h @ kernel)
+        return jax.lax.scan(lambda h, kernel: (inner(h, kernel), None), x, kernels)[0] @ x.T
+
+    traced = jax.jit(step).trace(jnp.ones((2, 3)), jnp.ones((4, 3, 3)))
+    assert program_flops(traced.jaxpr.jaxpr) == 4 * 2 * 2 * 3 * 3 + 2 * 2 * 3 * 2
+
+
+def test_the_program_of_a_step_agrees_with_the_formula(lay_out):
+    training = lay_out("h100:1", MeshShape())
+    # Pooler and sentence head are on top of the formula; they weigh more in a tiny model.
+    width = 32
+    extra = 3 * 8 * 2 * (width * width + 2 * width)
+    assert training.program_flops == pytest.approx(training.model_flops + extra, rel=1e-2)
+
+
+def test_one_branch_of_several_counts():
+    def step(x):  # [2, 3]
+        return jax.lax.platform_dependent(x, cpu=lambda x: x @ x.T, default=lambda x: (2 * x) @ x.T)
+
+    traced = jax.jit(step).trace(jnp.ones((2, 3)))
+    assert program_flops(traced.jaxpr.jaxpr) == 2 * 2 * 3 * 2
+
+
+def test_recomputation_is_counted(lay_out):
+    plain, full = (
+        lay_out("h100:1", MeshShape(), model__remat=remat).program_flops
+        for remat in ("none", "full")
+    )
+    # The forward pass of all layers once more: up to a third.
+    assert 1.2 < full / plain < 1.34
+
+
+def test_each_part_at_its_peak():
+    found = step_time(
+        HARDWARE["v5e"],
+        devices=4,
+        dtype="bfloat16",
+        program_flops=4 * 197e12,
+        moved_bytes=819e9 / 2,
+        sent_bytes=200e9 / 4,
+    )
+    assert found == StepTime(compute=1.0, memory=0.5, interconnect=0.25)
+    assert found.lower_bound == 1.0
+
+
+def test_no_floor_without_peaks():
+    found = step_time(
+        HARDWARE["cpu"],
+        devices=1,
+        dtype="float32",
+        program_flops=1.0,
+        moved_bytes=1.0,
+        sent_bytes=1.0,
+    )
+    assert found.lower_bound is None
+
+
+def test_memory_traffic():
+    # The optimizer moves 28 bytes of each of 500 that it updates; three micro-batches read 4,100
+    # twice.
+    assert memory_traffic(LOCAL, 8 * 500, 5000, mesh(fsdp=4), itemsize=2, microbatches=3) == (
+        28 * 500 + 3 * (2 * 2 * 4100) + 3 * 2 * 5000
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "numbers_sent"),
+    [
+        ({}, 0),
+        ({"data": 8}, 2 * 7 / 8 * 1100),
+        ({"fsdp": 4}, 2 * 3 * 1000 + 2 * 3 / 4 * 100),
+        ({"data": 2, "fsdp": 4}, 2 * 1 / 2 * 1000 + 2 * 3 * 1000 + 2 * 7 / 8 * 100),
+        ({"tensor": 2}, 4 * 12 * 500 * 2 * 1 / 2),
+    ],
+)
+def test_what_must_be_sent(sizes, numbers_sent):
+    found = least_sent_bytes(LOCAL, mesh(**sizes), itemsize=2, layer_activations=500, layers=12)
+    assert found == 2 * numbers_sent
+
+
+def test_parameters_of_a_device(lay_out):
+    training = lay_out("h100:8", MeshShape(data=2, fsdp=4))
+    found, total = local_parameters(training.abstract.params), lay_out("h100:1", MeshShape())
+    count = sum(leaf.size for leaf in jax.tree.leaves(total.abstract.params))
+    assert found.split * 4 + found.whole == count
+    # LayerNorms and the biases of what is not D wide: those of query, key, value (32), the first
+    # feed-forward (64), pooler and word head (32), words (96), sentences (2).
+    assert found.whole == 2 * 32 * 6 + 2 * (3 * 32 + 64) + 2 * 32 + 96 + 2
