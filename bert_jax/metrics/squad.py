@@ -10,6 +10,8 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from bert_jax.errors import UserError
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -92,17 +94,8 @@ def score_v2(
     Raises:
         UserError: there are no questions, or one has no prediction or no null score.
     """
-    _check_questions(gold)
-    _check_complete(gold, predicted, "prediction")
-    exact, f1 = {}, {}
-    for identity, answers in gold.items():
-        # An answer of which nothing is left cannot be found; without any, "" is right.
-        accepted = [answer for answer in answers if normalise_answer(answer)] or [""]
-        guess = predicted[identity]
-        exact[identity] = float(max(exact_match(answer, guess) for answer in accepted))
-        f1[identity] = max(_token_f1_v2(answer, guess) for answer in accepted)
+    per_question = _scores_v2(gold, predicted)
     best = {}
-    per_question = {"exact": exact, "f1": f1}
     if null_scores is not None:
         _check_complete(gold, null_scores, "null score")
         for name, scores in per_question.items():
@@ -114,6 +107,39 @@ def score_v2(
             for name, scores in per_question.items()
         }
     return _averages(gold, per_question) | best
+
+
+def best_f1_threshold(
+    gold: Mapping[str, Sequence[str]],
+    predicted: Mapping[str, str],
+    null_scores: Mapping[str, float],
+) -> float:
+    """The `threshold` at which `score_v2` has the best F1; of several such, the lowest.
+
+    The script gives the null score of the last question that is answered, where rounding decides
+    whether it is. Half way to the next null score the answers are the same, and stay the same on
+    another machine. Where "" throughout is best, the threshold is below all null scores.
+
+    Raises:
+        UserError: as `score_v2`.
+    """
+    f1 = _scores_v2(gold, predicted)["f1"]
+    _check_complete(gold, null_scores, "null score")
+    order = sorted(gold, key=lambda identity: null_scores[identity])
+    scores = np.array([null_scores[identity] for identity in order], np.float64)
+    gains = np.array([f1[identity] - float(not gold[identity]) for identity in order])
+    # One running sum over all thresholds, from "" throughout to every answer. Questions of equal
+    # null scores are answered together.
+    totals = np.cumsum([sum(not answers for answers in gold.values()), *gains])
+    counts = np.append(0, np.flatnonzero(np.append(np.diff(scores) > 0, True)) + 1)
+    count = counts[totals[counts].argmax()]
+    if count == 0:
+        return float(scores[0] - 1)
+    if count == len(scores):
+        return float(scores[-1] + 1)
+    last, following = scores[count - 1], scores[count]
+    middle = (last + following) / 2
+    return float(middle if middle < following else last)  # neighbours have nothing between them
 
 
 def _check_questions(gold: Mapping[str, Sequence[str]]) -> None:
@@ -128,6 +154,22 @@ def _check_complete(gold: Mapping[str, object], values: Mapping[str, object], wh
             f"{len(missing)} of {len(gold)} questions have no {what}, first {missing[0]!r}; SQuAD "
             "2.0 needs one for each"
         )
+
+
+def _scores_v2(
+    gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """`exact` and `f1` of the prediction for each question, by id, from 0 to 1."""
+    _check_questions(gold)
+    _check_complete(gold, predicted, "prediction")
+    exact, f1 = {}, {}
+    for identity, answers in gold.items():
+        # An answer of which nothing is left cannot be found; without any, "" is right.
+        accepted = [answer for answer in answers if normalise_answer(answer)] or [""]
+        guess = predicted[identity]
+        exact[identity] = float(max(exact_match(answer, guess) for answer in accepted))
+        f1[identity] = max(_token_f1_v2(answer, guess) for answer in accepted)
+    return {"exact": exact, "f1": f1}
 
 
 def _f1_of_words(gold: Sequence[str], predicted: Sequence[str]) -> float:

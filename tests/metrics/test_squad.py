@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
 from bert_jax.metrics.squad import (
+    best_f1_threshold,
     exact_match,
     normalise_answer,
     score_v1,
@@ -142,6 +143,60 @@ def test_the_best_threshold_by_hand():
 def test_a_threshold_of_nothing_but_no_answers():
     found = score_v2({"q": ("sun",), "n": ()}, {"q": "sea", "n": "x"}, {"q": 0.1, "n": 0.2})
     assert (found["best_f1"], found["best_f1_thresh"]) == (50.0, 0.0)
+
+
+def threshold_and_f1(gold, predicted, odds):
+    threshold = best_f1_threshold(gold, predicted, odds)
+    return threshold, score_v2(gold, predicted, odds, threshold=threshold)["f1"]
+
+
+def test_the_threshold_of_the_best_f1_by_hand():
+    gold = {"q0": ["red green blue"], "q1": ["red green blue"], "q2": []}
+    predicted = {
+        "q0": "red green blue cat dog", "q1": "red green blue cat", "q2": "red green blue"
+    }  # fmt: skip
+    odds = {"q0": -3.0, "q1": -6.99, "q2": -1.98}
+    # Two sums of the same F1 in another order differ in the last digit.
+    assert threshold_and_f1(gold, predicted, odds) == (
+        -2.49,
+        pytest.approx(100 * (3 / 4 + 6 / 7 + 1) / 3),
+    )
+    # Equal scores are answered together: x and d, or with them b (right) and c (wrong).
+    gold, odds = {"a": ["x"], "b": ["y"], "c": [], "d": ["z"]}, {"a": -3, "b": -2, "c": -1, "d": -1}
+    assert threshold_and_f1(gold, dict(zip("abcd", "xywz", strict=True)), odds) == (-1.5, 75.0)
+    # No answer at all, and all of them.
+    assert threshold_and_f1({"a": []}, {"a": "x"}, {"a": 2.0}) == (1.0, 100.0)
+    assert threshold_and_f1({"a": ["x"]}, {"a": "x"}, {"a": 2.0}) == (3.0, 100.0)
+    with pytest.raises(UserError, match="there are no questions to score"):
+        best_f1_threshold({}, {}, {})
+
+
+def test_the_threshold_of_the_best_f1_is_better_than_any_other():
+    draw = random.Random(0)
+
+    def text(most):
+        return " ".join(
+            draw.choices(["red", "green", "blue", "the", "cat"], k=draw.randint(0, most))
+        )
+
+    for _ in range(3000):
+        names = [f"q{number}" for number in range(draw.randint(1, 6))]
+        gold = {name: [text(3)] if draw.random() < 0.6 else [] for name in names}
+        predicted = {name: text(4) for name in names}
+        has_ties = draw.random() < 0.5
+        odds = {
+            name: float(draw.randint(-2, 2)) if has_ties else draw.gauss(0, 3) for name in names
+        }
+        _, f1 = threshold_and_f1(gold, predicted, odds)
+        others = [min(odds.values()) - 1, *odds.values()]
+        reached = [score_v2(gold, predicted, odds, threshold=other) for other in others]
+        assert f1 == pytest.approx(max(one["f1"] for one in reached), abs=1e-9)
+        # The script's best: it answers equal null scores one by one, and counts an answer of which
+        # nothing is left as wrong where there is none.
+        if len(set(odds.values())) == len(odds) and all(
+            gold[name] or normalise_answer(predicted[name]) or not predicted[name] for name in names
+        ):
+            assert f1 == pytest.approx(reached[0]["best_f1"], abs=1e-9)
 
 
 def test_version_2_wants_everything():

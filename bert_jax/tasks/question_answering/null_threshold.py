@@ -14,23 +14,6 @@ def gold_texts(questions: Sequence[Question]) -> dict[str, list[str]]:
     return {one.id: [answer.text for answer in one.answers or ()] for one in questions}
 
 
-def best_threshold(
-    gold: dict[str, list[str]], predictions: dict[str, str], odds: dict[str, float]
-) -> float:
-    """A threshold with the best F1 of the official script.
-
-    The script names the odds of the last question that is answered, where rounding decides. Half
-    way to the next question the answers are the same, and stay so on another machine.
-    """
-    found = score_v2(gold, predictions, odds, threshold=UNTUNED_THRESHOLD)
-    best = found["best_f1_thresh"]
-    following = min((value for value in odds.values() if value > best), default=best + 2)
-    threshold = (best + following) / 2
-    reached = score_v2(gold, predictions, odds, threshold=threshold)["f1"]
-    # The script says 0 where it is best to answer nothing, which does not always do that.
-    return threshold if reached >= found["best_f1"] else min(odds.values()) - 1
-
-
 def scores_v2(
     gold: dict[str, list[str]],
     predictions: dict[str, str],

@@ -21,7 +21,7 @@ from bert_jax.data.readers.squad import QuestionOptions, distinct, read_question
 from bert_jax.data.records import open_records
 from bert_jax.data.windows.span_rows import SpanRows
 from bert_jax.errors import UserError
-from bert_jax.metrics.squad import score_v1
+from bert_jax.metrics.squad import best_f1_threshold, score_v1
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.layers import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
@@ -47,7 +47,6 @@ from bert_jax.tasks.question_answering.answering import (
 from bert_jax.tasks.question_answering.files import write_squad_files
 from bert_jax.tasks.question_answering.null_threshold import (
     UNTUNED_THRESHOLD,
-    best_threshold,
     gold_texts,
     scores_v2,
 )
@@ -152,7 +151,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
         """Tunes by how much no answer must be better than the best one."""
         if self._tunes_threshold and self._threshold is not None:
             predictions, odds = _texts(examples, answers), _odds(examples, answers)
-            self._set_threshold(best_threshold(gold_texts(examples), predictions, odds))
+            self._set_threshold(best_f1_threshold(gold_texts(examples), predictions, odds))
 
     def metric_names(self, examples: list[Question]) -> Iterable[str]:
         """Those of the official script."""
