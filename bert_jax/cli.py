@@ -380,7 +380,7 @@ def _convert(options: argparse.Namespace) -> int:
         words=options.add_words,
         positions=options.positions,
     )
-    print(f"{options.output}: {model.description.architecture}, {model.report}")
+    print(f"{options.output}: {model.description.class_name}, {model.report}")
     return 0
 
 

@@ -25,6 +25,7 @@ from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError, as_retryable
 from bert_jax.files import write_atomically
+from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
 from bert_jax.planning.meshes import auto_mesh
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
@@ -196,7 +197,7 @@ def export(workdir: Path, output: Path, *, which: str = "") -> int:
     description = run_directory.description_of(workdir)
     params, step = run_directory.restore_params(workdir, description, which)
     # A bare encoder is trained with something around it.
-    if description.architecture == "BertModel":
+    if description.head is Head.ENCODER:
         params = params["bert"]
     model_directory.save(output, description, params, tokenizer)
     return step
@@ -224,7 +225,7 @@ def _of_other_labels(theirs: ModelDescription, ours: ModelDescription) -> tuple[
     if theirs.problem_type == ours.problem_type == "regression":
         return ()
     if (
-        theirs.architecture == ours.architecture
+        theirs.head is ours.head
         and theirs.config.num_labels == ours.config.num_labels
         and theirs.labels in ((), ours.labels)
     ):

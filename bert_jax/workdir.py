@@ -29,6 +29,7 @@ from bert_jax.config import complete_config, differing_keys
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory, reachable, read_json_object, write_atomically
 from bert_jax.models.bert import abstract_params
+from bert_jax.models.config import Head
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
@@ -164,7 +165,7 @@ def description_of(workdir: Path) -> ModelDescription:
     """
     description = read_config(workdir / MODEL_CONFIG)
     # Only tensors tell a pooler; a bare encoder is trained without, as no loss would reach it.
-    has_pooler = description.architecture != "BertModel"
+    has_pooler = description.head is not Head.ENCODER
     return dataclasses.replace(description, add_pooling_layer=has_pooler)
 
 
@@ -194,7 +195,7 @@ def restore_params(
         # Of several hosts each must take part.
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(model_init.execution(config)))
-    if module is None and description.architecture == "BertModel":
+    if module is None and description.head is Head.ENCODER:
         abstract = {"bert": abstract}
     placed = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),

@@ -21,7 +21,7 @@ from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.models.bert import init_params
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.models.kernels import selection
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 from tests.google_storage import google_storage
@@ -191,7 +191,7 @@ def bucket(store, tmp_path, monkeypatch) -> str:
 def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
     """The directory of a random encoder of two layers and 32 positions."""
     directory = tmp_path_factory.mktemp("base") / "model"
-    description = ModelDescription(tiny_config, "BertModel")
+    description = ModelDescription(tiny_config, Head.ENCODER)
     params = init_params(description.make_module(Execution()), jax.random.key(0))
     model_directory.save(directory, description, params, tokenizer)
     return directory

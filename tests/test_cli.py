@@ -11,8 +11,9 @@ import pytest
 from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.bert import init_params
+from bert_jax.models.config import Head
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -267,9 +268,9 @@ def test_another_architecture_than_that_of_init_from_is_refused(
     config, tiny_corpus, tiny_config, tokenizer, tmp_path, capsys
 ):
     """The shapes of all tensors are the same for any number of heads; what they compute is not."""
-    params = init_params(BertForPreTraining(tiny_config), jax.random.key(0))
+    params = init_params(PreTrainingModel(tiny_config), jax.random.key(0))
     start = tmp_path / "start"
-    description = ModelDescription(tiny_config, "BertForPreTraining")
+    description = ModelDescription(tiny_config, Head.PRETRAINING)
     model_directory.save(start, description, params, tokenizer)
     fields = dataclasses.asdict(tiny_config) | {"num_attention_heads": 1}
     overrides = [f"--config.model.{name}={value}" for name, value in fields.items()]

@@ -17,16 +17,17 @@ import bert_jax
 from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.architectures import BertForPreTraining, BertForSequenceClassification
+from bert_jax.models.architectures import ClassificationModel, PreTrainingModel
 from bert_jax.models.bert import init_params
+from bert_jax.models.config import Head
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, tiny_config, tokenizer):
     """The tiny model with its pre-training heads, saved; nothing changes it."""
     directory = tmp_path_factory.mktemp("models") / "model"
-    params = init_params(BertForPreTraining(tiny_config), jax.random.key(0))
-    description = ModelDescription(tiny_config, "BertForPreTraining")
+    params = init_params(PreTrainingModel(tiny_config), jax.random.key(0))
+    description = ModelDescription(tiny_config, Head.PRETRAINING)
     model_directory.save(directory, description, params, tokenizer)
     return directory
 
@@ -71,8 +72,8 @@ def classifier(tmp_path_factory, tiny_config, tokenizer):
     """A saved classifier of texts."""
     directory = tmp_path_factory.mktemp("models") / "classifier"
     config = dataclasses.replace(tiny_config, num_labels=2)
-    params = init_params(BertForSequenceClassification(config), jax.random.key(0))
-    description = ModelDescription(config, "BertForSequenceClassification", labels=("no", "yes"))
+    params = init_params(ClassificationModel(config), jax.random.key(0))
+    description = ModelDescription(config, Head.CLASSIFICATION, labels=("no", "yes"))
     model_directory.save(directory, description, params, tokenizer)
     return directory
 
@@ -162,7 +163,7 @@ def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path
     assert said.out.startswith(f"{output}: BertForTokenClassification, ")
     assert "new and untrained: classifier/bias, classifier/kernel" in said.err
     found, before = bert_jax.load(output), bert_jax.load(model)
-    assert found.description.architecture == "BertForTokenClassification"
+    assert found.description.head is Head.TAGGING
     assert found.config.max_position_embeddings == 80
     assert found.config.vocab_size == before.config.vocab_size + 2
     (encoding,) = found.tokenizer.encode_batch(["the fish"])
@@ -190,7 +191,7 @@ def test_google_and_back(model, tmp_path):
     ("changes", "message"),
     [
         ({"--task": "translate"}, "task 'translate' is unknown; known are embed, fill_mask"),
-        ({"--task": "tagging"}, "task 'tagging' needs a BertForTokenClassification, but this mod"),
+        ({"--task": "tagging"}, "task 'tagging' needs a model with the head tagging"),
         ({"--output-format": "xml"}, "--output-format 'xml' is unknown; this task has jsonl"),
         ({"--input-format": "xml"}, "--input-format: 'xml' is unknown; known are jsonl, tsv, csv"),
         ({"--max-length": "99"}, "--max-length is 99; this model takes 3 to 32 tokens"),

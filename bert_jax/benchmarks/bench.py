@@ -17,7 +17,7 @@ from bert_jax.benchmarks.work import (
 )
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.planning.roofline import real_flops
 from bert_jax.tasks.base.task import Task
@@ -66,7 +66,7 @@ def bench(subject: Workload, options: BenchOptions) -> dict[str, Any]:
         timed = batches[_WARMUP_OF_PIPELINE:][: options.steps]
         return {"work": options.work, **_times(timing), **_rates(timing, timed)}
 
-    is_pretraining = subject.task.description.architecture == "BertForPreTraining"
+    is_pretraining = subject.task.description.head is Head.PRETRAINING
     if options.work == "finetune" and is_pretraining:
         raise UserError("--work finetune needs a config of a labelled task; or --work train")
     batches = first_batches(subject.task)

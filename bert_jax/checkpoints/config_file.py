@@ -9,10 +9,12 @@ from typing import Any
 import flax.linen as nn
 
 from bert_jax.errors import UserError
+from bert_jax.families.bert import FAMILY as BERT
+from bert_jax.families.family import Family
 from bert_jax.files import read_json_object, write_atomically
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 
 CONFIG = "config.json"
 
@@ -44,23 +46,25 @@ class ModelDescription:
 
     Attributes:
         config: the function that the parameters compute.
-        architecture: Hugging Face's class, a key of `models.architectures.ARCHITECTURES`.
+        head: what stands on the encoder; None where the file does not say.
         labels: names of the C labels; empty where nobody named them.
         problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was made for, or None.
         dtype: of the tensors on disk, one of `DTYPES`.
         mixed_dtypes: where tensors differ, the dtype of each, by the name table's names.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
         other: fields that mean nothing to us and that `write_config` hands on.
+        family: of the encoder.
     """
 
     config: EncoderConfig
-    architecture: str
+    head: Head | None
     labels: tuple[str, ...] = ()
     problem_type: str | None = None
     dtype: str = "float32"
     mixed_dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     add_pooling_layer: bool = True
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    family: Family = BERT
 
     def __post_init__(self) -> None:
         if self.labels and len(self.labels) != self.config.num_labels:
@@ -68,15 +72,22 @@ class ModelDescription:
                 f"{len(self.labels)} labels for {self.config.num_labels} outputs; name each once"
             )
 
+    @property
+    def class_name(self) -> str:
+        """Hugging Face's class of this model; "" where the head is unknown."""
+        return self.family.class_names[self.head] if self.head else ""
+
     def make_module(self, execution: Execution) -> nn.Module:
         """The model that the parameters belong to."""
-        if self.architecture == "BertModel":
+        if self.head is None:
+            raise ValueError("the description names no head")
+        if self.head is Head.ENCODER:
             return Bert(self.config, execution, add_pooling_layer=self.add_pooling_layer)
-        return ARCHITECTURES[self.architecture](self.config, execution)
+        return MODULES[self.head](self.config, execution)
 
 
 def read_config(path: Path) -> ModelDescription:
-    """Reads a `config.json`; `architecture` is "" where the file names none that we know.
+    """Reads a `config.json`; `head` is None where the file names no known class.
 
     Raises:
         UserError: there is none, it is damaged or incomplete, or it describes another model.
@@ -108,7 +119,7 @@ def read_config(path: Path) -> ModelDescription:
     architectures = named if isinstance(named, list) else []
     return ModelDescription(
         config=config,
-        architecture=next((name for name in ARCHITECTURES if name in architectures), ""),
+        head=next((head for head, name in BERT.class_names.items() if name in architectures), None),
         labels=labels,
         problem_type=problem_type,
         other={
@@ -126,7 +137,7 @@ def write_config(path: Path, description: ModelDescription) -> None:
     if not config["use_crf"]:
         config.pop("use_crf")  # ours alone: where there is none, nobody need know
     fields: dict[str, Any] = {
-        "architectures": [description.architecture],
+        "architectures": [description.class_name],
         "model_type": "bert",
         **config,
         "dtype": description.dtype,

@@ -31,7 +31,7 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
 )
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import Tokenizer, WordPieceTokenizer
 
@@ -43,15 +43,15 @@ _ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})")
 _STATE = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
 
 # Which head a checkpoint holds. First match wins.
-_HEADS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("cls/predictions/output_bias", "cls/seq_relationship/output_weights"), "PreTraining"),
-    (("cls/predictions/output_bias",), "MaskedLM"),
-    (("cls/seq_relationship/output_weights",), "NextSentencePrediction"),
-    (("cls/squad/output_weights",), "QuestionAnswering"),
-    (("output_weights",), "SequenceClassification"),
+_HEADS: tuple[tuple[tuple[str, ...], Head], ...] = (
+    (("cls/predictions/output_bias", "cls/seq_relationship/output_weights"), Head.PRETRAINING),
+    (("cls/predictions/output_bias",), Head.MASKED_LM),
+    (("cls/seq_relationship/output_weights",), Head.NEXT_SENTENCE),
+    (("cls/squad/output_weights",), Head.QUESTION_ANSWERING),
+    (("output_weights",), Head.CLASSIFICATION),
 )
 # The scripts of others for these heads call their variables as run_classifier.py does.
-_LIKE_CLASSIFICATION = ("BertForTokenClassification", "BertForMultipleChoice")
+_LIKE_CLASSIFICATION = (Head.TAGGING, Head.MULTIPLE_CHOICE)
 
 # Ours → what google-research/bert calls it.
 _ACTIVATIONS = {
@@ -110,12 +110,12 @@ def find(path: Path) -> GoogleFiles | None:
     return files
 
 
-def load_description(files: GoogleFiles, architecture: str = "") -> ModelDescription:
+def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescription:
     """What Google's files hold; no weight is read.
 
     Args:
         files: the model.
-        architecture: the model that is wanted; "" for the one that the variables tell. Heads for
+        head: of the requested model; None for the one that the variables tell. Heads for
             tagging and multiple choice have the same variables as one for classification, so they
             must be asked for (files that `save` wrote say which it is).
 
@@ -135,7 +135,7 @@ def load_description(files: GoogleFiles, architecture: str = "") -> ModelDescrip
     return dataclasses.replace(
         described,
         config=dataclasses.replace(described.config, **fields),
-        architecture=architecture or _architecture_of(located, described.architecture),
+        head=head or _head_of(located, described.head),
         add_pooling_layer="bert/pooler/dense/kernel" in located,
         other=other,
     )
@@ -233,7 +233,7 @@ def _open(files: GoogleFiles) -> TensorFile:
     return file
 
 
-def _architecture_of(names: Collection[str], named: str) -> str:
+def _head_of(names: Collection[str], named: Head | None) -> Head:
     """The model that variables belong to.
 
     What `bert_config.json` says decides only where the variables leave it open: Google's scripts
@@ -241,9 +241,9 @@ def _architecture_of(names: Collection[str], named: str) -> str:
     """
     heads = (head for variables, head in _HEADS if all(name in names for name in variables))
     head = next(heads, None)
-    if head == "SequenceClassification" and named in _LIKE_CLASSIFICATION:
+    if head is Head.CLASSIFICATION and named in _LIKE_CLASSIFICATION:
         return named
-    return "BertModel" if head is None else f"BertFor{head}"
+    return head or Head.ENCODER
 
 
 def _check_config(path: Path, config: EncoderConfig) -> None:

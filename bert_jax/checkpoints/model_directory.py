@@ -27,19 +27,19 @@ from bert_jax.checkpoints.sentence_transformers import (
 from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.files import atomic_directory
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
 # Which heads a file holds, where its config does not say it. First match wins.
-_HEADS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("cls.predictions.transform.dense.weight", "cls.seq_relationship.weight"), "PreTraining"),
-    (("cls.predictions.transform.dense.weight",), "MaskedLM"),
-    (("cls.seq_relationship.weight",), "NextSentencePrediction"),
-    (("qa_outputs.weight",), "QuestionAnswering"),
-    (("classifier.weight", "bert.pooler.dense.weight"), "SequenceClassification"),
-    (("classifier.weight",), "TokenClassification"),
+_HEADS: tuple[tuple[tuple[str, ...], Head], ...] = (
+    (("cls.predictions.transform.dense.weight", "cls.seq_relationship.weight"), Head.PRETRAINING),
+    (("cls.predictions.transform.dense.weight",), Head.MASKED_LM),
+    (("cls.seq_relationship.weight",), Head.NEXT_SENTENCE),
+    (("qa_outputs.weight",), Head.QUESTION_ANSWERING),
+    (("classifier.weight", "bert.pooler.dense.weight"), Head.CLASSIFICATION),
+    (("classifier.weight",), Head.TAGGING),
 )
 
 _CLASSIFIER = "classifier.weight"
@@ -96,13 +96,13 @@ def _write(
             raise OSError(str(error)) from error
 
 
-def load_description(directory: Path, architecture: str = "") -> ModelDescription:
+def load_description(directory: Path, head: Head | None = None) -> ModelDescription:
     """What a model directory holds; its weights are opened, but only a tied decoder is read.
 
     Args:
         directory: the model directory.
-        architecture: the model that is wanted; "" for the one that the directory names, or that
-            its tensors tell.
+        head: of the requested model; None for the one that the directory names, or that its
+            tensors tell.
 
     Raises:
         UserError: config or weights are missing, damaged or not a BERT's.
@@ -120,18 +120,18 @@ def load_description(directory: Path, architecture: str = "") -> ModelDescriptio
             # As transformers 5 has it: two different tables are not tied, whatever the config says.
             tied = _same(file, located[huggingface.DECODER], located[huggingface.WORD_EMBEDDINGS])
             config = dataclasses.replace(config, tie_word_embeddings=tied)
-        if not (architecture or described.architecture):
+        if head is None and described.head is None:
             outputs = file.tensors[located[_CLASSIFIER]].shape[0] if _CLASSIFIER in located else 0
-            architecture = _architecture_of(located, outputs, config.num_labels)
-    architecture = architecture or described.architecture
+            head = _head_of(located, outputs, config.num_labels)
+    head = head or described.head
     return dataclasses.replace(
         described,
         config=config,
-        architecture=architecture,
+        head=head,
         other={**read_pooling(directory), **described.other},
         mixed_dtypes=named if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
-        add_pooling_layer=architecture != "BertModel" or "bert.pooler.dense.weight" in located,
+        add_pooling_layer=head is not Head.ENCODER or "bert.pooler.dense.weight" in located,
     )
 
 
@@ -159,11 +159,11 @@ def load_params(
 
 
 def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray]:
-    """The tensors that `transformers` saves for this architecture, in the dtype on disk."""
+    """The tensors that `transformers` saves for this model, in the dtype on disk."""
     tensors = to_tensors(params, huggingface.TABLE, description.make_module(Execution()))
     if huggingface.DECODER in tensors:
         tensors[huggingface.DECODER_BIAS] = tensors[huggingface.BIAS]
-    bare = description.architecture == "BertModel"
+    bare = description.head is Head.ENCODER
 
     def dtype_of(name: str) -> np.dtype:
         dtype = description.mixed_dtypes.get(name, description.dtype)
@@ -175,14 +175,14 @@ def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray
     }
 
 
-def _architecture_of(names: Collection[str], outputs: int, num_labels: int) -> str:
+def _head_of(names: Collection[str], outputs: int, num_labels: int) -> Head:
     """The model that a file's tensors belong to; `outputs` are those of its classifier."""
     if outputs == 1 != num_labels and "bert.pooler.dense.weight" in names:
-        return "BertForMultipleChoice"  # a score of each choice, whatever the labels
+        return Head.MULTIPLE_CHOICE  # a score of each choice, whatever the labels
     for tensors, head in _HEADS:
         if all(tensor in names for tensor in tensors):
-            return f"BertFor{head}"
-    return "BertModel"
+            return head
+    return Head.ENCODER
 
 
 def _same(file: TensorFile, one: str, other: str) -> bool:

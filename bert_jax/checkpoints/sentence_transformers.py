@@ -14,6 +14,7 @@ from typing import Any
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.files import read_json_object
+from bert_jax.models.config import Head
 
 SENTENCE_POOLING = "sentence_pooling"
 """The key of `config.json` that says how a model's vectors of texts were trained to be made."""
@@ -69,7 +70,7 @@ def write_pooling(directory: Path, description: ModelDescription) -> None:
     Beside any other model, nothing is written.
     """
     pooling = description.other.get(SENTENCE_POOLING)
-    if pooling is None or description.architecture != "BertModel":
+    if pooling is None or description.head is not Head.ENCODER:
         return
     fields = {
         "word_embedding_dimension": description.config.hidden_size,

@@ -11,31 +11,29 @@ from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
+from bert_jax.families.family import head_of_class
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.models.kernels import selection
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import load_tokenizer
 
 # What users want to do, and the model that does it.
-TASKS: dict[str, str] = {
-    "pretraining": "BertForPreTraining",
-    "masked_lm": "BertForMaskedLM",
-    "next_sentence": "BertForNextSentencePrediction",
-    "classification": "BertForSequenceClassification",
-    "tagging": "BertForTokenClassification",
-    "question_answering": "BertForQuestionAnswering",
-    "multiple_choice": "BertForMultipleChoice",
-    "embedding": "BertModel",
-    "similarity": "BertModel",
+TASKS: dict[str, Head] = {
+    "pretraining": Head.PRETRAINING,
+    "masked_lm": Head.MASKED_LM,
+    "next_sentence": Head.NEXT_SENTENCE,
+    "classification": Head.CLASSIFICATION,
+    "tagging": Head.TAGGING,
+    "question_answering": Head.QUESTION_ANSWERING,
+    "multiple_choice": Head.MULTIPLE_CHOICE,
+    "embedding": Head.ENCODER,
+    "similarity": Head.ENCODER,
 }
 
-_OF_LABELS = tuple(
-    f"BertFor{head}" for head in ("SequenceClassification", "TokenClassification", "MultipleChoice")
-)
+_OF_LABELS = (Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE)
 
 
 def load(
@@ -75,24 +73,24 @@ def load(
         UserError: there is no such model, it is none that we can load, or its files are damaged or
             do not fit together.
     """
-    architecture = _architecture(task)
+    head = _requested_head(task)
     google = None if is_remote(path) else google_files.find(Path(path).expanduser())
     if google and revision is not None:
         raise UserError(f"{path} is here, and has no revision {revision!r}; leave the revision out")
     directory = google.directory if google else resolve(path, revision)
     description = (
-        google_files.load_description(google, architecture)
+        google_files.load_description(google, head)
         if google
-        else model_directory.load_description(directory, architecture)
+        else model_directory.load_description(directory, head)
     )
     if hidden_act is not None:
         config = dataclasses.replace(description.config, hidden_act=hidden_act)
         description = dataclasses.replace(description, config=config)
     reinitialize: tuple[str, ...] = ()
-    if not google and architecture in _OF_LABELS:
+    if not google and head in _OF_LABELS:
         # Their heads have the same names, and mean something else.
-        theirs = model_directory.load_description(directory).architecture
-        if theirs in _OF_LABELS and theirs != architecture:
+        theirs = model_directory.load_description(directory).head
+        if theirs in _OF_LABELS and theirs is not head:
             config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
             description = dataclasses.replace(
                 description, config=config, labels=(), problem_type=None
@@ -102,7 +100,7 @@ def load(
         config = dataclasses.replace(description.config, num_labels=len(labels))
         description = dataclasses.replace(description, config=config, labels=tuple(labels))
         reinitialize = HEADS_OF_LABELS
-    if description.architecture == "BertForQuestionAnswering":
+    if description.head is Head.QUESTION_ANSWERING:
         # Its outputs are first and last token, whatever the labels of the model it is made of.
         config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
         description = dataclasses.replace(description, config=config, labels=())
@@ -127,10 +125,15 @@ def load(
     return LoadedModel(description.config, module, params, tokenizer, description, report, mesh)
 
 
-def _architecture(task: str | None) -> str:
-    """Hugging Face's class name for what a user asks for, "" for nothing."""
-    if task is None or task in ARCHITECTURES:
-        return task or ""
-    if task not in TASKS:
+def _requested_head(task: str | None) -> Head | None:
+    """The head of a task or of one of Hugging Face's classes; None where no task is given.
+
+    Raises:
+        UserError: neither has this name.
+    """
+    if task is None:
+        return None
+    head = TASKS.get(task) or head_of_class(task)
+    if head is None:
         raise UserError(f"task {task!r} is unknown; known are {', '.join(TASKS)}")
-    return TASKS[task]
+    return head

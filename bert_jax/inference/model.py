@@ -79,7 +79,7 @@ class LoadedModel:
         """One line; the parameters would be thousands."""
         layers, width = self.config.num_hidden_layers, self.config.hidden_size
         return (
-            f"LoadedModel({self.description.architecture}, {layers} layers of width {width}, "
+            f"LoadedModel({self.description.class_name}, {layers} layers of width {width}, "
             f"{self.tokenizer.vocab_size} pieces; {self.report})"
         )
 

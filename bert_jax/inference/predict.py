@@ -66,7 +66,7 @@ def predict(
         KeyboardInterrupt: it was stopped; there is no output.
     """
     check_request(task, source, target, options)
-    chosen = task_of(model.description.architecture, task)
+    chosen = task_of(model.description.head, task)
     form = chosen.output_format(target, options)
     options = dataclasses.replace(options, output_format=form)
     # Rows that are read and wait for their answer: those of two windows at most.

@@ -3,6 +3,7 @@
 from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.base import text_predictors as texts
 from bert_jax.tasks.base.predict_task import PredictionTask
 from bert_jax.tasks.classification import predictor as classification
@@ -24,9 +25,9 @@ TASKS: dict[str, PredictionTask[Any, Any]] = {
 }
 
 # What a model is asked where nobody says.
-_DEFAULTS = {
-    "BertModel": "embed",
-    **{architecture: name for name, task in TASKS.items() for architecture in task.architectures},
+_DEFAULTS: dict[Head | None, str] = {
+    Head.ENCODER: "embed",
+    **{head: name for name, task in TASKS.items() for head in task.heads},
 }
 
 
@@ -41,21 +42,21 @@ def find_task(name: str) -> PredictionTask[Any, Any]:
     return TASKS[name]
 
 
-def task_of(architecture: str, name: str | None) -> PredictionTask[Any, Any]:
+def task_of(head: Head | None, name: str | None) -> PredictionTask[Any, Any]:
     """A task that a model can do: the named one, else the one that it is for.
 
     Raises:
         UserError: there is no such task, or the model cannot do it.
     """
-    if name is None and architecture not in _DEFAULTS:
-        raise UserError(
-            f"this is a {architecture}; say with task what to ask it: {', '.join(TASKS)}"
-        )
-    name = name or _DEFAULTS[architecture]
+    kind = head.value if head else "unknown"
+    if name is None and head not in _DEFAULTS:
+        raise UserError(f"the model's head is {kind}; give a task: one of {', '.join(TASKS)}")
+    name = name or _DEFAULTS[head]
     task = find_task(name)
-    if task.architectures and architecture not in task.architectures:
+    if task.heads and head not in task.heads:
+        needed = " or ".join(head.value for head in task.heads)
         raise UserError(
-            f"task {name!r} needs a {' or a '.join(task.architectures)}, but this model is a "
-            f"{architecture}; give one that is trained for it"
+            f"task {name!r} needs a model with the head {needed}, but this model's head is {kind}; "
+            "give one that is trained for the task"
         )
     return task

@@ -1,4 +1,4 @@
-"""BERT with each of its heads, under the names of Hugging Face's classes (paper, figures 1 and 4).
+"""The encoder with each of its heads (BERT paper, figures 1 and 4).
 
 Every model takes the ids that `Bert` takes first, and is called in the same way; what else it
 takes, it says. Its parameters are the encoder's, under `bert`, and those of its head beside them.
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.heads import MaskedLanguageModelHead, gather_positions
@@ -53,7 +53,7 @@ class _Model(nn.Module):
         return Dropout(self.config.hidden_dropout_prob if rate is None else rate)
 
 
-class BertForPreTraining(_Model):
+class PreTrainingModel(_Model):
     """The masked-language-model head and the next-sentence head."""
 
     def setup(self) -> None:
@@ -97,7 +97,7 @@ class BertForPreTraining(_Model):
         )
 
 
-class BertForMaskedLM(_Model):
+class MaskedLMModel(_Model):
     """The masked-language-model head alone."""
 
     def setup(self) -> None:
@@ -124,7 +124,7 @@ class BertForMaskedLM(_Model):
         return self.mlm_head(hidden, self.bert.word_embeddings())
 
 
-class BertForNextSentencePrediction(_Model):
+class NextSentenceModel(_Model):
     """The next-sentence head alone."""
 
     def setup(self) -> None:
@@ -148,7 +148,7 @@ class BertForNextSentencePrediction(_Model):
         return self.nsp_head(pooled).astype(jnp.float32)
 
 
-class BertForSequenceClassification(_Model):
+class ClassificationModel(_Model):
     """Scores of the labels of a text or a pair; with one label, a regression."""
 
     def setup(self) -> None:
@@ -180,7 +180,7 @@ class BertForSequenceClassification(_Model):
         return self.classifier(pooled).astype(jnp.float32)
 
 
-class BertForTokenClassification(_Model):
+class TaggingModel(_Model):
     """Scores of the labels of every token.
 
     With `use_crf` the parameters of `models.crf.CRFParams` are here, too; it is up to whoever reads the
@@ -221,7 +221,7 @@ class BertForTokenClassification(_Model):
         return self.classifier(hidden).astype(jnp.float32)
 
 
-class BertForQuestionAnswering(_Model):
+class QuestionAnsweringModel(_Model):
     """Where in the second segment the answer begins and ends."""
 
     def setup(self) -> None:
@@ -252,7 +252,7 @@ class BertForQuestionAnswering(_Model):
         return QuestionAnsweringOutput(logits[..., 0], logits[..., 1])
 
 
-class BertForMultipleChoice(_Model):
+class MultipleChoiceModel(_Model):
     """One score for each choice; every choice is a sequence of its own."""
 
     def setup(self) -> None:
@@ -288,14 +288,13 @@ class BertForMultipleChoice(_Model):
         return self.classifier(pooled).astype(jnp.float32).reshape(input_ids.shape[:-1])
 
 
-# Hugging Face's names, as they stand in `config.json`.
-ARCHITECTURES: dict[str, type[nn.Module]] = {
-    "BertModel": Bert,
-    "BertForPreTraining": BertForPreTraining,
-    "BertForMaskedLM": BertForMaskedLM,
-    "BertForNextSentencePrediction": BertForNextSentencePrediction,
-    "BertForSequenceClassification": BertForSequenceClassification,
-    "BertForTokenClassification": BertForTokenClassification,
-    "BertForQuestionAnswering": BertForQuestionAnswering,
-    "BertForMultipleChoice": BertForMultipleChoice,
+MODULES: dict[Head, type[nn.Module]] = {
+    Head.ENCODER: Bert,
+    Head.PRETRAINING: PreTrainingModel,
+    Head.MASKED_LM: MaskedLMModel,
+    Head.NEXT_SENTENCE: NextSentenceModel,
+    Head.CLASSIFICATION: ClassificationModel,
+    Head.TAGGING: TaggingModel,
+    Head.QUESTION_ANSWERING: QuestionAnsweringModel,
+    Head.MULTIPLE_CHOICE: MultipleChoiceModel,
 }

@@ -1,6 +1,7 @@
 """What a BERT is: sizes and switches of the architecture, under Hugging Face's field names."""
 
 import dataclasses
+import enum
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,19 @@ REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
 
 # What computes attention; see `fused_attention`.
 ATTENTION = ("xla", "pallas", "cudnn")
+
+
+class Head(enum.Enum):
+    """What stands on an encoder; `architectures.MODULES` has the model of each."""
+
+    ENCODER = "encoder"  # nothing
+    PRETRAINING = "pretraining"
+    MASKED_LM = "masked_lm"
+    NEXT_SENTENCE = "next_sentence"
+    CLASSIFICATION = "classification"
+    TAGGING = "tagging"
+    QUESTION_ANSWERING = "question_answering"
+    MULTIPLE_CHOICE = "multiple_choice"
 
 
 @dataclasses.dataclass(frozen=True)

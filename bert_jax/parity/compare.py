@@ -12,9 +12,9 @@ from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.errors import UserError
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
-from bert_jax.parity.heads import HEADS, settled_problem_type
+from bert_jax.parity.heads import OUTPUTS, settled_problem_type
 from bert_jax.parity.inputs import ParityInput, make_inputs
 from bert_jax.parity.ours import hidden_states, run
 from bert_jax.parity.quantities import (
@@ -54,13 +54,18 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
         raise UserError(f"{path}: transformers does not read Google's files; give --reference DIR")
     reference_path = resolve(directory if reference is None else reference)
     description = model.description
+    head = description.head
+    assert head is not None
     if model.report.new:
         raise UserError(
             f"{path} lacks {', '.join(model.report.new)}, so there is nothing to compare a "
-            f"{description.architecture} with; give the whole model"
+            f"{description.class_name} with; give the whole model"
         )
     theirs = open_reference(
-        reference_path, description.architecture, add_pooling_layer=description.add_pooling_layer
+        reference_path,
+        description.family,
+        head,
+        add_pooling_layer=description.add_pooling_layer,
     )
     tensors = to_tensors(model.params, huggingface.TABLE, model.module)
     _check_shapes(path, tensors, reference_path, theirs.tensors)
@@ -69,7 +74,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     inputs = make_inputs(
         model.config,
         model.tokenizer.special_ids,
-        description.architecture,
+        head,
         _problem_type(model),
     )
     differences: list[Difference] = []
@@ -77,9 +82,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     for given in inputs:
         expected = theirs.run(given)
         found = run(model, given)
-        differences += compare_computed(
-            description.architecture, model.config, given, found, expected
-        )
+        differences += compare_computed(head, model.config, given, found, expected)
         cases.append(Case(given, expected.hidden_states))
     equal = sum(
         name in tensors and np.array_equal(tensors[name], tensor)
@@ -89,7 +92,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     return ParityReport(
         model=str(path),
         reference=str(reference_path),
-        architecture=description.architecture,
+        architecture=description.class_name,
         versions=theirs.versions,
         inputs={given.name: given.text for given in inputs},
         differences=tuple(differences),
@@ -99,14 +102,14 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
 
 
 def compare_computed(
-    architecture: str,
+    head: Head,
     config: EncoderConfig,
     given: ParityInput,
     found: Computed,
     expected: Computed,
 ) -> list[Difference]:
     """Every difference between our numbers and the reference's, for one input."""
-    head = HEADS[architecture]
+    outputs = OUTPUTS[head]
     real = given.rows("attention_mask").astype(bool)  # RT
     places = ["embeddings", *(f"layer {n}" for n in range(len(expected.hidden_states) - 1))]
     entries = [
@@ -116,12 +119,12 @@ def compare_computed(
         )
     ]
     for name, theirs in expected.logits.items():
-        kept = real if name in head.per_token and not head.reads_padding else ...
+        kept = real if name in outputs.per_token and not outputs.reads_padding else ...
         entries.append(difference(LOGITS, name, given.name, found.logits[name][kept], theirs[kept]))
     for name, loss in expected.losses.items():
         entries.append(difference(LOSS, name, given.name, found.losses[name], loss))
     gradients = found.gradients
-    if head.reads_padding:
+    if outputs.reads_padding:
         gradients = _without_padding(gradients, config.pad_token_id)
     return entries + _gradients(given.name, gradients, expected.gradients)
 
@@ -177,7 +180,7 @@ def _check_problem_types(
 ) -> None:
     ours = _problem_type(model)
     theirs = settled_problem_type(reference.config.get("problem_type"), model.config.num_labels)
-    if model.description.architecture == "BertForSequenceClassification" and ours != theirs:
+    if model.description.head is Head.CLASSIFICATION and ours != theirs:
         raise UserError(
             f"problem_type is {ours} in {path} and {theirs} in {reference_path}, so their losses "
             "are two; make both config.json say the same"
@@ -211,5 +214,5 @@ def _causes(
     own: list[Difference] = []
     for given in (case.given for case in cases):
         exact, rounded = reference.run(given, "float64"), reference.run(given)
-        own += compare_computed(reference.architecture, model.config, given, rounded, exact)
+        own += compare_computed(reference.head, model.config, given, rounded, exact)
     return causes_in_rounding(differences, own)

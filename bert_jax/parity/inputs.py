@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.parity.heads import IGNORED_LABEL
 from bert_jax.tokenization.interface import SpecialIds
 
@@ -45,7 +45,7 @@ class ParityInput:
 def make_inputs(
     config: EncoderConfig,
     special: SpecialIds,
-    architecture: str,
+    head: Head,
     problem_type: str,
     *,
     seed: int = 0,
@@ -55,7 +55,7 @@ def make_inputs(
     Args:
         config: sizes; with one token type there is no second segment.
         special: ids of the tokens around and between the segments.
-        architecture: a key of `heads.HEADS`; the labels are those of its loss.
+        head: of the model; the labels are those of its loss.
         problem_type: of a sequence classifier.
         seed: the same seed gives the same inputs.
 
@@ -71,7 +71,7 @@ def make_inputs(
     inputs = []
     for number, (name, lengths, wants_two) in enumerate(_plans(longest)):
         generator = np.random.default_rng((seed, number))
-        maker = _Maker(config, special, architecture, problem_type, generator)
+        maker = _Maker(config, special, head, problem_type, generator)
         two_segments = wants_two and config.type_vocab_size > 1
         inputs.append(maker.make(name, lengths, two_segments=two_segments))
     return tuple(inputs)
@@ -92,24 +92,24 @@ class _Maker:
 
     config: EncoderConfig
     special: SpecialIds
-    architecture: str
+    head: Head
     problem_type: str
     generator: np.random.Generator
 
     def make(self, name: str, lengths: Sequence[int], *, two_segments: bool) -> ParityInput:
         """A batch with one row of each length, or with one question of that many choices."""
         batch = len(lengths)
-        if self.architecture == "BertForMultipleChoice":
+        if self.head is Head.MULTIPLE_CHOICE:
             lengths = [length for length in lengths for _ in range(_CHOICES)]
         rows = [self._row(length, max(lengths), two_segments) for length in lengths]
         ids, types, mask = (np.stack(parts) for parts in zip(*rows, strict=True))  # RT
         ids, labels = self._with_labels(ids, mask)
-        if self.architecture == "BertForMultipleChoice":
+        if self.head is Head.MULTIPLE_CHOICE:
             ids, types, mask = (
                 array.reshape(batch, _CHOICES, -1) for array in (ids, types, mask)
             )  # BCT
         facts = [f"batch {batch}", f"{max(lengths)} tokens"]
-        if self.architecture == "BertForMultipleChoice":
+        if self.head is Head.MULTIPLE_CHOICE:
             facts.append(f"{_CHOICES} choices")
         if min(lengths) < max(lengths):
             facts.append(f"padding (rows of {', '.join(map(str, dict.fromkeys(lengths)))})")
@@ -145,26 +145,26 @@ class _Maker:
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """[R, T] twice → the ids, some of them masked if words are asked for, and the labels."""
         rows, lengths = len(ids), mask.sum(1)
-        match self.architecture:
-            case "BertForPreTraining":
+        match self.head:
+            case Head.PRETRAINING:
                 ids, words = self._mask_words(ids)
                 return ids, {"labels": words, "next_sentence_label": self._one_class(rows, 2)}
-            case "BertForMaskedLM":
+            case Head.MASKED_LM:
                 ids, words = self._mask_words(ids)
                 return ids, {"labels": words}
-            case "BertForNextSentencePrediction":
+            case Head.NEXT_SENTENCE:
                 return ids, {"labels": self._one_class(rows, 2)}
-            case "BertForSequenceClassification":
+            case Head.CLASSIFICATION:
                 return ids, {"labels": self._targets(rows)}
-            case "BertForTokenClassification":
+            case Head.TAGGING:
                 tags = self._classes(ids.size, self.config.num_labels).reshape(ids.shape)
                 labels = np.where(self._is_word(ids), tags, IGNORED_LABEL)
                 return ids, {"labels": labels.astype(np.int32)}
-            case "BertForQuestionAnswering":
+            case Head.QUESTION_ANSWERING:
                 ends = np.sort(self.generator.integers(0, lengths, (2, rows)), axis=0)
                 start, end = ends.astype(np.int32)
                 return ids, {"start_positions": start, "end_positions": end}
-            case "BertForMultipleChoice":
+            case Head.MULTIPLE_CHOICE:
                 return ids, {"labels": self._classes(rows // _CHOICES, _CHOICES)}
             case _:
                 return ids, self._linear_form(mask)

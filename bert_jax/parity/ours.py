@@ -18,15 +18,16 @@ from bert_jax.parity.quantities import Computed
 
 def run(model: LoadedModel, given: ParityInput) -> Computed:
     """Everything that is compared, for one input."""
-    architecture = model.description.architecture
+    head = model.description.head
+    assert head is not None
     problem_type = settled_problem_type(model.description.problem_type, model.config.num_labels)
     features = [jnp.asarray(given.features[name]) for name in FEATURES]
     labels = {name: jnp.asarray(value) for name, value in given.labels.items()}
 
     def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
         output: Any = model.module.apply({"params": params}, *features)
-        parts = losses(architecture, problem_type, output, labels)
-        return list(parts.values())[-1], (named_logits(architecture, output), parts)
+        parts = losses(head, problem_type, output, labels)
+        return list(parts.values())[-1], (named_logits(head, output), parts)
 
     # TPUs and GPUs would otherwise round the factors of a product to fewer bits.
     with jax.default_matmul_precision("highest"):

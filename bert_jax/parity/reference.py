@@ -11,7 +11,9 @@ import numpy as np
 
 from bert_jax.checkpoints.names import huggingface
 from bert_jax.errors import UserError, first_line
-from bert_jax.parity.heads import HEADS, IGNORED_LABEL
+from bert_jax.families.family import Family
+from bert_jax.models.config import Head
+from bert_jax.parity.heads import IGNORED_LABEL, OUTPUTS
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.quantities import Computed
 
@@ -21,14 +23,14 @@ class Reference:
     """A model of transformers, float32, without dropout, with its plainest attention.
 
     Attributes:
-        architecture: its class.
+        head: of the model.
         config: its config, as it is written in `config.json`, with all defaults.
         tensors: its parameters by the names of `names.huggingface.TABLE`; a decoder only if it is
             not the table of word embeddings.
         versions: of transformers and PyTorch, as "transformers 5.23.0, torch 2.13.0".
     """
 
-    architecture: str
+    head: Head
     config: Mapping[str, Any]
     tensors: Mapping[str, np.ndarray]
     versions: str
@@ -45,14 +47,14 @@ class Reference:
         }
         features = {name: tensors[name] for name in given.features}
         labels = {name: tensors[name] for name in given.labels}
-        is_bare = self.architecture == "BertModel"
+        is_bare = self.head is Head.ENCODER
         self._model.zero_grad()
         output = self._model(
             **features, **({} if is_bare else labels), output_hidden_states=True, return_dict=True
         )
         losses = _linear_form(output, labels) if is_bare else self._losses(output, labels)
         losses[-1].backward()
-        names = HEADS[self.architecture]
+        names = OUTPUTS[self.head]
         logits = {name: getattr(output, name) for name in names.logits}
         return Computed(
             hidden_states=np.stack([state.detach().numpy() for state in output.hidden_states]),
@@ -64,13 +66,13 @@ class Reference:
         )
 
     def _losses(self, output: Any, labels: Mapping[str, Any]) -> list[Any]:
-        """The class's own loss and its parts, in the order of `Head.losses`."""
+        """The class's own loss and its parts, in the order of `Outputs.losses`."""
         from torch.nn.functional import cross_entropy
 
-        if self.architecture == "BertForMultipleChoice":
+        if self.head is Head.MULTIPLE_CHOICE:
             score = output.logits.mean()
             return [output.loss, score, output.loss + score]
-        if self.architecture != "BertForPreTraining":
+        if self.head is not Head.PRETRAINING:
             return [output.loss]
         words = cross_entropy(
             output.prediction_logits.flatten(0, 1),
@@ -82,13 +84,14 @@ class Reference:
 
 
 def open_reference(
-    directory: Path, architecture: str, *, add_pooling_layer: bool = True
+    directory: Path, family: Family, head: Head, *, add_pooling_layer: bool = True
 ) -> Reference:
     """Loads a model directory with transformers.
 
     Args:
         directory: the model directory; nothing is fetched.
-        architecture: the class.
+        family: of the model.
+        head: of the model.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
 
     Raises:
@@ -96,10 +99,11 @@ def open_reference(
             lacks some of the model's tensors.
     """
     torch, transformers = import_reference()
-    arguments = {} if architecture != "BertModel" else {"add_pooling_layer": add_pooling_layer}
+    class_name = family.class_names[head]
+    arguments = {} if head is not Head.ENCODER else {"add_pooling_layer": add_pooling_layer}
     with _quiet(transformers):
         try:
-            model, information = getattr(transformers, architecture).from_pretrained(
+            model, information = getattr(transformers, class_name).from_pretrained(
                 directory,
                 dtype=torch.float32,
                 attn_implementation="eager",
@@ -109,17 +113,17 @@ def open_reference(
             )
         except Exception as error:  # whatever the library raises, it is about these files
             raise UserError(
-                f"transformers cannot load {directory} as {architecture}: {first_line(error)}; "
+                f"transformers cannot load {directory} as {class_name}: {first_line(error)}; "
                 "give --reference a directory that it loads"
             ) from error
     if missing := sorted(information["missing_keys"]):
         raise UserError(
             f"{directory}: to transformers, {missing[0]} is missing ({len(missing)} tensors in "
-            f"all), so there is nothing to compare a {architecture} with; give the whole model"
+            f"all), so there is nothing to compare a {class_name} with; give the whole model"
         )
     model.eval()
     return Reference(
-        architecture=architecture,
+        head=head,
         config=model.config.to_dict(),
         tensors=_canonical(model),
         versions=f"transformers {transformers.__version__}, torch {torch.__version__}",

@@ -157,7 +157,7 @@ def _encoder(model: Model, *, with_pooler: bool = False) -> tuple[Bert, Any]:
     names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
     if with_pooler and "pooler" not in params:
         raise UserError(
-            f"pooling 'pooler': this {model.description.architecture} has no pooler; "
+            f"pooling 'pooler': this {model.description.class_name} has no pooler; "
             "choose cls, mean or max"
         )
     encoder = Bert(model.config, module.execution, add_pooling_layer=with_pooler)

@@ -59,7 +59,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         """
         if "mlm_head" not in model.params:
             raise UserError(
-                f"this {model.description.architecture} has no masked-language-model head; give "
+                f"this {model.description.class_name} has no masked-language-model head; give "
                 'the directory of a model that has one, and load it with load(path, task="masked_lm")'
             )
         if top_k < 1:

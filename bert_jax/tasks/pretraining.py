@@ -23,7 +23,7 @@ from bert_jax.data.pretraining.show import as_text
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.data.pretraining.synthetic_corpus import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.tasks.base.task import (
@@ -91,7 +91,7 @@ class PretrainingTask(Task):
             UserError: corpus, options and model do not fit.
         """
         self.tokenizer = tokenizer
-        self.description = ModelDescription(model_config, "BertForPreTraining")
+        self.description = ModelDescription(model_config, Head.PRETRAINING)
         self.module = self.description.make_module(execution)
         self._evaluation_steps: dict[Mesh, LossStep] = {}
         self._objective = options.objective

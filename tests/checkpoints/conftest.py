@@ -10,9 +10,9 @@ import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.tokenization import Tokenizer
 
 
@@ -35,14 +35,14 @@ def model_params(model_config: EncoderConfig) -> Any:
     generator = np.random.default_rng(4)
     return jax.tree.map(
         lambda leaf: generator.normal(0.1, 0.4, leaf.shape).astype(np.float32),
-        abstract_params(BertForPreTraining(model_config)),
+        abstract_params(PreTrainingModel(model_config)),
     )
 
 
 @pytest.fixture(scope="session")
 def description(model_config: EncoderConfig) -> ModelDescription:
     """The model with its pre-training heads."""
-    return ModelDescription(model_config, "BertForPreTraining")
+    return ModelDescription(model_config, Head.PRETRAINING)
 
 
 @pytest.fixture

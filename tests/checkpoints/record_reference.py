@@ -138,7 +138,7 @@ def reference_model(case: Case) -> Any:
     import torch
     import transformers
 
-    config = transformers.EncoderConfig(**{**SMALL, **case.fields})
+    config = transformers.BertConfig(**{**SMALL, **case.fields})
     model = getattr(transformers, case.architecture)(config, **case.options).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():

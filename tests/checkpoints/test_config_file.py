@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 
 SIZES = {
     "vocab_size": 40,
@@ -32,21 +32,21 @@ def read(tmp_path):
 
 
 def test_the_sizes_are_enough(read):
-    assert read() == ModelDescription(CONFIG, architecture="")
+    assert read() == ModelDescription(CONFIG, head=None)
 
 
 @pytest.mark.parametrize(
     ("named", "found"),
     [
-        (["BertForMaskedLM"], "BertForMaskedLM"),
-        (["MyBert", "BertModel"], "BertModel"),
-        (["BertLMHeadModel"], ""),
-        (None, ""),
-        ("BertModel", ""),
+        (["BertForMaskedLM"], Head.MASKED_LM),
+        (["MyBert", "BertModel"], Head.ENCODER),
+        (["BertLMHeadModel"], None),
+        (None, None),
+        ("BertModel", None),
     ],
 )
-def test_the_architecture_is_one_that_we_know(read, named, found):
-    assert read(architectures=named).architecture == found
+def test_the_head_is_that_of_a_known_class(read, named, found):
+    assert read(architectures=named).head is found
 
 
 def test_labels_stand_in_the_order_of_their_numbers(read):
@@ -62,13 +62,13 @@ def test_labels_stand_in_the_order_of_their_numbers(read):
 
 def test_null_is_the_default(read):
     described = read(pad_token_id=None, classifier_dropout=None, id2label=None, problem_type=None)
-    assert described == ModelDescription(CONFIG, architecture="")
+    assert described == ModelDescription(CONFIG, head=None)
 
 
 def test_what_is_written_is_read(tmp_path):
     description = ModelDescription(
         dataclasses.replace(CONFIG, num_labels=3, classifier_dropout=0.25, hidden_act="gelu_new"),
-        "BertForSequenceClassification",
+        Head.CLASSIFICATION,
         labels=("ja", "nein", "vielleicht"),
         problem_type="multi_label_classification",
         other={"use_cache": True, "_name_or_path": "somebody/model"},
@@ -86,10 +86,10 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_a_chain_over_the_labels_is_named_where_there_is_one(tmp_path):
     path = tmp_path / "config.json"
-    write_config(path, ModelDescription(CONFIG, "BertForTokenClassification"))
+    write_config(path, ModelDescription(CONFIG, Head.TAGGING))
     assert "use_crf" not in json.loads(path.read_text())
     chained = dataclasses.replace(CONFIG, use_crf=True)
-    write_config(path, ModelDescription(chained, "BertForTokenClassification"))
+    write_config(path, ModelDescription(chained, Head.TAGGING))
     assert json.loads(path.read_text())["use_crf"] is True
     assert read_config(path).config == chained
 
@@ -97,7 +97,7 @@ def test_a_chain_over_the_labels_is_named_where_there_is_one(tmp_path):
 def test_labels_without_names_are_numbered(tmp_path):
     path = tmp_path / "config.json"
     config = dataclasses.replace(CONFIG, num_labels=3)
-    write_config(path, ModelDescription(config, "BertForTokenClassification"))
+    write_config(path, ModelDescription(config, Head.TAGGING))
     assert json.loads(path.read_text())["id2label"] == {
         "0": "LABEL_0",
         "1": "LABEL_1",
@@ -108,13 +108,13 @@ def test_labels_without_names_are_numbered(tmp_path):
 
 def test_two_labels_without_names_are_the_default(tmp_path):
     path = tmp_path / "config.json"
-    write_config(path, ModelDescription(CONFIG, "BertModel"))
+    write_config(path, ModelDescription(CONFIG, Head.ENCODER))
     assert "id2label" not in json.loads(path.read_text())
 
 
 def test_labels_and_outputs_must_agree():
     with pytest.raises(UserError, match="1 labels for 2 outputs"):
-        ModelDescription(CONFIG, "BertForTokenClassification", labels=("O",))
+        ModelDescription(CONFIG, Head.TAGGING, labels=("O",))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_file_that_is_not_there(tmp_path):
     "fields", [{"architectures": [["x"]]}, {"is_decoder": None}, {"architectures": [None, 7]}]
 )
 def test_oddities_that_say_nothing(read, fields):
-    assert read(**fields) == ModelDescription(CONFIG, architecture="")
+    assert read(**fields) == ModelDescription(CONFIG, head=None)
 
 
 def test_a_size_that_is_null_is_missing(read):

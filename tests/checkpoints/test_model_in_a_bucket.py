@@ -10,11 +10,11 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, write_atomically
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 
 
 def save(directory, config, tokenizer, seed):
-    description = ModelDescription(config, "BertForMaskedLM")
+    description = ModelDescription(config, Head.MASKED_LM)
     draw = np.random.default_rng(seed)
     abstract = abstract_params(description.make_module(Execution()))
     params = jax.tree.map(lambda leaf: draw.normal(size=leaf.shape).astype("f4"), abstract)

@@ -17,12 +17,12 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import Execution
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import Execution, Head
 
 
-def load(path, architecture, **options):
-    module = load_description(path, architecture).make_module(Execution())
+def load(path, head, **options):
+    module = load_description(path, head).make_module(Execution())
     return load_params(path, module, **options)
 
 
@@ -42,7 +42,7 @@ def edit(model_path):
 
 
 def test_a_classifier_on_a_pretrained_encoder(model_path, model_params):
-    params, report = load(model_path, "BertForSequenceClassification")
+    params, report = load(model_path, Head.CLASSIFICATION)
     assert report.new == ("classifier/bias", "classifier/kernel")
     assert report.unexpected_keys == (
         "cls.predictions.bias",
@@ -78,7 +78,7 @@ def test_a_padded_vocabulary_is_filled_up_with_zeros(model_path, model_params):
 
 def test_new_parameters_are_drawn_from_the_seed(model_path):
     def kernel(seed):
-        params, _ = load(model_path, "BertForTokenClassification", seed=seed)
+        params, _ = load(model_path, Head.TAGGING, seed=seed)
         assert not np.asarray(params["classifier"]["bias"]).any()
         return np.asarray(params["classifier"]["kernel"])
 
@@ -89,7 +89,7 @@ def test_new_parameters_are_drawn_from_the_seed(model_path):
 
 
 def test_the_bare_encoder_of_a_model_with_heads(model_path, model_params):
-    params, report = load(model_path, "BertModel")
+    params, report = load(model_path, Head.ENCODER)
     assert report.new == ()
     assert len(report.unexpected_keys) == 7
     found, expected = flat(params), flat(model_params["bert"])
@@ -159,32 +159,30 @@ def test_another_decoder_is_not_tied(model_path, edit, tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kept", "architecture"),
+    ("kept", "head"),
     [
-        ("cls.", "BertForPreTraining"),
-        ("cls.predictions.", "BertForMaskedLM"),
-        ("cls.seq_relationship.", "BertForNextSentencePrediction"),
-        ("nothing", "BertModel"),
+        ("cls.", Head.PRETRAINING),
+        ("cls.predictions.", Head.MASKED_LM),
+        ("cls.seq_relationship.", Head.NEXT_SENTENCE),
+        ("nothing", Head.ENCODER),
     ],
 )
-def test_tensors_tell_the_architecture_where_the_config_does_not(
-    model_path, edit, kept, architecture
-):
+def test_tensors_tell_the_architecture_where_the_config_does_not(model_path, edit, kept, head):
     path = model_path / "config.json"
     fields = json.loads(path.read_text())
     del fields["architectures"]
     path.write_text(json.dumps(fields))
     edit(lambda tensors: {n: t for n, t in tensors.items() if n.startswith(("bert.", kept))})
-    assert load_description(model_path).architecture == architecture
+    assert load_description(model_path).head is head
 
 
 def test_an_encoder_without_pooler(model_path, edit, tokenizer, tmp_path):
     edit(lambda tensors: {n: t for n, t in tensors.items() if "pooler" not in n})
-    _, report = load(model_path, "BertForNextSentencePrediction")
+    _, report = load(model_path, Head.NEXT_SENTENCE)
     assert report.new == ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
-    description = load_description(model_path, "BertModel")
+    description = load_description(model_path, Head.ENCODER)
     assert not description.add_pooling_layer
-    params, report = load(model_path, "BertModel")
+    params, report = load(model_path, Head.ENCODER)
     assert report.new == ()
     assert "pooler" not in params
     model_directory.save(tmp_path / "bare", description, params, tokenizer)
@@ -226,8 +224,8 @@ def test_whole_numbers_are_no_weights(model_path, edit):
 
 
 def test_a_head_of_another_size_is_an_error_with_both_shapes(model_path, tokenizer, tmp_path):
-    description = load_description(model_path, "BertForTokenClassification")
-    params, _ = load(model_path, "BertForTokenClassification")
+    description = load_description(model_path, Head.TAGGING)
+    params, _ = load(model_path, Head.TAGGING)
     model_directory.save(tmp_path / "tagger", description, params, tokenizer)
     path = tmp_path / "tagger" / "config.json"
     fields = json.loads(path.read_text())
@@ -238,10 +236,10 @@ def test_a_head_of_another_size_is_an_error_with_both_shapes(model_path, tokeniz
         load(tmp_path / "tagger", "")
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_architecture_comes_back_to_the_bit(architecture, model_config, tokenizer, tmp_path):
+@pytest.mark.parametrize("head", MODULES)
+def test_every_architecture_comes_back_to_the_bit(head, model_config, tokenizer, tmp_path):
     config = dataclasses.replace(model_config, num_labels=3)
-    description = ModelDescription(config, architecture, labels=("x", "y", "z"))
+    description = ModelDescription(config, head, labels=("x", "y", "z"))
     module = description.make_module(Execution())
     ids = np.zeros((1, 1), np.int32)
     params = jax.tree.map(
@@ -322,14 +320,14 @@ def test_mixed_precision_comes_back_to_the_bit(model_path, edit, tokenizer, tmp_
 
 
 def test_multiple_choice_is_told_by_its_one_output(model_path, tokenizer, tmp_path):
-    description = load_description(model_path, "BertForMultipleChoice")
-    params, _ = load(model_path, "BertForMultipleChoice")
+    description = load_description(model_path, Head.MULTIPLE_CHOICE)
+    params, _ = load(model_path, Head.MULTIPLE_CHOICE)
     model_directory.save(tmp_path / "choice", description, params, tokenizer)
     path = tmp_path / "choice" / "config.json"
     fields = json.loads(path.read_text())
     del fields["architectures"]
     path.write_text(json.dumps(fields))
-    assert load_description(tmp_path / "choice").architecture == "BertForMultipleChoice"
+    assert load_description(tmp_path / "choice").head is Head.MULTIPLE_CHOICE
 
 
 def test_tensors_that_are_no_weights_do_not_make_it_mixed(model_path, edit):

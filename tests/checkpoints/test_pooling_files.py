@@ -8,6 +8,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import read_pooling, write_pooling
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def save(tmp_path, model_config, model_params, tokenizer):
     """Saves the encoder as one that was trained to make vectors of texts."""
 
     def of_fields(**other) -> None:
-        description = ModelDescription(model_config, "BertModel", other=other)
+        description = ModelDescription(model_config, Head.ENCODER, other=other)
         model_directory.save(tmp_path / "model", description, model_params["bert"], tokenizer)
 
     return of_fields
@@ -56,7 +57,7 @@ def test_a_part_that_we_do_not_have(tmp_path):
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_what_is_written_is_read(tmp_path, model_config, pooling, normalize):
     other = {"sentence_pooling": pooling} | normalize
-    write_pooling(tmp_path, ModelDescription(model_config, "BertModel", other=other))
+    write_pooling(tmp_path, ModelDescription(model_config, Head.ENCODER, other=other))
     assert read_pooling(tmp_path) == other
 
 

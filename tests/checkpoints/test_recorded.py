@@ -88,7 +88,7 @@ def compare(array, expected, tolerance, name):
 
 
 def test_every_tensor_is_taken(recorded, model):
-    assert model.description.architecture == recorded["config"]["architectures"][0]
+    assert model.description.class_name == recorded["config"]["architectures"][0]
     assert model.report.complete
     assert set(model.report.taken) == set(recorded["tensors"])
 

@@ -137,7 +137,7 @@ def test_a_round_trip(case, file_format, tokenizer, tmp_path):
 
     loaded = bert_jax.load(given)
     assert loaded.report.complete
-    assert loaded.description.architecture == case.architecture
+    assert loaded.description.class_name == case.architecture
     loaded.save(found)
 
     assert tensors_of(found) == with_one_bias(tensors_of(expected))
@@ -245,7 +245,7 @@ def test_a_config_that_does_not_name_its_model(name, tokenizer, tmp_path):
     tokenizer.save(given)
     change_config(given, architectures=None)
     loaded = bert_jax.load(given)
-    assert loaded.description.architecture == ROUND_TRIPS[name].architecture
+    assert loaded.description.class_name == ROUND_TRIPS[name].architecture
     loaded.save(found)
     assert tensors_of(found) == with_one_bias(tensors_of(given))
 

@@ -8,7 +8,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 from bert_jax.tasks.base.labels import (
     choose_labels,
     drop_unknown_labels,
@@ -31,7 +31,7 @@ def founded(tiny_config):
 
     def make(*labels, is_finished=False, outputs=None):
         config = dataclasses.replace(tiny_config, num_labels=outputs or len(labels))
-        description = ModelDescription(config, "BertForSequenceClassification", labels=labels)
+        description = ModelDescription(config, Head.CLASSIFICATION, labels=labels)
         return ModelInit(
             Execution(), lambda tokenizer: config, None, description, is_finished=is_finished
         )

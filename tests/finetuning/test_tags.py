@@ -7,7 +7,7 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, scheme_of
@@ -23,7 +23,7 @@ def sentence(*tags, line=1):
 
 def finished(labels, *, is_finished=True):
     config = EncoderConfig(num_labels=len(labels) or 2)
-    description = ModelDescription(config, "BertForTokenClassification", labels=labels)
+    description = ModelDescription(config, Head.TAGGING, labels=labels)
     return dataclasses.replace(FOUNDATION, description=description, is_finished=is_finished)
 
 

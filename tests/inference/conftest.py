@@ -1,4 +1,4 @@
-"""Tiny models of every architecture, with parameters that are drawn and not read."""
+"""Tiny models with every head, with parameters that are drawn and not read."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.bert import init_params
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import Tokenizer
 
@@ -20,12 +20,12 @@ ModelMaker = Callable[..., LoadedModel]
 
 @pytest.fixture(scope="session")
 def make_model(tiny_config: EncoderConfig, tokenizer: Tokenizer) -> ModelMaker:
-    """Builds a model of an architecture; fields of the config can be replaced."""
+    """Builds a model with a head; fields of the config can be replaced."""
 
     @functools.cache
-    def make(architecture: str, *, add_pooling_layer: bool = True, **fields: object) -> LoadedModel:
+    def make(head: Head, *, add_pooling_layer: bool = True, **fields: object) -> LoadedModel:
         config = dataclasses.replace(tiny_config, **{"initializer_range": 0.2, **fields})
-        description = ModelDescription(config, architecture, add_pooling_layer=add_pooling_layer)
+        description = ModelDescription(config, head, add_pooling_layer=add_pooling_layer)
         module = description.make_module(Execution())
         params = jax.jit(functools.partial(init_params, module))(jax.random.key(0))
         report = LoadReport((), (), ())
@@ -38,4 +38,4 @@ def make_model(tiny_config: EncoderConfig, tokenizer: Tokenizer) -> ModelMaker:
 @pytest.fixture(scope="session")
 def model(make_model: ModelMaker) -> LoadedModel:
     """A model with both heads of pre-training."""
-    return make_model("BertForPreTraining")
+    return make_model(Head.PRETRAINING)

@@ -11,6 +11,7 @@ import pytest
 
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import TextError
 from bert_jax.tasks.question_answering import answering
 from bert_jax.tasks.question_answering.answering import Answer, AnswerOptions, answer, spans
@@ -20,7 +21,7 @@ PASSAGE = "The cat sat on the mat. It was warm."
 
 @pytest.fixture(scope="module")
 def qa_model(make_model):
-    return make_model("BertForQuestionAnswering", max_position_embeddings=64)
+    return make_model(Head.QUESTION_ANSWERING, max_position_embeddings=64)
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +223,6 @@ def test_what_cannot_be_asked(finder, make_model):
     with pytest.raises(UserError, match="answer_length is 0; it must be at least 1"):
         answer(model, "Who?", PASSAGE, options=AnswerOptions(answer_length=0))
     with pytest.raises(UserError, match="this BertModel does not answer questions; give the dire"):
-        answer(make_model("BertModel"), "Who?", PASSAGE)
+        answer(make_model(Head.ENCODER), "Who?", PASSAGE)
     with pytest.raises(UserError, match="this one has type_vocab_size 1; give another model"):
-        answer(make_model("BertForQuestionAnswering", type_vocab_size=1), "Who?", PASSAGE)
+        answer(make_model(Head.QUESTION_ANSWERING, type_vocab_size=1), "Who?", PASSAGE)

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import TextError
 from bert_jax.tasks.multiple_choice.decoding import (
     Choice,
@@ -32,7 +33,7 @@ ITEMS = [
 
 @pytest.fixture(scope="module")
 def chooser(make_model):
-    return make_model("BertForMultipleChoice")
+    return make_model(Head.MULTIPLE_CHOICE)
 
 
 def test_rows_by_hand(tokenizer, tiny_config):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
 from bert_jax.models.bert import Bert
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 
 TEXTS = [
     "the cat sat on the mat .",
@@ -24,11 +24,9 @@ TEXTS = [
 ]
 
 # Two of them in the fast tier: a head, and the bare encoder.
-EVERY_ARCHITECTURE = [
-    name
-    if name in ("BertModel", "BertForPreTraining")
-    else pytest.param(name, marks=pytest.mark.slow)
-    for name in ARCHITECTURES
+EVERY_HEAD = [
+    name if name in (Head.ENCODER, Head.PRETRAINING) else pytest.param(name, marks=pytest.mark.slow)
+    for name in MODULES
 ]
 
 
@@ -52,9 +50,9 @@ def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("architecture", EVERY_ARCHITECTURE)
-def test_every_model_embeds(make_model, architecture):
-    model = make_model(architecture)
+@pytest.mark.parametrize("head", EVERY_HEAD)
+def test_every_model_embeds(make_model, head):
+    model = make_model(head)
     found = model.embed(TEXTS, batch_size=3)
     assert found.shape == (7, 16)
     assert found.dtype == np.float32
@@ -98,7 +96,7 @@ def test_a_cut_text_is_its_beginning(model, capsys):
 
 
 def test_half_precision_gives_float32(make_model):
-    model = make_model("BertForMaskedLM")
+    model = make_model(Head.MASKED_LM)
     half = dataclasses.replace(
         model, module=model.module.clone(execution=Execution(dtype="bfloat16"))
     )
@@ -112,8 +110,8 @@ def test_poolings_that_cannot_be(model, make_model):
     with pytest.raises(UserError, match="pooling 'middle' is unknown; known are cls, pooler, mea"):
         model.embed(["sun"], "middle")
     for without in (
-        make_model("BertForMaskedLM"),
-        make_model("BertModel", add_pooling_layer=False),
+        make_model(Head.MASKED_LM),
+        make_model(Head.ENCODER, add_pooling_layer=False),
     ):
         assert without.embed(["sun"], "cls").shape == (1, 16)
         with pytest.raises(UserError, match="has no pooler; choose cls, mean or max"):
@@ -133,9 +131,9 @@ def test_the_bar_of_a_long_list(model, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("architecture", ["BertForPreTraining", "BertForQuestionAnswering"])
-def test_hidden_states_of_all_layers(make_model, architecture):
-    model = make_model(architecture)
+@pytest.mark.parametrize("head", [Head.PRETRAINING, Head.QUESTION_ANSWERING])
+def test_hidden_states_of_all_layers(make_model, head):
+    model = make_model(head)
     found = model.hidden_states(TEXTS, layers=(0, 1, 2), batch_size=3)
     for record, text in zip(found, TEXTS, strict=True):
         expected = alone(model, text).hidden_states[:, 0]

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.families.bert import FAMILY as BERT
+from bert_jax.models.config import Head
 
 
 @pytest.fixture(scope="module")
 def song_model(make_model, tokenizer):
     """Answers "song", then "sun", then "sea" everywhere: only the output bias counts."""
 
-    def make(architecture):
-        model = make_model(architecture)
+    def make(head):
+        model = make_model(head)
         params = jax.tree.map(np.zeros_like, model.params)
         for word, score in {"song": 3.0, "sun": 2.0, "sea": 1.0}.items():
             params["mlm_head"]["bias"][tokenizer.token_to_id(word)] = score
@@ -24,9 +26,9 @@ def song_model(make_model, tokenizer):
     return make
 
 
-@pytest.mark.parametrize("architecture", ["BertForPreTraining", "BertForMaskedLM"])
-def test_fillings_by_hand(song_model, architecture):
-    found = song_model(architecture).fill_mask("The [MASK] was long.", top_k=3)
+@pytest.mark.parametrize("head", [Head.PRETRAINING, Head.MASKED_LM])
+def test_fillings_by_hand(song_model, head):
+    found = song_model(head).fill_mask("The [MASK] was long.", top_k=3)
     assert [filling.token for filling in found] == ["song", "sun", "sea"]
     assert [filling.token_id for filling in found] == [16, 17, 18]
     assert [filling.text for filling in found] == [
@@ -56,7 +58,7 @@ def test_all_scores_sum_to_one(model):
 
 
 def test_equal_scores_stand_in_the_order_of_the_vocabulary(song_model):
-    found = song_model("BertForMaskedLM").fill_mask("[MASK]", top_k=6)
+    found = song_model(Head.MASKED_LM).fill_mask("[MASK]", top_k=6)
     assert [filling.token_id for filling in found] == [16, 17, 18, 0, 1, 2]
 
 
@@ -75,7 +77,7 @@ def test_scores_are_those_of_the_module(model, tokenizer):
 
 
 def test_several_texts_and_masks(song_model):
-    model = song_model("BertForMaskedLM")
+    model = song_model(Head.MASKED_LM)
     texts = ["a [MASK]", "the [MASK] and the [MASK] .", ("one [MASK]", "it ran")]
     assert [[filling.text for filling in of_text] for of_text in model.fill_mask(texts, 2)] == [
         ["a song", "a sun"],
@@ -93,7 +95,7 @@ def test_several_texts_and_masks(song_model):
 
 
 def test_ids_beyond_the_tokenizer_are_never_proposed(make_model):
-    model = make_model("BertForMaskedLM", vocab_size=64)
+    model = make_model(Head.MASKED_LM, vocab_size=64)
     params = jax.tree.map(np.zeros_like, model.params)
     params["mlm_head"]["bias"][40:] = 100.0
     params["mlm_head"]["bias"][39] = 1.0
@@ -122,6 +124,6 @@ def test_long_texts_are_cut_where_that_is_wanted(model):
 
 
 def test_a_model_without_the_head(make_model):
-    for architecture in ("BertModel", "BertForSequenceClassification"):
-        with pytest.raises(UserError, match=f"this {architecture} has no masked-language-model he"):
-            make_model(architecture).fill_mask("[MASK]")
+    for head in (Head.ENCODER, Head.CLASSIFICATION):
+        with pytest.raises(UserError, match=f"this {BERT.class_names[head]} has no masked-lang"):
+            make_model(head).fill_mask("[MASK]")

@@ -13,20 +13,19 @@ import pytest
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import Head
 
 # Two of them in the fast tier: a head, and the bare encoder.
-EVERY_ARCHITECTURE = [
-    name
-    if name in ("BertModel", "BertForPreTraining")
-    else pytest.param(name, marks=pytest.mark.slow)
-    for name in ARCHITECTURES
+EVERY_HEAD = [
+    name if name in (Head.ENCODER, Head.PRETRAINING) else pytest.param(name, marks=pytest.mark.slow)
+    for name in MODULES
 ]
 
 
-@pytest.mark.parametrize("architecture", EVERY_ARCHITECTURE)
-def test_a_saved_model_is_the_same_model(make_model, tmp_path, architecture):
-    model = make_model(architecture)
+@pytest.mark.parametrize("head", EVERY_HEAD)
+def test_a_saved_model_is_the_same_model(make_model, tmp_path, head):
+    model = make_model(head)
     model.save(tmp_path / "model")
     loaded = bert_jax.load(tmp_path / "model")
     assert type(loaded.module) is type(model.module)
@@ -38,7 +37,7 @@ def test_a_saved_model_is_the_same_model(make_model, tmp_path, architecture):
 
 
 def test_a_head_on_request(make_model, tmp_path, capsys):
-    make_model("BertForMaskedLM").save(tmp_path / "model")
+    make_model(Head.MASKED_LM).save(tmp_path / "model")
     model = bert_jax.load(tmp_path / "model", task="classification")
     assert "classifier/kernel" in capsys.readouterr().err
     assert model.embed(["sun"], "cls").shape == (1, 16)
@@ -50,10 +49,9 @@ def test_a_head_on_request(make_model, tmp_path, capsys):
 
 def test_heads_of_one_name_are_not_taken_for_each_other(make_model, tmp_path, capsys):
     heads = {"classification": "Sequence", "tagging": "Token", "multiple_choice": None}
-    for theirs, kind in heads.items():
-        name = f"BertFor{kind}Classification" if kind else "BertForMultipleChoice"
-        labels = () if kind is None else ("a", "b", "c")
-        found = make_model(name, num_labels=len(labels) or 2)
+    for theirs in heads:
+        labels = () if theirs == "multiple_choice" else ("a", "b", "c")
+        found = make_model(Head(theirs), num_labels=len(labels) or 2)
         found = dataclasses.replace(
             found, description=dataclasses.replace(found.description, labels=labels)
         )

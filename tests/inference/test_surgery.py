@@ -11,16 +11,15 @@ from flax.traverse_util import flatten_dict
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import Head
 
 TEXTS = ["the cat sat on the mat .", ("a bird sang", "it was [MASK] and warm ."), "", "x"]
 
 # Two of them in the fast tier: a head, and the bare encoder.
-EVERY_ARCHITECTURE = [
-    name
-    if name in ("BertModel", "BertForPreTraining")
-    else pytest.param(name, marks=pytest.mark.slow)
-    for name in ARCHITECTURES
+EVERY_HEAD = [
+    name if name in (Head.ENCODER, Head.PRETRAINING) else pytest.param(name, marks=pytest.mark.slow)
+    for name in MODULES
 ]
 
 
@@ -108,9 +107,9 @@ def test_more_positions_take_longer_texts(model):
         model.extend_positions(31)
 
 
-@pytest.mark.parametrize("architecture", EVERY_ARCHITECTURE)
-def test_a_grown_model_is_saved_and_loaded_whole(make_model, tmp_path, architecture):
-    grown = make_model(architecture, tie_word_embeddings=False).add_words(["dogs", "moon"])
+@pytest.mark.parametrize("head", EVERY_HEAD)
+def test_a_grown_model_is_saved_and_loaded_whole(make_model, tmp_path, head):
+    grown = make_model(head, tie_word_embeddings=False).add_words(["dogs", "moon"])
     grown = grown.extend_positions(48)
 
     grown.save(tmp_path / "model")
@@ -125,7 +124,7 @@ def test_a_grown_model_is_saved_and_loaded_whole(make_model, tmp_path, architect
 
 
 def test_a_bare_encoder_without_pooler_stays_without(make_model, tmp_path):
-    grown = make_model("BertModel", add_pooling_layer=False).add_words(["dogs"])
+    grown = make_model(Head.ENCODER, add_pooling_layer=False).add_words(["dogs"])
 
     assert not grown.module.add_pooling_layer
     grown.save(tmp_path / "model")
@@ -133,7 +132,7 @@ def test_a_bare_encoder_without_pooler_stays_without(make_model, tmp_path):
 
 
 def test_a_padded_vocabulary_is_filled_first(make_model, tmp_path):
-    model = make_model("BertForMaskedLM", vocab_size=42)
+    model = make_model(Head.MASKED_LM, vocab_size=42)
     assert model.tokenizer.vocab_size == 40
     one, three = model.add_words(["dogs"]), model.add_words(["dogs", "suns", "moon"])
 
@@ -200,7 +199,7 @@ def test_a_model_on_eight_devices_grows_there(model, tmp_path):
 def test_transformers_takes_the_grown_model(make_model, tmp_path, tied):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    model = make_model("BertForPreTraining", tie_word_embeddings=tied)
+    model = make_model(Head.PRETRAINING, tie_word_embeddings=tied)
     grown = model.add_words(["dogs", "moon", "suns"]).extend_positions(640)
     grown.save(tmp_path)
 

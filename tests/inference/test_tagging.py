@@ -15,6 +15,7 @@ import bert_jax
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import TextError
 from bert_jax.tasks.tagging.decoding import as_record, entity_tags, taggings
 
@@ -30,9 +31,7 @@ def knowing(make_model, tokenizer):
     """Makes models that know the label of each word by its first piece, and nothing else."""
 
     def make(labels=IOB2, **fields):
-        plain = make_model(
-            "BertForTokenClassification", num_labels=len(labels), max_position_embeddings=32
-        )
+        plain = make_model(Head.TAGGING, num_labels=len(labels), max_position_embeddings=32)
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: np.full(leaf.shape, float(path[-1].key == "scale"), np.float32),
             plain.params,
@@ -187,7 +186,7 @@ def test_neighbours_of_a_label_without_prefix_are_one_entity():
 
 @pytest.mark.slow
 def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
-    model = make_model("BertForTokenClassification", num_labels=4)
+    model = make_model(Head.TAGGING, num_labels=4)
     words = ["the", "players", "walked", "zzz", "boys"]
     ids = jnp.array([tokenizer.encode_batch([" ".join(words)])[0].ids])
     logits = jax.jit(model.module.apply)({"params": model.params}, ids)
@@ -200,7 +199,7 @@ def test_it_is_what_the_module_says_of_first_pieces(make_model, tokenizer):
 
 @pytest.mark.slow
 def test_batches_and_neighbours_do_not_matter(make_model):
-    model = make_model("BertForTokenClassification", num_labels=4)
+    model = make_model(Head.TAGGING, num_labels=4)
     words = ["the", "boy", "walked", "to", "sea", "."]
     sentences = [words[:length] * (1 + length % 3) for length in range(7)] * 3
     together = list(taggings(model, sentences, batch_size=5))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
 from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig, Execution, Head
 
 CONFIG = EncoderConfig(
     vocab_size=11,
@@ -48,32 +48,32 @@ def run(module, params, ids=IDS, attention_mask=None, **switches):
 
 
 POOLED = {
-    "BertModel",
-    "BertForPreTraining",
-    "BertForNextSentencePrediction",
-    "BertForSequenceClassification",
-    "BertForMultipleChoice",
+    Head.ENCODER,
+    Head.PRETRAINING,
+    Head.NEXT_SENTENCE,
+    Head.CLASSIFICATION,
+    Head.MULTIPLE_CHOICE,
 }
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", MODULES)
 def test_only_models_that_read_it_have_a_pooler(name):
-    names = flatten_dict(abstract_params(ARCHITECTURES[name](CONFIG)), sep="/")
+    names = flatten_dict(abstract_params(MODULES[name](CONFIG)), sep="/")
     assert any("pooler" in path for path in names) == (name in POOLED)
 
 
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
-        ("BertForMaskedLM", (2, 4, 11)),
-        ("BertForNextSentencePrediction", (2, 2)),
-        ("BertForSequenceClassification", (2, 4)),
-        ("BertForTokenClassification", (2, 4, 4)),
+        (Head.MASKED_LM, (2, 4, 11)),
+        (Head.NEXT_SENTENCE, (2, 2)),
+        (Head.CLASSIFICATION, (2, 4)),
+        (Head.TAGGING, (2, 4, 4)),
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_shapes_of_logits(name, shape, dtype):
-    module = ARCHITECTURES[name](CONFIG, Execution(dtype=dtype))
+    module = MODULES[name](CONFIG, Execution(dtype=dtype))
     params = random_params(module, 0)
     logits = run(module, params, attention_mask=MASK)
     assert logits.shape == shape
@@ -82,7 +82,7 @@ def test_shapes_of_logits(name, shape, dtype):
 
 
 def test_an_answer_has_a_start_and_an_end():
-    module = ARCHITECTURES["BertForQuestionAnswering"](CONFIG)
+    module = MODULES[Head.QUESTION_ANSWERING](CONFIG)
     params = random_params(module, 0)
     output = run(module, params, attention_mask=MASK)
     assert output.start_logits.shape == output.end_logits.shape == (2, 4)
@@ -95,7 +95,7 @@ def test_an_answer_has_a_start_and_an_end():
 
 
 def test_every_choice_is_scored_by_itself():
-    module = ARCHITECTURES["BertForMultipleChoice"](CONFIG)
+    module = MODULES[Head.MULTIPLE_CHOICE](CONFIG)
     params = random_params(module, 1)
     both = run(module, params, IDS[None], MASK[None])
     assert both.shape == (1, 2)
@@ -105,12 +105,10 @@ def test_every_choice_is_scored_by_itself():
         np.testing.assert_allclose(alone[0, 0], both[0, choice], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name", ["BertForSequenceClassification", "BertForTokenClassification", "BertForMultipleChoice"]
-)
+@pytest.mark.parametrize("name", [Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE])
 def test_the_dropout_before_a_classifier_has_a_rate_of_its_own(name):
     """All other dropout is off: with a rate of 0.5, logits differ between two draws; with 0 not."""
-    ids = IDS[None] if name == "BertForMultipleChoice" else IDS
+    ids = IDS[None] if name == Head.MULTIPLE_CHOICE else IDS
 
     def draws(classifier_dropout):
         """The logits of three draws."""
@@ -120,7 +118,7 @@ def test_the_dropout_before_a_classifier_has_a_rate_of_its_own(name):
             attention_probs_dropout_prob=0.0,
             classifier_dropout=classifier_dropout,
         )
-        module = ARCHITECTURES[name](config)
+        module = MODULES[name](config)
         params = random_params(module)
 
         @jax.jit
@@ -137,7 +135,7 @@ def test_the_dropout_before_a_classifier_has_a_rate_of_its_own(name):
 
 def test_an_untied_decoder_is_a_table_of_its_own():
     config = dataclasses.replace(CONFIG, tie_word_embeddings=False)
-    module = ARCHITECTURES["BertForMaskedLM"](config)
+    module = MODULES[Head.MASKED_LM](config)
     params = random_params(module, 0)
     assert params["mlm_head"]["decoder"].shape == (11, 6)
     before = run(module, params)

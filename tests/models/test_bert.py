@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import REMAT, EncoderConfig, Execution
 from bert_jax.models.encoder import Encoder
@@ -46,7 +46,7 @@ def inputs() -> dict[str, jax.Array]:
 @pytest.fixture(scope="module")
 def params(inputs):
     """Random parameters, none of them 0 or 1."""
-    shapes = jax.eval_shape(BertForPreTraining(config_of()).init, jax.random.key(0), **inputs)
+    shapes = jax.eval_shape(PreTrainingModel(config_of()).init, jax.random.key(0), **inputs)
     generator = np.random.default_rng(2)
 
     def draw(name: str, shape: tuple[int, ...]) -> jax.Array:
@@ -64,7 +64,7 @@ def run(params, inputs):
 
     def apply(config=None, execution=None, **changes):
         config, execution = config or config_of(), execution or Execution()
-        module = BertForPreTraining(config, execution)
+        module = PreTrainingModel(config, execution)
         if (config, execution) not in compiled:
             compiled[config, execution] = jax.jit(
                 lambda params, inputs: module.apply({"params": params}, **inputs)
@@ -276,7 +276,7 @@ def test_padding_does_not_touch_the_tokens(run, inputs):
 
 
 def test_a_row_alone_without_padding_is_the_same(run, params, inputs):
-    apply = jax.jit(BertForPreTraining(config_of()).apply)
+    apply = jax.jit(PreTrainingModel(config_of()).apply)
     alone = apply(
         {"params": params}, inputs["input_ids"][1:2, :6], inputs["token_type_ids"][1:2, :6]
     )
@@ -311,7 +311,7 @@ def test_the_head_at_some_positions_is_the_head_at_all(run):
 
 
 def test_dropout_differs_by_example_key_and_can_be_off(params, inputs):
-    module = BertForPreTraining(config_of(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0))
+    module = PreTrainingModel(config_of(hidden_dropout_prob=0.5, attention_probs_dropout_prob=0))
     same_rows = {name: jnp.broadcast_to(value[:1], value.shape) for name, value in inputs.items()}
 
     @jax.jit
@@ -329,7 +329,7 @@ def test_dropout_differs_by_example_key_and_can_be_off(params, inputs):
 
 
 def test_attention_dropout_differs_by_example(params, inputs):
-    module = BertForPreTraining(config_of(attention_probs_dropout_prob=0.5))
+    module = PreTrainingModel(config_of(attention_probs_dropout_prob=0.5))
     same_rows = {name: jnp.broadcast_to(value[:1], value.shape) for name, value in inputs.items()}
     apply = jax.jit(
         lambda key: module.apply(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.bert import Bert, abstract_params
 from bert_jax.models.config import EncoderConfig, Execution
 
@@ -49,7 +49,7 @@ NEXT_SENTENCE_POSITIONS = filled([[0, 7, 15], [0, 15]], LABELS)
 def params():
     """Random parameters, large enough for tokens to matter to each other."""
     chance = np.random.default_rng(2)
-    shapes = abstract_params(BertForPreTraining(CONFIG))
+    shapes = abstract_params(PreTrainingModel(CONFIG))
     return jax.tree.map(lambda leaf: jnp.asarray(chance.normal(0, 0.3, leaf.shape)), shapes)
 
 
@@ -64,7 +64,7 @@ def outputs(params):
             encoded = Bert(CONFIG, execution).apply(
                 {"params": params["bert"]}, **inputs, output_hidden_states=True
             )
-            logits = BertForPreTraining(CONFIG, execution).apply(
+            logits = PreTrainingModel(CONFIG, execution).apply(
                 {"params": params}, **inputs, next_sentence_positions=NEXT_SENTENCE_POSITIONS
             )
             return encoded.hidden_states, *logits
@@ -120,7 +120,7 @@ def test_each_text_is_what_it_is_alone(params, outputs, inputs):
         spans = zip(rows, starts, lengths, strict=True)
         return filled([found[row, start : start + n] for row, start, n in spans], TOKENS)
 
-    module = BertForPreTraining(CONFIG)
+    module = PreTrainingModel(CONFIG)
     expected = jax.jit(module.apply)(
         {"params": params},
         alone("input_ids"),
@@ -161,7 +161,7 @@ def test_no_gradient_passes_from_one_text_to_another(params, inputs):
 
 def test_an_attention_mask_hides_tokens_within_their_text(params, outputs, inputs):
     mask = jnp.ones((2, TOKENS), jnp.int32).at[0, 8].set(0)
-    module = BertForPreTraining(CONFIG)
+    module = PreTrainingModel(CONFIG)
     found = jax.jit(module.apply)({"params": params}, **inputs, attention_mask=mask)
     words = outputs(inputs)[1]
     first, second = (np.asarray(inputs["segment_ids"])[0] == number for number in (1, 2))

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.models.architectures import BertForMaskedLM
+from bert_jax.models.architectures import MaskedLMModel
 from bert_jax.models.bert import abstract_params, init_params
 from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.surgery import without_padding
@@ -44,7 +44,7 @@ def found(config):
     ids = jnp.asarray(np.random.default_rng(0).integers(0, VOCAB, (2, 8)), jnp.int32)
 
     def compute(execution: Execution):
-        module = BertForMaskedLM(config, execution)
+        module = MaskedLMModel(config, execution)
 
         def loss(params):
             logits = module.apply({"params": params}, ids)
@@ -65,7 +65,7 @@ def test_words_begin_as_without_padding(config, found):
     assert not np.asarray(table[VOCAB:]).any()
     cut = without_padding(padded, config)
     assert jax.tree.map(np.shape, cut) == jax.tree.map(
-        lambda leaf: leaf.shape, abstract_params(BertForMaskedLM(config))
+        lambda leaf: leaf.shape, abstract_params(MaskedLMModel(config))
     )
     for one, other in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.bert import Bert
 from bert_jax.models.config import EncoderConfig, Execution
 
@@ -33,7 +33,7 @@ def test_bert_base_has_the_known_number_of_parameters():
     mlm_head = 768 * 768 + 768 + 2 * 768 + 30522
     nsp_head = 2 * 768 + 2
     assert 109_482_240 + mlm_head + nsp_head == 110_106_428
-    assert count(shapes_of(BertForPreTraining(EncoderConfig()))) == 110_106_428
+    assert count(shapes_of(PreTrainingModel(EncoderConfig()))) == 110_106_428
 
 
 @pytest.mark.parametrize(
@@ -49,21 +49,21 @@ def test_the_other_sizes_are_as_large_as_published(size, millions):
 
 def test_parameters_do_not_depend_on_the_execution():
     config = EncoderConfig.from_size("tiny")
-    plain = shapes_of(BertForPreTraining(config))
+    plain = shapes_of(PreTrainingModel(config))
     assert plain["bert/encoder/layers/attention/query/kernel"] == (2, 128, 2, 64)
     for execution in (
         Execution(scan_layers=False),
         Execution(remat="full"),
         Execution(dtype="bfloat16", remat="dots"),
     ):
-        assert shapes_of(BertForPreTraining(config, execution)) == plain
+        assert shapes_of(PreTrainingModel(config, execution)) == plain
 
 
 @pytest.fixture(scope="module")
 def initial():
     config = EncoderConfig.from_size("tiny", vocab_size=2000)
     ids = jnp.zeros((1, 8), jnp.int32)
-    params = jax.jit(BertForPreTraining(config).init)(jax.random.key(0), ids)["params"]
+    params = jax.jit(PreTrainingModel(config).init)(jax.random.key(0), ids)["params"]
     return flatten_dict(params, sep="/")
 
 

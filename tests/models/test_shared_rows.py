@@ -7,10 +7,10 @@ import pytest
 
 from bert_jax.data.row_packing import RowSharing
 from bert_jax.models.architectures import (
-    BertForMultipleChoice,
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertForTokenClassification,
+    ClassificationModel,
+    MultipleChoiceModel,
+    QuestionAnsweringModel,
+    TaggingModel,
 )
 from bert_jax.models.config import EncoderConfig, Execution
 from bert_jax.models.sentence_pairs import SentencePairs
@@ -41,10 +41,10 @@ def looked_at(leaf, mask):
 
 
 MODELS = {
-    "classification": (BertForSequenceClassification(CONFIG), (8,)),
-    "tagging": (BertForTokenClassification(CONFIG), (8,)),
-    "question answering": (BertForQuestionAnswering(CONFIG), (8,)),
-    "multiple choice": (BertForMultipleChoice(CONFIG), (4, 2)),
+    "classification": (ClassificationModel(CONFIG), (8,)),
+    "tagging": (TaggingModel(CONFIG), (8,)),
+    "question answering": (QuestionAnsweringModel(CONFIG), (8,)),
+    "multiple choice": (MultipleChoiceModel(CONFIG), (4, 2)),
     "similarity": (SentencePairs(CONFIG, Execution(), mean), (4, 2)),
 }
 

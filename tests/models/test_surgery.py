@@ -12,9 +12,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.surgery import add_vocabulary, extend_positions
 
 CONFIG = EncoderConfig(
@@ -200,11 +200,11 @@ def drawn_params(module):
     )
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("head", MODULES)
 @pytest.mark.parametrize("tied", [True, False])
-def test_every_model_gets_the_parameters_of_its_new_config(architecture, tied):
+def test_every_model_gets_the_parameters_of_its_new_config(head, tied):
     config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
-    module = ARCHITECTURES[architecture](config)
+    module = MODULES[head](config)
 
     grown, config = extend_positions(drawn_params(module), config, 7)
     grown, config = add_vocabulary(grown, config, [[1, 2]], first_id=4)
@@ -219,7 +219,7 @@ def test_every_model_gets_the_parameters_of_its_new_config(architecture, tied):
 def test_what_a_new_word_does_follows_from_its_pieces(tied):
     """The function, not the tables: scores are linear in the rows of a decoder."""
     config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
-    module = ARCHITECTURES["BertForMaskedLM"](config)
+    module = MODULES[Head.MASKED_LM](config)
     params = drawn_params(module)
     grown, config = add_vocabulary(params, config, [[1, 2], [3]], first_id=4)
     grown, config = extend_positions(grown, config, 6)

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from bert_jax.errors import UserError
 from bert_jax.inference.loading import load
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.parity.compare import compare, compare_computed
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.quantities import Computed
@@ -53,7 +53,7 @@ def make_model(tmp_path_factory, pieces) -> ModelMaker:
         }
         arguments = {"add_pooling_layer": fields.pop("pooler")} if "pooler" in fields else {}
         torch.manual_seed(7)
-        config = transformers.EncoderConfig(**odd | fields)
+        config = transformers.BertConfig(**odd | fields)
         model = getattr(transformers, architecture)(config, **arguments)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -358,8 +358,8 @@ def computed(**changes) -> Computed:
     return Computed(**fields | changes)
 
 
-def wrong(architecture: str, found: Computed, expected: Computed) -> list[tuple[str, str]]:
-    entries = compare_computed(architecture, CONFIG, SPAN, found, expected)
+def wrong(head: Head, found: Computed, expected: Computed) -> list[tuple[str, str]]:
+    entries = compare_computed(head, CONFIG, SPAN, found, expected)
     return [(entry.quantity, entry.name) for entry in entries if not entry.agrees]
 
 
@@ -375,30 +375,30 @@ def test_hidden_states_of_padding_are_left_out_and_no_others():
         states[1, 0, token, 3] = 1e-4
         found = computed(hidden_states=states, gradients={WORDS: ones_but(1, (3, 4))})
         expecting = computed(gradients={WORDS: ones_but(1, (3, 4))})
-        assert wrong("BertForQuestionAnswering", found, expecting) == expected
+        assert wrong(Head.QUESTION_ANSWERING, found, expecting) == expected
 
 
 def test_logits_of_padding_count_where_the_loss_reads_them():
     logits = {"start_logits": np.array([[0, 0, 1]]), "end_logits": np.zeros((1, 3))}
     gradients = {WORDS: ones_but(1, (3, 4))}
     found, expected = computed(logits=logits, gradients=gradients), computed(gradients=gradients)
-    assert wrong("BertForQuestionAnswering", found, expected) == [("logits", "start_logits")]
+    assert wrong(Head.QUESTION_ANSWERING, found, expected) == [("logits", "start_logits")]
     words = {"logits": np.array([[[0.0], [0.0], [1.0]]])}
     none = {"logits": np.zeros((1, 3, 1))}
-    assert wrong("BertForMaskedLM", computed(logits=words), computed(logits=none)) == []
+    assert wrong(Head.MASKED_LM, computed(logits=words), computed(logits=none)) == []
 
 
 def test_pytorch_gives_the_embedding_of_padding_no_gradient():
     expected = computed(gradients={WORDS: ones_but(1, (3, 4))})
-    assert wrong("BertForQuestionAnswering", computed(), expected) == []
+    assert wrong(Head.QUESTION_ANSWERING, computed(), expected) == []
     another = computed(gradients={WORDS: ones_but(2, (3, 4))})
-    assert wrong("BertForQuestionAnswering", computed(), another) == [("gradient", WORDS)]
+    assert wrong(Head.QUESTION_ANSWERING, computed(), another) == [("gradient", WORDS)]
 
 
 def test_losses_and_gradients_are_compared():
     zero = {WORDS: ones_but(1, (3, 4))}
     found = computed(losses={"span": 1.001}, gradients={WORDS: 1.001 * zero[WORDS]})
-    assert wrong("BertForQuestionAnswering", found, computed(gradients=zero)) == [
+    assert wrong(Head.QUESTION_ANSWERING, found, computed(gradients=zero)) == [
         ("loss", "span"),
         ("gradient", WORDS),
     ]
@@ -409,7 +409,7 @@ def test_a_gradient_on_one_side_alone_is_compared_with_zero():
     more = both | {DECODER: np.ones((3, 4), np.float32)}
     for found, expected in ((both, more), (more, both)):
         result = wrong(
-            "BertForMaskedLM",
+            Head.MASKED_LM,
             computed(logits={}, gradients=found),
             computed(logits={}, gradients=expected),
         )

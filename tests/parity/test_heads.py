@@ -5,34 +5,35 @@ import math
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.models.architectures import ARCHITECTURES, PreTrainingOutput, QuestionAnsweringOutput
+from bert_jax.models.architectures import MODULES, PreTrainingOutput, QuestionAnsweringOutput
 from bert_jax.models.bert import BertOutput
-from bert_jax.parity.heads import HEADS, losses, named_logits, settled_problem_type
+from bert_jax.models.config import Head
+from bert_jax.parity.heads import OUTPUTS, losses, named_logits, settled_problem_type
 
 # softmax([log 3, 0]) = [3/4, 1/4]
 LOG3 = math.log(3)
 
 
 def test_every_architecture_has_its_head():
-    assert HEADS.keys() == ARCHITECTURES.keys()
+    assert OUTPUTS.keys() == MODULES.keys()
 
 
 def test_words_without_a_label_do_not_count():
     logits = jnp.array([[[LOG3, 0.0], [LOG3, 0.0], [9.0, 0.0]]])  # BTV
     labels = {"labels": jnp.array([[0, 1, -100]])}
     expected = (math.log(4 / 3) + math.log(4)) / 2
-    for architecture, name in (
-        ("BertForMaskedLM", "masked_lm"),
-        ("BertForTokenClassification", "tagging"),
+    for head, name in (
+        (Head.MASKED_LM, "masked_lm"),
+        (Head.TAGGING, "tagging"),
     ):
-        found = losses(architecture, "single_label_classification", logits, labels)
+        found = losses(head, "single_label_classification", logits, labels)
         assert found == {name: pytest.approx(expected)}
 
 
 def test_the_loss_of_pretraining_is_the_sum_of_its_two():
     output = PreTrainingOutput(jnp.array([[[LOG3, 0.0]]]), jnp.array([[0.0, LOG3]]))
     labels = {"labels": jnp.array([[0]]), "next_sentence_label": jnp.array([0])}
-    found = losses("BertForPreTraining", "single_label_classification", output, labels)
+    found = losses(Head.PRETRAINING, "single_label_classification", output, labels)
     assert list(found) == ["masked_lm", "next_sentence", "sum"]
     assert list(found.values()) == pytest.approx([math.log(4 / 3), math.log(4), math.log(16 / 3)])
 
@@ -40,14 +41,14 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_two():
 def test_the_loss_of_a_span_is_the_mean_of_its_ends():
     output = QuestionAnsweringOutput(jnp.array([[LOG3, 0.0]]), jnp.array([[LOG3, 0.0]]))
     labels = {"start_positions": jnp.array([0]), "end_positions": jnp.array([1])}
-    found = losses("BertForQuestionAnswering", "single_label_classification", output, labels)
+    found = losses(Head.QUESTION_ANSWERING, "single_label_classification", output, labels)
     assert found == {"span": pytest.approx((math.log(4 / 3) + math.log(4)) / 2)}
 
 
 def test_the_loss_of_a_choice_goes_with_the_mean_score():
     labels = {"labels": jnp.array([1])}
     found = losses(
-        "BertForMultipleChoice", "single_label_classification", jnp.array([[LOG3, 0.0]]), labels
+        Head.MULTIPLE_CHOICE, "single_label_classification", jnp.array([[LOG3, 0.0]]), labels
     )
     assert list(found) == ["choice", "mean_score", "sum"]
     assert list(found.values()) == pytest.approx([math.log(4), LOG3 / 2, math.log(4) + LOG3 / 2])
@@ -68,7 +69,7 @@ def test_the_loss_of_a_classifier_is_that_of_its_problem_type(
     problem_type, logits, labels, expected
 ):
     found = losses(
-        "BertForSequenceClassification",
+        Head.CLASSIFICATION,
         problem_type,
         jnp.array(logits),
         {"labels": jnp.array(labels)},
@@ -89,6 +90,6 @@ def test_the_bare_encoder_has_a_linear_form_for_a_loss(pooled):
         "last_hidden_state": jnp.array([[[1.0, 0.0], [0.0, 2.0]]]),
         "pooler_output": jnp.array([[1.0, 1.0]]),
     }
-    found = losses("BertModel", "single_label_classification", output, labels)
+    found = losses(Head.ENCODER, "single_label_classification", output, labels)
     assert found == {"linear_form": 9.0 if pooled is None else 39.0}
-    assert list(named_logits("BertModel", output)) == ([] if pooled is None else ["pooler_output"])
+    assert list(named_logits(Head.ENCODER, output)) == ([] if pooled is None else ["pooler_output"])

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
-from bert_jax.parity.heads import HEADS
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.parity.inputs import make_inputs
 from bert_jax.tokenization.interface import SpecialIds
 
@@ -24,9 +23,9 @@ CONFIG = EncoderConfig(
 )
 
 
-def inputs(architecture: str = "BertModel", problem_type="single_label_classification", **changes):
+def inputs(head: Head = Head.ENCODER, problem_type="single_label_classification", **changes):
     config = dataclasses.replace(CONFIG, **changes)
-    return make_inputs(config, SPECIAL, architecture, problem_type)
+    return make_inputs(config, SPECIAL, head, problem_type)
 
 
 def test_there_are_batch_1_padding_two_segments_and_the_full_length():
@@ -56,7 +55,7 @@ def test_one_token_type_means_one_segment():
 
 def test_the_same_seed_gives_the_same_inputs():
     one, other, another = (
-        make_inputs(CONFIG, SPECIAL, "BertForMaskedLM", "regression", seed=seed)[1]
+        make_inputs(CONFIG, SPECIAL, Head.MASKED_LM, "regression", seed=seed)[1]
         for seed in (5, 5, 6)
     )
     assert (one.features["input_ids"] == other.features["input_ids"]).all()
@@ -65,8 +64,8 @@ def test_the_same_seed_gives_the_same_inputs():
 
 
 def test_masked_words_are_the_labels():
-    for architecture in ("BertForMaskedLM", "BertForPreTraining"):
-        for given in inputs(architecture):
+    for head in (Head.MASKED_LM, Head.PRETRAINING):
+        for given in inputs(head):
             ids, labels = given.features["input_ids"], given.labels["labels"]
             assert ((ids == SPECIAL.mask) == (labels != -100)).all()
             assert ((labels == -100) | (labels > SPECIAL.mask)).all()
@@ -74,21 +73,21 @@ def test_masked_words_are_the_labels():
 
 
 def test_tags_stand_at_words_alone():
-    for given in inputs("BertForTokenClassification", num_labels=3):
+    for given in inputs(Head.TAGGING, num_labels=3):
         is_word = given.features["input_ids"] > SPECIAL.mask
         assert ((given.labels["labels"] != -100) == is_word).all()
         assert set(given.labels["labels"][is_word]) <= {0, 1, 2}
 
 
 def test_a_span_lies_in_its_row_and_ends_after_its_start():
-    for given in inputs("BertForQuestionAnswering"):
+    for given in inputs(Head.QUESTION_ANSWERING):
         start, end = given.labels["start_positions"], given.labels["end_positions"]
         assert (start <= end).all()
         assert (end < given.features["attention_mask"].sum(1)).all()
 
 
 def test_choices_are_an_axis():
-    _, padded, _ = inputs("BertForMultipleChoice")
+    _, padded, _ = inputs(Head.MULTIPLE_CHOICE)
     assert padded.features["input_ids"].shape == (3, 2, 24)
     assert padded.rows("input_ids").shape == (6, 24)
     assert padded.labels["labels"].shape == (3,)
@@ -106,14 +105,14 @@ def test_choices_are_an_axis():
     ],
 )
 def test_labels_of_a_classifier_fit_its_problem_type(problem_type, num_labels, shape, dtype):
-    _, padded, _ = inputs("BertForSequenceClassification", problem_type, num_labels=num_labels)
+    _, padded, _ = inputs(Head.CLASSIFICATION, problem_type, num_labels=num_labels)
     labels = padded.labels["labels"]
     assert (labels.shape, labels.dtype) == (shape, dtype)
 
 
 def test_rows_of_a_batch_have_one_class_so_that_their_gradients_do_not_cancel():
-    for architecture in ("BertForSequenceClassification", "BertForNextSentencePrediction"):
-        _, padded, _ = inputs(architecture)
+    for head in (Head.CLASSIFICATION, Head.NEXT_SENTENCE):
+        _, padded, _ = inputs(head)
         assert len(set(padded.labels["labels"].tolist())) == 1
 
 
@@ -126,14 +125,14 @@ def test_the_linear_form_has_nothing_at_padding():
 
 
 @hypothesis.given(
-    architecture=st.sampled_from(sorted(HEADS)),
+    head=st.sampled_from(Head),
     longest=st.integers(3, 40),
     vocab_size=st.integers(5, 12),
     segments=st.integers(1, 3),
 )
-def test_ids_types_and_lengths_are_within_the_tables(architecture, longest, vocab_size, segments):
+def test_ids_types_and_lengths_are_within_the_tables(head, longest, vocab_size, segments):
     for given in inputs(
-        architecture,
+        head,
         max_position_embeddings=longest,
         vocab_size=vocab_size,
         type_vocab_size=segments,

@@ -9,8 +9,8 @@ from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.parameter_names import match
 from bert_jax.sharding.rules import (
@@ -24,8 +24,8 @@ from bert_jax.sharding.rules import (
 )
 
 
-def shapes_of(size: str, architecture: str = "BertForPreTraining", **fields):
-    module = ARCHITECTURES[architecture](EncoderConfig.from_size(size, **fields))
+def shapes_of(size: str, head: Head = Head.PRETRAINING, **fields):
+    module = MODULES[head](EncoderConfig.from_size(size, **fields))
     return jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))["params"]
 
 
@@ -36,9 +36,9 @@ def mesh_of(**sizes):
     return make_mesh(MeshShape(**{"data": 1} | sizes), jax.devices()[:1] * count)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_parameter_has_axes_of_its_rank(architecture):
-    shapes = shapes_of("tiny", architecture, tie_word_embeddings=False, use_crf=True)
+@pytest.mark.parametrize("head", MODULES)
+def test_every_parameter_has_axes_of_its_rank(head):
+    shapes = shapes_of("tiny", head, tie_word_embeddings=False, use_crf=True)
     for name, leaf in flatten_dict(shapes, sep="/").items():
         axes = match(PARAMETER_AXES, name)
         assert axes == () or len(axes) == leaf.ndim, name
@@ -49,9 +49,9 @@ def test_every_parameter_has_axes_of_its_rank(architecture):
 def test_every_rule_is_some_parameter_s_first():
     names = {
         name
-        for architecture in ARCHITECTURES
+        for head in MODULES
         for name in flatten_dict(
-            shapes_of("tiny", architecture, tie_word_embeddings=False, use_crf=True), sep="/"
+            shapes_of("tiny", head, tie_word_embeddings=False, use_crf=True), sep="/"
         )
     }
     used = set()
@@ -91,8 +91,8 @@ def test_moments_are_split_further_than_parameters_by_hand():
         partition_spec(axes, ZERO_AXES)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_activations_name_axes_of_the_table_that_do_not_collide(monkeypatch, architecture):
+@pytest.mark.parametrize("head", MODULES)
+def test_activations_name_axes_of_the_table_that_do_not_collide(monkeypatch, head):
     # Flax, which applies the table to activations, would leave such an axis unsplit without a word.
     named = set()
 
@@ -102,7 +102,7 @@ def test_activations_name_axes_of_the_table_that_do_not_collide(monkeypatch, arc
         return x
 
     monkeypatch.setattr(nn, "with_logical_constraint", constrain)
-    shapes_of("tiny", architecture)
+    shapes_of("tiny", head)
     assert ("batch", "length", "hidden") in named
     assert ("vocab", None) in named  # the table of word embeddings, whole in D
     for axes in named:

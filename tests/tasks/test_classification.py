@@ -15,7 +15,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config, load_config
 from bert_jax.errors import UserError
 from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 
 
 def lines_of(path):
@@ -185,9 +185,7 @@ def test_bad_files_are_refused_before_anything_is_made(train, write_table, tmp_p
 
 
 def test_labels_that_the_model_does_not_know(tiny_config, tokenizer, write_table, tmp_path):
-    description = ModelDescription(
-        tiny_config, "BertForSequenceClassification", labels=("animal", "thing")
-    )
+    description = ModelDescription(tiny_config, Head.CLASSIFICATION, labels=("animal", "thing"))
     params = init_params(description.make_module(Execution()), jax.random.key(0))
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])

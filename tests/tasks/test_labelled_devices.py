@@ -14,7 +14,7 @@ import pytest
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ class Case:
     """A model of a task, the keys of section `data`, and the fields of its file's rows."""
 
     task: str
-    architecture: str
+    head: Head
     fields: dict[str, object]
     data: dict[str, object]
     model: dict[str, object] = dataclasses.field(default_factory=dict)
@@ -38,28 +38,28 @@ class Case:
 
 CASES = {
     "classification": Case(
-        "classification", "BertForSequenceClassification",
+        "classification", Head.CLASSIFICATION,
         {"labels": ("one", "two", "three"), "problem_type": "single_label_classification"},
         {"length": 32}, {"num_labels": 3},
     ),
     # Most sentences and passages are longer than a row: windows of one are in several batches.
     "tagging": Case(
-        "tagging", "BertForTokenClassification", {"labels": TAGS}, {"length": 12},
+        "tagging", Head.TAGGING, {"labels": TAGS}, {"length": 12},
         {"num_labels": 5},
     ),
     "tagging by a chain": Case(
-        "tagging", "BertForTokenClassification", {"labels": TAGS}, {"length": 12},
+        "tagging", Head.TAGGING, {"labels": TAGS}, {"length": 12},
         {"num_labels": 5, "use_crf": True},
     ),
     "question_answering": Case(
-        "question_answering", "BertForQuestionAnswering",
+        "question_answering", Head.QUESTION_ANSWERING,
         {"other": {"null_score_diff_threshold": 0.0}}, {"length": 20, "window_step": 6},
     ),
     "multiple_choice": Case(
-        "multiple_choice", "BertForMultipleChoice", {}, {"length": 32},
+        "multiple_choice", Head.MULTIPLE_CHOICE, {}, {"length": 32},
     ),
     "similarity": Case(
-        "similarity", "BertModel", {"other": {"sentence_pooling": "mean"}}, {"length": 32},
+        "similarity", Head.ENCODER, {"other": {"sentence_pooling": "mean"}}, {"length": 32},
     ),
 }  # fmt: skip
 
@@ -114,7 +114,7 @@ def directory(tmp_path_factory, tiny_config, tokenizer) -> Path:
     directory: Path = tmp_path_factory.mktemp("devices")
     for number, (name, case) in enumerate(CASES.items()):
         config = dataclasses.replace(tiny_config, initializer_range=0.4, **case.model)
-        description = ModelDescription(config, case.architecture, **case.fields)
+        description = ModelDescription(config, case.head, **case.fields)
         params = init_params(description.make_module(Execution()), jax.random.key(number))
         model_directory.save(directory / name / "model", description, params, tokenizer)
         rows = "".join(json.dumps(row) + "\n" for row in examples(case.task))

@@ -12,6 +12,7 @@ from bert_jax import experiment, model_init
 from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.models.bert import init_params
+from bert_jax.models.config import Head
 
 
 def animals(count, seed=0):
@@ -70,7 +71,7 @@ def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
     ]
 
     model = bert_jax.load(workdir / "model")
-    assert model.description.architecture == "BertForMultipleChoice"
+    assert model.description.head is Head.MULTIPLE_CHOICE
     assert model.choose("it was", ["a sea .", "a dog .", "a tree .", "a song ."]).index == 1
 
     # The same model judged by the same items, in another way.

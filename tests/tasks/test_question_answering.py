@@ -14,6 +14,7 @@ from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.metrics.squad import score_v1, score_v2
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.question_answering.answering import AnswerOptions, answer
 from bert_jax.tasks.question_answering.spans import Span, Spans
@@ -83,7 +84,7 @@ def test_answers_are_learned(train, write):
     assert set(json.loads(lines[0])) == {"id", "answer", "start", "end", "score"}
     # The model directory answers as the task did.
     model = bert_jax.load(workdir / "model")
-    assert model.description.architecture == "BertForQuestionAnswering"
+    assert model.description.head is Head.QUESTION_ANSWERING
     asked = rows(40, seed=1)
     found = answer(
         model,
@@ -148,7 +149,7 @@ def make_task(base_model):
         base = model_init.of_config(config)
         other = {} if threshold is None else {"null_score_diff_threshold": threshold}
         description = dataclasses.replace(
-            base.description, architecture="BertForQuestionAnswering", other=other
+            base.description, head=Head.QUESTION_ANSWERING, other=other
         )
         return question_answering.QuestionAnsweringTask(
             Splits(questions, questions, parts, []),

@@ -12,6 +12,7 @@ from bert_jax import experiment, model_init
 from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.models.bert import abstract_params, init_params
+from bert_jax.models.config import Head
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
 
@@ -63,7 +64,7 @@ def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_
 
     model = bert_jax.load(workdir / "model")
     assert model.report.complete
-    assert model.description.architecture == "BertModel"
+    assert model.description.head is Head.ENCODER
     assert model.description.other == {"sentence_pooling": "max"}
     cat, _, tree = model.similarity(["the cat was up .", "the sea was up .", "the tree was up ."])
     assert cat[0] > 0.99 > 0.5 > cat[1]

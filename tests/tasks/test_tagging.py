@@ -19,7 +19,7 @@ from bert_jax.data.readers.tagged import TaggedOptions
 from bert_jax.errors import UserError
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution
+from bert_jax.models.config import Execution, Head
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
@@ -147,7 +147,7 @@ def make_task(tiny_config, tokenizer):
             tiny_config, num_labels=3, use_crf=use_crf, initializer_range=0.3
         )
         labels = ("O", "B-A", "I-A")
-        description = ModelDescription(config, "BertForTokenClassification", labels=labels)
+        description = ModelDescription(config, Head.TAGGING, labels=labels)
         part = EvalSet("validation", "f", [example])
         task = TaggingTask(
             Splits([example], [example], [part], []),

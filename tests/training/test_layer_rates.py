@@ -6,17 +6,17 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
 from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 
 CONFIG = EncoderConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
 
 
-def factors_of(architecture: str, **options) -> dict[str, list[float] | float]:
+def factors_of(head: Head, **options) -> dict[str, list[float] | float]:
     """The factor of each parameter, those of stacked layers as a list."""
-    params = abstract_params(ARCHITECTURES[architecture](CONFIG))
+    params = abstract_params(MODULES[head](CONFIG))
     found = flatten_dict(rate_factors(params, **options), sep="/")
     for name, leaf in flatten_dict(params, sep="/").items():
         assert np.broadcast_shapes(found[name].shape, leaf.shape) == leaf.shape, name
@@ -27,7 +27,7 @@ def factors_of(architecture: str, **options) -> dict[str, list[float] | float]:
 
 
 def test_layers_decay_from_the_top():
-    found = factors_of("BertForSequenceClassification", layer_decay=0.5)
+    found = factors_of(Head.CLASSIFICATION, layer_decay=0.5)
     assert found["classifier/kernel"] == found["classifier/bias"] == 1.0
     assert found["bert/pooler/dense/kernel"] == 1.0
     # Layers 1, 2, 3: the top one gets the decay once.
@@ -40,35 +40,35 @@ def test_layers_decay_from_the_top():
 
 
 @pytest.mark.parametrize(
-    ("architecture", "head"),
+    ("head", "names"),
     [
-        ("BertForSequenceClassification", {"classifier/kernel", "classifier/bias"}),
-        ("BertForMultipleChoice", {"classifier/kernel", "classifier/bias"}),
-        ("BertForQuestionAnswering", {"qa_outputs/kernel", "qa_outputs/bias"}),
+        (Head.CLASSIFICATION, {"classifier/kernel", "classifier/bias"}),
+        (Head.MULTIPLE_CHOICE, {"classifier/kernel", "classifier/bias"}),
+        (Head.QUESTION_ANSWERING, {"qa_outputs/kernel", "qa_outputs/bias"}),
         (
-            "BertForTokenClassification",
+            Head.TAGGING,
             {"classifier/kernel", "classifier/bias", "crf_transitions", "crf_start", "crf_end"},
         ),
-        ("BertForNextSentencePrediction", {"nsp_head/kernel", "nsp_head/bias"}),
+        (Head.NEXT_SENTENCE, {"nsp_head/kernel", "nsp_head/bias"}),
         (
-            "BertForMaskedLM",
+            Head.MASKED_LM,
             {"mlm_head/dense/kernel", "mlm_head/dense/bias", "mlm_head/bias",
              "mlm_head/layer_norm/scale", "mlm_head/layer_norm/bias"},
         ),
-        ("BertModel", set()),
+        (Head.ENCODER, set()),
     ],
 )  # fmt: skip
-def test_a_rate_of_its_own_is_that_of_the_head_alone(architecture, head):
-    found = factors_of(architecture, head_factor=10.0)
-    assert {name for name, factor in found.items() if factor == 10.0} == head
-    assert all(factor in (1.0, [1.0, 1.0, 1.0]) for n, factor in found.items() if n not in head)
+def test_a_rate_of_its_own_is_that_of_the_head_alone(head, names):
+    found = factors_of(head, head_factor=10.0)
+    assert {name for name, factor in found.items() if factor == 10.0} == names
+    assert all(factor in (1.0, [1.0, 1.0, 1.0]) for n, factor in found.items() if n not in names)
 
 
 def test_a_bare_encoder_has_the_same_factors_without_the_prefix():
     options = {"layer_decay": 0.9, "frozen_layers": 1}
     bare, within = (
-        factors_of("BertModel", **options),
-        factors_of("BertForMultipleChoice", **options),
+        factors_of(Head.ENCODER, **options),
+        factors_of(Head.MULTIPLE_CHOICE, **options),
     )
     assert bare == {
         name.removeprefix("bert/"): factor
@@ -79,17 +79,17 @@ def test_a_bare_encoder_has_the_same_factors_without_the_prefix():
 
 
 def test_frozen_layers_take_the_embeddings_along():
-    found = factors_of("BertForQuestionAnswering", frozen_layers=2)
+    found = factors_of(Head.QUESTION_ANSWERING, frozen_layers=2)
     assert found["bert/embeddings/word_embeddings/embedding"] == 0.0
     assert found["bert/embeddings/layer_norm/scale"] == 0.0
     assert found["bert/encoder/layers/attention/output/kernel"] == [0.0, 0.0, 1.0]
     assert found["qa_outputs/kernel"] == 1.0
-    assert 0.0 not in factors_of("BertForQuestionAnswering", frozen_layers=0).values()
+    assert 0.0 not in factors_of(Head.QUESTION_ANSWERING, frozen_layers=0).values()
 
 
 @pytest.mark.parametrize("options", [{"freeze_encoder": True}, {"frozen_layers": 3}])
 def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
-    found = factors_of("BertForSequenceClassification", **options)
+    found = factors_of(Head.CLASSIFICATION, **options)
     assert {name for name, factor in found.items() if factor == 1.0} == {
         "bert/pooler/dense/kernel", "bert/pooler/dense/bias", "classifier/kernel",
         "classifier/bias",
@@ -101,7 +101,7 @@ def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
 
 def test_what_cannot_be_frozen():
     with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
-        factors_of("BertForSequenceClassification", frozen_layers=4)
+        factors_of(Head.CLASSIFICATION, frozen_layers=4)
     nothing = abstract_params(Bert(CONFIG, add_pooling_layer=False))
     with pytest.raises(UserError, match="freeze_encoder leaves nothing to train"):
         rate_factors(nothing, freeze_encoder=True)

@@ -7,7 +7,7 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import BertForPreTraining
+from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.training.optimizer import OptimizerOptions, decay_mask, make_optimizer
 
@@ -167,7 +167,7 @@ def test_a_trust_ratio_needs_two_norms(problem):
 
 
 def test_what_decays():
-    module = BertForPreTraining(EncoderConfig.from_size("tiny"))
+    module = PreTrainingModel(EncoderConfig.from_size("tiny"))
     shapes = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros((1, 8), jnp.int32))["params"]
     decays = flatten_dict(decay_mask(shapes), sep="/")
     assert {name for name, decay in decays.items() if decay} == {

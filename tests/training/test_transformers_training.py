@@ -55,7 +55,7 @@ def initial(task, tmp_path_factory):
     fields = dataclasses.asdict(task.module.config)
     del fields["num_labels"]
     torch.manual_seed(0)
-    model = transformers.BertForPreTraining(transformers.EncoderConfig(**fields))
+    model = transformers.BertForPreTraining(transformers.BertConfig(**fields))
     directory = tmp_path_factory.mktemp("initial")
     model.save_pretrained(directory)
     return directory

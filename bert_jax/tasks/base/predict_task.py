@@ -12,6 +12,7 @@ from bert_jax.data.readers.tables import TableOptions
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.records import Output, to_json
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 
@@ -36,14 +37,14 @@ class PredictionTask(Generic[Item, Answer]):
         predictor: how a model predicts items, with the options that concern the task.
         formats: the forms of output by their names; "jsonl" is one of them.
         endings: those that files of another form have, as {".tsv": "glue"}.
-        architectures: what the model must be, Hugging Face's names; (): any.
+        heads: one of which the model must have; (): any.
     """
 
     open: Callable[[str | Path, PredictOptions], AbstractContextManager[Rows[Item]]]
     predictor: Callable[[Model, PredictOptions], Predictor[Item, Answer]]
     formats: Mapping[str, Format[Item, Answer]]
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    architectures: tuple[str, ...] = ()
+    heads: tuple[Head, ...] = ()
 
     def output_format(self, target: str | Path, options: PredictOptions) -> str:
         """The form of an output: as told, else by the ending of its name.

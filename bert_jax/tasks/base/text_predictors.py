@@ -8,6 +8,7 @@ from typing import Any
 
 from bert_jax.data.readers.rows import Rows, open_rows
 from bert_jax.data.records import shortest
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import (
     JSONL,
@@ -53,7 +54,7 @@ FILL_MASK = PredictionTask(
     open_texts,
     lambda model, options: MaskPredictor(model, batch_options(options), top_k=options.top_k or 5),
     {JSONL: json_lines(_fill_mask)},
-    architectures=("BertForPreTraining", "BertForMaskedLM"),
+    heads=(Head.PRETRAINING, Head.MASKED_LM),
 )
 HIDDEN_STATES = PredictionTask(
     open_texts,

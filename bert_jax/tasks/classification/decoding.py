@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
@@ -47,9 +48,9 @@ class ClassificationPredictor(TextPredictor[Any]):
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model has no classifier of texts."""
-        if model.description.architecture != "BertForSequenceClassification":
+        if model.description.head is not Head.CLASSIFICATION:
             raise UserError(
-                f"this {model.description.architecture} does not classify texts; give the directory "
+                f"this {model.description.class_name} does not classify texts; give the directory "
                 'of a model that does, and load it with load(path, task="classification")'
             )
         super().__init__(model, options)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from bert_jax.data.readers.rows import Row
 from bert_jax.data.records import Output
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, Write, batch_options, json_lines
 from bert_jax.tasks.base.predictor import Text
@@ -34,5 +35,5 @@ TASK = PredictionTask(
     lambda model, options: LabelPredictor(model, batch_options(options)),
     {JSONL: json_lines(lambda text, found: as_record(found)), "glue": _glue},
     endings={".tsv": "glue"},
-    architectures=("BertForSequenceClassification",),
+    heads=(Head.CLASSIFICATION,),
 )

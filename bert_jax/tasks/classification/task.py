@@ -21,6 +21,7 @@ from bert_jax.data.records import open_records
 from bert_jax.data.sequences import Sequences
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
+from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.chunks import encoded
@@ -230,7 +231,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
         )
     description = ModelDescription(
         dataclasses.replace(model_init.architecture(tokenizer), num_labels=problem.outputs),
-        "BertForSequenceClassification",
+        Head.CLASSIFICATION,
         labels=labels,
         problem_type=problem.problem_type,
     )

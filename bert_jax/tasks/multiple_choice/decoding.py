@@ -18,7 +18,7 @@ import numpy as np
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.decoding import softmax
@@ -87,9 +87,9 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model does not score choices."""
-        if model.description.architecture != "BertForMultipleChoice":
+        if model.description.head is not Head.MULTIPLE_CHOICE:
             raise UserError(
-                f"this {model.description.architecture} does not choose; give the directory of a "
+                f"this {model.description.class_name} does not choose; give the directory of a "
                 'model that does, and load it with load(path, task="multiple_choice")'
             )
         self.options = options

@@ -21,6 +21,7 @@ from bert_jax.data.readers.choices import (
 from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import Record, Table, format_of
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import (
     JSONL,
@@ -70,5 +71,5 @@ TASK = PredictionTask(
     _open_choices,
     lambda model, options: ChoicePredictor(model, batch_options(options)),
     {JSONL: json_lines(_as_record)},
-    architectures=("BertForMultipleChoice",),
+    heads=(Head.MULTIPLE_CHOICE,),
 )

@@ -19,7 +19,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
 from bert_jax.data.records import open_records
 from bert_jax.data.sequences import Sequences
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.layers import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
@@ -35,8 +35,6 @@ from bert_jax.tasks.multiple_choice.decoding import (
     best_choice,
 )
 from bert_jax.tokenization import Tokenizer
-
-ARCHITECTURE = "BertForMultipleChoice"
 
 
 class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
@@ -154,10 +152,10 @@ def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
 def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
     """The model: one output whatever the labels are, which are those of no other head."""
     config, base = model_init.architecture(tokenizer), model_init.description
-    if base is not None and base.architecture == ARCHITECTURE:
-        return ModelDescription(config, ARCHITECTURE, labels=base.labels)
+    if base is not None and base.head is Head.MULTIPLE_CHOICE:
+        return ModelDescription(config, Head.MULTIPLE_CHOICE, labels=base.labels)
     config = dataclasses.replace(config, num_labels=EncoderConfig.num_labels)
-    return ModelDescription(config, ARCHITECTURE)
+    return ModelDescription(config, Head.MULTIPLE_CHOICE)
 
 
 def _targets(examples: list[ChoiceExample]) -> np.ndarray:

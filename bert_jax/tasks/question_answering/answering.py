@@ -14,7 +14,7 @@ from bert_jax.data.examples import Question
 from bert_jax.data.records import shortest
 from bert_jax.data.windows.passage_windows import PassageWindow, PassageWindows, WindowOptions
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor
 from bert_jax.tasks.question_answering.spans import Logits, SpanOptions, Spans, best_spans
 from bert_jax.tokenization import Encoding
@@ -186,9 +186,9 @@ def stored_threshold(description: ModelDescription) -> float | None:
 
 
 def _check_model(model: Model) -> None:
-    if model.description.architecture != "BertForQuestionAnswering":
+    if model.description.head is not Head.QUESTION_ANSWERING:
         raise UserError(
-            f"this {model.description.architecture} does not answer questions; give the directory "
+            f"this {model.description.class_name} does not answer questions; give the directory "
             'of a model that does, and load it with load(path, task="question_answering")'
         )
     if model.config.type_vocab_size < 2:

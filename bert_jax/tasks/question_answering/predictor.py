@@ -20,6 +20,7 @@ from bert_jax.data.readers.squad import (
 )
 from bert_jax.data.readers.tables import Record, format_of
 from bert_jax.data.records import Output, open_output
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import (
     JSONL,
@@ -185,5 +186,5 @@ TASK = PredictionTask(
     _QuestionPredictor,
     {JSONL: json_lines(_as_record), SQUAD: _squad},
     endings={".json": SQUAD},
-    architectures=("BertForQuestionAnswering",),
+    heads=(Head.QUESTION_ANSWERING,),
 )

@@ -22,7 +22,7 @@ from bert_jax.data.records import open_records
 from bert_jax.data.windows.span_rows import SpanRows
 from bert_jax.errors import UserError
 from bert_jax.metrics.squad import best_f1_threshold, score_v1
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.layers import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import is_main_host
@@ -252,7 +252,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     architecture = dataclasses.replace(
         model_init.architecture(tokenizer), num_labels=EncoderConfig.num_labels
     )
-    description = ModelDescription(architecture, "BertForQuestionAnswering", other=other)
+    description = ModelDescription(architecture, Head.QUESTION_ANSWERING, other=other)
     labelled_options = sections.labelled_options(config, ("f1", True))
     return QuestionAnsweringTask(
         splits,

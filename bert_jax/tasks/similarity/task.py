@@ -23,7 +23,7 @@ from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.data.records import open_records, shortest
 from bert_jax.data.sequences import Sequences
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.pooling import OF_TOKENS
 from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
 from bert_jax.options import from_keys, keys_of
@@ -331,7 +331,7 @@ def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) 
     )
     return ModelDescription(
         config,
-        "BertModel",
+        Head.ENCODER,
         add_pooling_layer=False,
         other={SENTENCE_POOLING: pooling},
     )

@@ -15,6 +15,7 @@ from bert_jax.data.windows.word_windows import WordWindow, WordWindows
 from bert_jax.data.windows.words import Word, joined, split_words
 from bert_jax.errors import UserError
 from bert_jax.metrics.entities import detect_scheme, spans
+from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
@@ -95,9 +96,9 @@ class TagPredictor(Predictor[Any, Tagging]):
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model does not tag words."""
-        if model.description.architecture != "BertForTokenClassification":
+        if model.description.head is not Head.TAGGING:
             raise UserError(
-                f"this {model.description.architecture} does not tag words; give the directory of a "
+                f"this {model.description.class_name} does not tag words; give the directory of a "
                 'model that does, and load it with load(path, task="tagging")'
             )
         self.options = options

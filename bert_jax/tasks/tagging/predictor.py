@@ -21,6 +21,7 @@ from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
 from bert_jax.data.records import Output
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import (
     JSONL,
@@ -168,5 +169,5 @@ TASK = PredictionTask(
     lambda model, options: _SentencePredictor(model, batch_options(options)),
     {JSONL: json_lines(_as_record), CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(_ENDINGS, CONLL)},
-    architectures=("BertForTokenClassification",),
+    heads=(Head.TAGGING,),
 )

@@ -23,6 +23,7 @@ from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
+from bert_jax.models.config import Head
 from bert_jax.models.heads import gather_positions
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base import sections
@@ -273,7 +274,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     architecture = model_init.architecture(tokenizer)
     description = ModelDescription(
         dataclasses.replace(architecture, num_labels=len(tag_set.labels)),
-        "BertForTokenClassification",
+        Head.TAGGING,
         labels=tag_set.labels,
     )
     metric = "accuracy" if entity_tags((), tag_set.labels) is None else "f1"

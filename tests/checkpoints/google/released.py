@@ -112,9 +112,9 @@ class Model(NamedTuple):
     report: LoadReport
 
 
-def load(files, architecture="") -> Model:
+def load(files, head=None) -> Model:
     """What every caller does with the two functions."""
-    description = load_description(files, architecture)
+    description = load_description(files, head)
     return Model(description, *load_params(files, description.make_module(Execution())))
 
 

@@ -8,6 +8,7 @@ import pytest
 from bert_jax.checkpoints.google_files import find, load_description
 from bert_jax.errors import UserError
 from bert_jax.inference import loading
+from bert_jax.models.config import Head
 from bert_jax.tokenization import load_tokenizer
 from tests.checkpoints.google.released import (
     BERT,
@@ -127,34 +128,34 @@ def test_the_config_of_a_released_model(released):
 
 
 @pytest.mark.parametrize(
-    ("name", "shapes", "architecture", "num_labels", "left_over"),
+    ("name", "shapes", "head", "num_labels", "left_over"),
     [
-        ("pretraining", PRETRAINING, "BertForPreTraining", 2, ()),
+        ("pretraining", PRETRAINING, Head.PRETRAINING, 2, ()),
         (
             "words",
             BERT | WORDS,
-            "BertForMaskedLM",
+            Head.MASKED_LM,
             2,
             ("bert/pooler/dense/bias", "bert/pooler/dense/kernel"),
         ),
-        ("next_sentence", BERT | NEXT_SENTENCE, "BertForNextSentencePrediction", 2, ()),
+        ("next_sentence", BERT | NEXT_SENTENCE, Head.NEXT_SENTENCE, 2, ()),
         (
             "squad",
             BERT | SQUAD,
-            "BertForQuestionAnswering",
+            Head.QUESTION_ANSWERING,
             2,
             ("bert/pooler/dense/bias", "bert/pooler/dense/kernel"),
         ),
-        ("labels", BERT | LABELS, "BertForSequenceClassification", 4, ()),
-        ("bert", BERT, "BertModel", 2, ()),
+        ("labels", BERT | LABELS, Head.CLASSIFICATION, 4, ()),
+        ("bert", BERT, Head.ENCODER, 2, ()),
     ],
 )
 def test_the_variables_tell_the_model(
-    checkpoints, tmp_path, name, shapes, architecture, num_labels, unexpected_keys
+    checkpoints, tmp_path, name, shapes, head, num_labels, unexpected_keys
 ):
     checkpoints(name, shapes, tmp_path)
     model = load(find(tmp_path))
-    assert model.description.architecture == architecture
+    assert model.description.head is head
     assert model.description.config.num_labels == num_labels
     assert model.report.new == ()
     assert model.report.unexpected_keys == unexpected_keys
@@ -173,7 +174,7 @@ def test_a_bare_encoder_without_pooler(checkpoints, tmp_path):
 
 
 def test_another_model_than_the_files_hold(released):
-    model = load(find(released), "BertForTokenClassification")
+    model = load(find(released), Head.TAGGING)
     assert model.report.new == ("classifier/bias", "classifier/kernel")
     assert set(model.report.unexpected_keys) == {
         *WORDS,
@@ -185,7 +186,7 @@ def test_another_model_than_the_files_hold(released):
 
 def test_a_head_for_tagging_must_be_asked_for(checkpoints, tmp_path):
     checkpoints("labels", BERT | LABELS, tmp_path)
-    model = load(find(tmp_path), "BertForTokenClassification")
+    model = load(find(tmp_path), Head.TAGGING)
     assert model.description.config.num_labels == 4
     assert model.report.new == ()
 
@@ -200,7 +201,7 @@ def test_the_vocabulary_settles_lower_casing(released, word, lowercase):
 
 def test_as_users_load_it(released, tmp_path):
     model = loading.load(released / "bert_model.ckpt", "masked_lm", hidden_act="gelu_new")
-    assert model.description.architecture == "BertForMaskedLM"
+    assert model.description.head is Head.MASKED_LM
     assert model.config == dataclasses.replace(CONFIG, hidden_act="gelu_new")
     assert [encoding.ids for encoding in model.tokenizer.encode_batch(["Cats"])] == [[2, 5, 6, 3]]
     (released / "vocab.txt").write_text("\n".join([*PIECES, "dog"]) + "\n")

@@ -12,8 +12,9 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.google_files import find, load_description, save
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
 from bert_jax.models.bert import abstract_params
+from bert_jax.models.config import Head
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from bert_jax.tokenization.training import train_sentencepiece
 from tests.checkpoints.google.released import (
@@ -27,25 +28,25 @@ from tests.checkpoints.google.released import (
 )
 
 
-def make(architecture, **fields):
+def make(head, **fields):
     """A model with random parameters, none of them 0 or 1."""
     config = dataclasses.replace(CONFIG, **{"num_labels": 4, **fields})
-    description = ModelDescription(config, architecture, other={"directionality": "bidi"})
+    description = ModelDescription(config, head, other={"directionality": "bidi"})
     generator = np.random.default_rng(5)
     params = jax.tree.map(
         lambda leaf: generator.normal(0.1, 0.4, leaf.shape).astype(np.float32),
-        abstract_params(ARCHITECTURES[architecture](config)),
+        abstract_params(MODULES[head](config)),
     )
     return description, params
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_there_and_back_to_the_bit(tmp_path, tokenizer, architecture):
-    description, params = make(architecture)
+@pytest.mark.parametrize("head", MODULES)
+def test_there_and_back_to_the_bit(tmp_path, tokenizer, head):
+    description, params = make(head)
     one, other = tmp_path / "one", tmp_path / "other"
     save(one, description, params, tokenizer)
     model = load(find(one))
-    assert model.description.architecture == architecture
+    assert model.description.head is head
     assert model.description.config == description.config
     assert model.description.other == description.other
     assert load_tokenizer(one).fingerprint() == tokenizer.fingerprint()
@@ -61,7 +62,7 @@ def test_there_and_back_to_the_bit(tmp_path, tokenizer, architecture):
 
 
 def test_labels_survive(tmp_path, tokenizer):
-    description, params = make("BertForSequenceClassification")
+    description, params = make(Head.CLASSIFICATION)
     named = dataclasses.replace(
         description, labels=("a", "b", "c", "d"), problem_type="multi_label_classification"
     )
@@ -94,7 +95,7 @@ def test_tensorflow_1_restores_what_is_written(released, tmp_path, tokenizer):
     ("ours", "theirs"), [("gelu", "gelu"), ("gelu_new", "gelu"), ("relu", "relu")]
 )
 def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
-    description, params = make("BertForMaskedLM", hidden_act=ours)
+    description, params = make(Head.MASKED_LM, hidden_act=ours)
     save(tmp_path / "model", description, params, tokenizer)
     fields = json.loads((tmp_path / "model" / "bert_config.json").read_text())
     # Its reader takes what it knows and lets everything else lie.
@@ -119,7 +120,7 @@ def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
     ],
 )
 def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message):
-    description, params = make("BertForMaskedLM", **fields)
+    description, params = make(Head.MASKED_LM, **fields)
     with pytest.raises(UserError, match=f"{message}.*; save a model directory instead"):
         save(tmp_path / "model", description, params, tokenizer)
     assert not list(tmp_path.iterdir())
@@ -129,7 +130,7 @@ def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message)
     "switches", [BertSwitches(True, False, True), BertSwitches(True, None, False)]
 )
 def test_tokenizers_that_google_has_not(tmp_path, switches):
-    description, params = make("BertForMaskedLM")
+    description, params = make(Head.MASKED_LM)
     tokenizer = WordPieceTokenizer.from_vocabulary(PIECES, switches)
     with pytest.raises(UserError, match="WordPiece with BERT's own rules alone, and the model's"):
         save(tmp_path / "model", description, params, tokenizer)
@@ -137,7 +138,7 @@ def test_tokenizers_that_google_has_not(tmp_path, switches):
 
 
 def test_sentencepiece_is_none_of_googles(tmp_path):
-    description, params = make("BertForMaskedLM")
+    description, params = make(Head.MASKED_LM)
     tokenizer = train_sentencepiece(
         ["the cat sat on a mat"] * 9, vocab_size=30, lowercase=True, model_type="bpe"
     )
@@ -146,7 +147,7 @@ def test_sentencepiece_is_none_of_googles(tmp_path):
 
 
 def test_a_model_replaces_the_one_before(released, tokenizer):
-    description, params = make("BertForMaskedLM")
+    description, params = make(Head.MASKED_LM)
     save(released / "bert_model.ckpt", description, params, tokenizer)
     assert same(load(find(released)).params, params)
     assert not (released / "bert_model.ckpt.meta").exists()  # the graph of the model before
@@ -154,7 +155,7 @@ def test_a_model_replaces_the_one_before(released, tokenizer):
 
 
 def test_a_model_in_the_working_directory(tmp_path, monkeypatch, tokenizer):
-    description, params = make("BertForMaskedLM")
+    description, params = make(Head.MASKED_LM)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     save(Path(), description, params, tokenizer)
@@ -163,7 +164,7 @@ def test_a_model_in_the_working_directory(tmp_path, monkeypatch, tokenizer):
 
 
 def test_a_write_that_fails_leaves_the_model_before(released, tokenizer):
-    description, params = make("BertForMaskedLM")
+    description, params = make(Head.MASKED_LM)
     released.with_name(f".{released.name}.partial").write_text("in the way")
     with pytest.raises(UserError, match="cannot write .*; free space or give another directory"):
         save(released, description, params, tokenizer)
@@ -171,7 +172,7 @@ def test_a_write_that_fails_leaves_the_model_before(released, tokenizer):
 
 
 def test_places_that_are_taken(tmp_path, tokenizer):
-    description, params = make("BertForMaskedLM")
+    description, params = make(Head.MASKED_LM)
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="holds other files and no .*; give another"):
         save(tmp_path, description, params, tokenizer)

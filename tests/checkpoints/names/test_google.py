@@ -8,9 +8,9 @@ import pytest
 
 from bert_jax.checkpoints.names import google, huggingface
 from bert_jax.checkpoints.parameters import to_tensors
-from bert_jax.models.architectures import ARCHITECTURES
+from bert_jax.models.architectures import MODULES
 from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4: no wrong transposition fits by chance.
 CONFIG = EncoderConfig(
@@ -63,28 +63,26 @@ NEXT_SENTENCE = {
     "cls/seq_relationship/output_bias": (2,),
 }
 VARIABLES = {
-    "BertModel": ENCODER | POOLER,
-    "BertForPreTraining": ENCODER | POOLER | WORDS | NEXT_SENTENCE,
-    "BertForMaskedLM": ENCODER | WORDS,
-    "BertForNextSentencePrediction": ENCODER | POOLER | NEXT_SENTENCE,
-    "BertForSequenceClassification": ENCODER
-    | POOLER
-    | {"output_weights": (4, 6), "output_bias": (4,)},
-    "BertForTokenClassification": ENCODER | {"output_weights": (4, 6), "output_bias": (4,)},
-    "BertForMultipleChoice": ENCODER | POOLER | {"output_weights": (1, 6), "output_bias": (1,)},
-    "BertForQuestionAnswering": ENCODER
+    Head.ENCODER: ENCODER | POOLER,
+    Head.PRETRAINING: ENCODER | POOLER | WORDS | NEXT_SENTENCE,
+    Head.MASKED_LM: ENCODER | WORDS,
+    Head.NEXT_SENTENCE: ENCODER | POOLER | NEXT_SENTENCE,
+    Head.CLASSIFICATION: ENCODER | POOLER | {"output_weights": (4, 6), "output_bias": (4,)},
+    Head.TAGGING: ENCODER | {"output_weights": (4, 6), "output_bias": (4,)},
+    Head.MULTIPLE_CHOICE: ENCODER | POOLER | {"output_weights": (1, 6), "output_bias": (1,)},
+    Head.QUESTION_ANSWERING: ENCODER
     | {"cls/squad/output_weights": (2, 6), "cls/squad/output_bias": (2,)},
 }
 
 
-@pytest.fixture(params=list(ARCHITECTURES))
-def architecture(request):
+@pytest.fixture(params=list(MODULES))
+def head(request):
     return request.param
 
 
 @pytest.fixture
-def module(architecture):
-    return ARCHITECTURES[architecture](CONFIG)
+def module(head):
+    return MODULES[head](CONFIG)
 
 
 @pytest.fixture
@@ -95,9 +93,9 @@ def params(module):
     )
 
 
-def test_names_and_shapes_by_hand(architecture, module, params):
+def test_names_and_shapes_by_hand(head, module, params):
     tensors = to_tensors(params, google.TABLE, module)
-    assert {name: tensor.shape for name, tensor in tensors.items()} == VARIABLES[architecture]
+    assert {name: tensor.shape for name, tensor in tensors.items()} == VARIABLES[head]
     assert all(tensor.flags.c_contiguous for tensor in tensors.values())
 
 
@@ -164,7 +162,7 @@ def test_what_belongs_to_the_training_is_left_out(name):
 
 @pytest.mark.parametrize(
     "name",
-    [*VARIABLES["BertForPreTraining"], "output_weights", "cls/squad/output_bias", "my/adam_mind"],
+    [*VARIABLES[Head.PRETRAINING], "output_weights", "cls/squad/output_bias", "my/adam_mind"],
 )
 def test_what_belongs_to_the_model_keeps_its_name(name):
     assert google.TABLE.canonical(name) == name

@@ -8,8 +8,8 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.checkpoints.names.huggingface import TABLE, TIED_TABLE
 from bert_jax.checkpoints.names.rule import fill, tensor_shape, to_tensor
-from bert_jax.models.architectures import ARCHITECTURES
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import EncoderConfig, Head
 
 # L 2, D 6, N 3, H 2, F 5, V 7: all different, so that no wrong transposition fits by chance.
 CONFIG = EncoderConfig(
@@ -43,11 +43,11 @@ def from_tensor(rule, tensor, shape):
 def shapes():
     """Every parameter of any of the models."""
     found = {}
-    for name, architecture in ARCHITECTURES.items():
+    for name, architecture in MODULES.items():
         module = architecture(CONFIG)
         ids = jnp.zeros((1, 4), jnp.int32)
         tree = jax.eval_shape(module.init, jax.random.key(0), ids)["params"]
-        prefix = "bert/" if name == "BertModel" else ""
+        prefix = "bert/" if name == Head.ENCODER else ""
         for path, leaf in flatten_dict(tree, sep="/").items():
             found[prefix + path] = leaf.shape
     return found

@@ -9,6 +9,7 @@ import pytest
 
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import predict
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 
 
@@ -17,12 +18,12 @@ def make_labelled(make_model) -> Callable[..., LoadedModel]:
     """Builds a model with labels; with `scores`, these are its scores of everything."""
 
     def make(
-        architecture: str,
+        head: Head,
         labels: Sequence[str],
         scores: Sequence[float] = (),
         **description: object,
     ) -> LoadedModel:
-        model = make_model(architecture, num_labels=len(labels))
+        model = make_model(head, num_labels=len(labels))
         described = dataclasses.replace(model.description, labels=tuple(labels), **description)
         params = dict(model.params)
         if scores:

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 
 
 @pytest.fixture
 def model(make_model):
-    return make_model("BertForMultipleChoice")
+    return make_model(Head.MULTIPLE_CHOICE)
 
 
 def read(text):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 from bert_jax.tasks.classification.decoding import Classification, as_record
 
 # exp(0) : exp(1.0986) : exp(1.3863) = 1 : 3 : 4
@@ -16,7 +17,7 @@ LABELS = ("bad", "fine", "good")
 @pytest.fixture
 def classifier(make_labelled):
     """Says the same of everything: good with probability 1/2."""
-    return make_labelled("BertForSequenceClassification", LABELS, SCORES)
+    return make_labelled(Head.CLASSIFICATION, LABELS, SCORES)
 
 
 def test_records_keep_the_other_columns(answered, classifier):
@@ -49,7 +50,7 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
     third = as_record(Classification("a", 1 / 3, {"a": 1 / 3, "b": 2 / 3}))
     assert third["score"] == third["probabilities"]["a"] == 0.33333334
     assert third["probabilities"]["b"] == 0.6666667
-    model = make_labelled("BertForSequenceClassification", ("x",), (0.1,))
+    model = make_labelled(Head.CLASSIFICATION, ("x",), (0.1,))
     assert answered(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
 
 
@@ -69,7 +70,7 @@ def test_a_right_answer_of_another_name_keeps_it(answered, classifier):
 
 
 def test_the_answers_are_those_of_classify(answered, make_labelled):
-    model = make_labelled("BertForSequenceClassification", LABELS)
+    model = make_labelled(Head.CLASSIFICATION, LABELS)
     texts = ["the sun", "a cat sat on the mat .", ("it was", "low"), ""] * 10
     rows = [{"text": t} if isinstance(t, str) else {"text": t[0], "text_pair": t[1]} for t in texts]
     found = answered(model, "".join(json.dumps(row) + "\n" for row in rows))
@@ -103,9 +104,7 @@ def test_a_file_of_glue_without_header(answered, classifier):
 
 
 def test_numbers(answered, make_labelled):
-    model = make_labelled(
-        "BertForSequenceClassification", ("LABEL_0",), (2.34567,), problem_type="regression"
-    )
+    model = make_labelled(Head.CLASSIFICATION, ("LABEL_0",), (2.34567,), problem_type="regression")
     content = "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n"
     found = answered(model, content, "test.tsv", "STS-B.tsv", input_format="glue:stsb")
     assert found == "index\tprediction\n0\t2.346\n"
@@ -115,7 +114,7 @@ def test_numbers(answered, make_labelled):
 
 def test_any_of_several_labels(answered, make_labelled):
     model = make_labelled(
-        "BertForSequenceClassification",
+        Head.CLASSIFICATION,
         LABELS,
         (1.0, -1.0, 2.0),
         problem_type="multi_label_classification",
@@ -127,7 +126,7 @@ def test_any_of_several_labels(answered, make_labelled):
 
 @pytest.mark.slow
 def test_names_with_tabs_do_not_tear_the_table(answered, make_labelled):
-    model = make_labelled("BertForSequenceClassification", ("a\tb", "c"), (1.0, 0.0))
+    model = make_labelled(Head.CLASSIFICATION, ("a\tb", "c"), (1.0, 0.0))
     found = answered(model, '{"id": "x\\ty", "text": "a"}\n', output="out.tsv")
     assert found == "index\tprediction\nx y\ta b\n"
 
@@ -154,7 +153,7 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
         ),
         ("a\n", "in.txt", {"output_format": "conll"}, "output_format 'conll' is unknown; this tas"),
         ("a\n", "in.txt", {"input_format": "glue:x"}, "data.format: GLUE has no task 'x'"),
-        ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a BertForTokenClassificati"),
+        ("a\n", "in.txt", {"task": "tagging"}, "task 'tagging' needs a model with the head tagg"),
     ],
 )
 def test_errors_leave_nothing(answered, left, classifier, content, name, options, message):
@@ -164,7 +163,7 @@ def test_errors_leave_nothing(answered, left, classifier, content, name, options
 
 
 def test_damaged_parameters_are_told(answered, make_labelled, left):
-    model = make_labelled("BertForSequenceClassification", ("a", "b"), (1.0, float("nan")))
+    model = make_labelled(Head.CLASSIFICATION, ("a", "b"), (1.0, float("nan")))
     with pytest.raises(UserError, match="the scores of a text are not finite"):
         answered(model, "a\n", "in.txt")
     assert left() == {"in.txt"}

@@ -11,6 +11,7 @@ import pytest
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.question_answering.answering import AnswerOptions, spans
 from bert_jax.tasks.question_answering.files import write_squad_files
@@ -21,7 +22,7 @@ QUESTIONS = [("q1", "the cat", 0), ("q2", "it was", 0), ("q3", "a bird", 1), ("Ã
 
 @pytest.fixture
 def model(make_model):
-    return make_model("BertForQuestionAnswering")
+    return make_model(Head.QUESTION_ANSWERING)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
+from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_options import PredictOptions
 
 LABELS = ("O", "B-PER", "I-PER")
@@ -16,13 +17,13 @@ LABELS = ("O", "B-PER", "I-PER")
 @pytest.fixture
 def constant(make_labelled):
     """Calls every word a name of its own."""
-    return make_labelled("BertForTokenClassification", LABELS, (0.0, 2.0, 0.0))
+    return make_labelled(Head.TAGGING, LABELS, (0.0, 2.0, 0.0))
 
 
 @pytest.fixture
 def tagger(make_labelled):
     """Has its own opinion of every word."""
-    return make_labelled("BertForTokenClassification", LABELS)
+    return make_labelled(Head.TAGGING, LABELS)
 
 
 COLUMNS = """\

@@ -10,6 +10,7 @@ import pytest
 from bert_jax.config import load_config
 from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.errors import UserError
+from bert_jax.models.config import Head
 
 LAUNCH = Path(__file__).parents[3] / "launch" / "measure"
 
@@ -252,7 +253,7 @@ def test_both_sides_run_on_a_tiny_model(script, tokenizer, tiny_config, tmp_path
 
     pytest.importorskip("transformers")
     write_sentences(tmp_path, 12)
-    description = ModelDescription(tiny_config, "BertModel")
+    description = ModelDescription(tiny_config, Head.ENCODER)
     params = init_params(description.make_module(Execution()), jax.random.key(0))
     model_directory.save(tmp_path / "model", description, params, tokenizer)
     places = {"--data": tmp_path, "--model": tmp_path / "model", "--output": tmp_path / "out"}
