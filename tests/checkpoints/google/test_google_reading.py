@@ -128,7 +128,7 @@ def test_the_config_of_a_released_model(released):
 
 
 @pytest.mark.parametrize(
-    ("name", "shapes", "head", "num_labels", "left_over"),
+    ("name", "shapes", "head", "num_labels", "unexpected_keys"),
     [
         ("pretraining", PRETRAINING, Head.PRETRAINING, 2, ()),
         (
