@@ -2,34 +2,43 @@
 
 A config file is Python with a function `get_config` that returns an `ml_collections.ConfigDict`
 (or a mapping) of the keys that it sets. Its parameters are the file's arguments:
-`configs/pretrain.py:size=mini,length=512` calls `get_config(size="mini", length=512)`.
+`configs/pretrain.py:size=mini,length=512` calls `get_config(size="mini", length=512)`. A name
+without folder and ending, `pretrain:size=mini`, is a config that comes with the package.
 """
 
 import ast
+import contextlib
 import difflib
 import importlib
 import importlib.util
 import inspect
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.options import keys_of
 
 TASKS = "bert_jax.tasks"
+
+# Keys of earlier versions; the error for one of them names the new one.
+RENAMED_KEYS = {
+    "data.development": "data.validation",
+    "data.held_out": "data.validation_fraction",
+}
 
 
 def default_config(task: str) -> ConfigDict:
     """Every known key with its default, for one task.
 
     Sections `model`, `optimizer`, `train` and `mesh` are the fields of `EncoderConfig` and
-    `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`; what else there is, and other
-    defaults, the task's own `defaults()` say. A model field that is None is as in `init_from`, else
-    decided by `model.size` and the vocabulary; precision "auto", attention "auto" and
-    `scan_layers` None are what is fastest on the device.
+    `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`. The task's own `defaults()` add
+    its keys and other defaults. A model field that is None is as in `init_from`, else decided by
+    `model.size` and the vocabulary; precision "auto", attention "auto" and `scan_layers` None are
+    what is fastest on the device.
     """
     from bert_jax.models.config import EncoderConfig
     from bert_jax.sharding.mesh import MeshShape
@@ -47,7 +56,7 @@ def default_config(task: str) -> ConfigDict:
             "remat": "none",
             "attention": "auto",
             # 128 for the matrix units, and 3 × 16 for every mesh.tensor that divides the heads of
-            # a named size. It is not taken from the mesh: a run goes on with any other.
+            # a named size. It does not follow the mesh: a run may continue on another one.
             "pad_vocab_to_multiple_of": 384,
             **dict.fromkeys(keys_of(EncoderConfig)),
         },
@@ -66,33 +75,34 @@ def load_config(specification: str, overrides: Sequence[tuple[str, str]] = ()) -
     """Reads a config file and puts its keys, then the overrides, on the defaults.
 
     Args:
-        specification: `FILE` or `FILE:name=value,name=value`.
+        specification: `FILE` or `FILE:name=value,name=value`; FILE may be the name of a config of
+            the package, as `glue`.
         overrides: dotted keys with values as text, the later one wins.
 
     Raises:
         UserError: the file, an argument, a key or a value is wrong.
     """
-    path, _, arguments = specification.partition(":")
-    given = _call(Path(path), arguments)
-    return override_keys(complete_config(given, where=path), overrides)
+    name, _, arguments = specification.partition(":")
+    path = _config_file(name)
+    return override_keys(complete_config(_call(path, arguments), where=str(path)), overrides)
 
 
-def complete_config(given: Any, *, where: str) -> ConfigDict:
+def complete_config(keys: Any, *, where: str) -> ConfigDict:
     """Puts the keys that a file sets on the defaults.
 
     Raises:
         UserError: it is no mapping, or a key or a value is wrong.
     """
-    if not isinstance(given, Mapping | ConfigDict):
-        raise UserError(f"{where}: the config is {given!r}, not a mapping of keys")
-    config = default_config(given.get("task", "pretraining"))
-    for key, value in _flat(given):
+    if not isinstance(keys, Mapping | ConfigDict):
+        raise UserError(f"{where}: the config is {keys!r}, not a mapping of keys")
+    config = default_config(keys.get("task", "pretraining"))
+    for key, value in _flat(keys):
         set_key(config, key, value, where=where)
     return config
 
 
 def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> ConfigDict:
-    """Sets dotted keys from text, as `--config.KEY=VALUE` gives them; returns the config.
+    """Sets dotted keys from text, as in `--config.KEY=VALUE`; returns the config.
 
     Raises:
         UserError: a key or a value is wrong.
@@ -100,9 +110,7 @@ def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> C
     known = dict(_flat(config))
     for key, text in overrides:
         old = known.get(key)
-        # What is text stays text, even if it looks like a number; only a mixture is a literal.
-        is_text = isinstance(old, str) and not text.startswith("[")
-        value = text if is_text else _parse(text)
+        value = text if isinstance(old, str) else _parse(text)
         if isinstance(old, tuple) and isinstance(value, str):
             value = tuple(filter(None, value.split(",")))
         set_key(config, key, value, where=f"--config.{key}")
@@ -112,37 +120,35 @@ def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> C
 def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
     """Sets a dotted key that must be known, to a value of its kind.
 
-    A key whose default is a tuple takes a list, or one value.
+    A key whose default is a tuple takes a list, or one value; one whose default is None takes
+    anything, which the code that reads it checks. `mesh=auto` sets the boolean key `mesh.auto`, and
+    so for other sections.
 
     Raises:
-        UserError: the key is unknown (the nearest known one is named), or the value of another
-            kind or out of range.
+        UserError: the key is unknown (the new name of an old key, or the nearest known key is
+            named), or the value is of another kind.
     """
-    if (key, value) == ("mesh", "auto"):
-        key, value = "mesh.auto", True
     known = dict(_flat(config))
+    if isinstance(known.get(f"{key}.{value}"), bool):
+        key, value = f"{key}.{value}", True
     if key not in known:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-        raise UserError(f"{where}: unknown key {key!r}; the nearest known is {near[0]!r}")
+        if key in RENAMED_KEYS:
+            raise UserError(f"{where}: {key!r} is called {RENAMED_KEYS[key]!r} now; rename it")
+        (near,) = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+        raise UserError(f"{where}: unknown key {key!r}; the nearest known is {near!r}")
     old = known[key]
     if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if isinstance(old, tuple):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
         value = tuple(one for one in value if one != "")
-    if value is None or type(value) is not type(old):
-        # What is None by default says its kind to who reads it.
-        is_open = dict(_flat(default_config(config.task)))[key] is None
-        fits = is_open or (value is not None and key == "data.source")
-    else:
-        fits = True
-    if not fits:
+    if (value is None or type(value) is not type(old)) and (
+        dict(_flat(default_config(config.task)))[key] is not None
+    ):
         raise UserError(
             f"{where}: {key} is {value!r}, a {type(value).__name__}; "
             f"it must be of type {type(old).__name__}, as {old!r} is"
         )
-    if key == "seed" and not 0 <= value < 2**32:
-        raise UserError(f"{where}: seed is {value}; it must lie between 0 and 2**32 - 1")
     section = config
     *sections, name = key.split(".")
     for part in sections:
@@ -151,23 +157,47 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         section[name] = value
 
 
+@contextlib.contextmanager
+def key_names(config: ConfigDict) -> Iterator[None]:
+    """Errors about options name the config's keys: `text_column` as `data.text_column`.
+
+    Raises:
+        UserError: in place of OptionError, if its option is a key.
+    """
+    # Where sections share a name, the earlier one here has it.
+    sections = ("data", "train", "optimizer", "model", "tokenizer", "mesh")
+
+    def key_of(option: str) -> str | None:
+        keys = (f"{section}.{option}" for section in sections if option in config[section])
+        return next(keys, option if option in config else None)
+
+    def name(option: str, value: str | None) -> str:
+        key = key_of(option) or option
+        return key if value is None else f"{key}={_LITERALS.get(value, value)}"
+
+    try:
+        yield
+    except OptionError as error:
+        if key_of(error.option) is None:
+            raise
+        raise UserError(error.worded(name)) from error
+
+
 def task_module(name: str) -> Any:
     """The module `tasks/<name>.py`, with `defaults()` and `create(...)`.
 
     Raises:
         UserError: there is none.
     """
-    if (
-        not isinstance(name, str)
-        or not name.isidentifier()
-        or importlib.util.find_spec(f"{TASKS}.{name}") is None
-    ):
-        import pkgutil
-
-        package = importlib.import_module(TASKS)
-        names = ", ".join(module.name for module in pkgutil.iter_modules(package.__path__))
-        raise UserError(f"task {name!r} is unknown; known are {names}")
-    return importlib.import_module(f"{TASKS}.{name}")
+    package = importlib.import_module(TASKS)
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    if name in names and hasattr(module := importlib.import_module(f"{TASKS}.{name}"), "create"):
+        return module
+    modules = (importlib.import_module(f"{TASKS}.{one}") for one in names)
+    known = ", ".join(
+        one for one, module in zip(names, modules, strict=True) if hasattr(module, "create")
+    )
+    raise UserError(f"task {name!r} is unknown; known are {known}")
 
 
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -180,10 +210,25 @@ def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple
     ]
 
 
+def _config_file(name: str) -> Path:
+    """The file of that path, else the package's config of that name."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.name != name or path.suffix:
+        raise UserError(f"--config {path}: no such file")
+    package = Path(__file__).parent
+    # As installed, and in a clone.
+    directory = next(filter(Path.is_dir, (package / "configs", package.parent / "configs")), path)
+    files = {file.stem: file for file in sorted(directory.glob("*.py"))}
+    if name not in files:
+        known = ", ".join(files)
+        raise UserError(f"--config {name}: no such file, and no config of the package: {known}")
+    return files[name]
+
+
 def _call(path: Path, arguments: str) -> Any:
     """Runs `get_config` of a file with its arguments, as text turned to the parameters' types."""
-    if not path.is_file():
-        raise UserError(f"--config {path}: no such file")
     spec = importlib.util.spec_from_file_location("bert_jax_config", path)
     assert spec is not None
     assert spec.loader is not None
@@ -218,13 +263,14 @@ def _call(path: Path, arguments: str) -> Any:
         raise UserError(f"{path}: get_config: {type(error).__name__}: {error}") from error
 
 
+# Python's constants as users may write them on the command line.
+_LITERALS = {"True": "true", "False": "false"}
+
+
 def _parse(text: str) -> Any:
     """A Python literal, else the text itself; `true` and `false` count as literals too."""
-    lowered = {"true": True, "false": False}
-    if text.lower() in lowered:
-        return lowered[text.lower()]
     try:
-        return ast.literal_eval(text)
+        return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError):
         return text
 

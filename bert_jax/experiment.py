@@ -1,233 +1,410 @@
-"""From a config to things that are done: prepare a corpus, train, evaluate and export a run.
+"""`Experiment.from_config(config)`: everything that a config means, built once.
 
-This is where configs meet the floors below. A section that is the fields of a class becomes one
-where it is needed; the model's keys are read in `model_init`, the task's own in its `create`.
+A verb of the command line loads a config, makes an `Experiment` of it and calls one method. The
+sections `train`, `optimizer` and `mesh` become typed options here; the task and the model are built
+when they are first needed, so that `plan` and `bench` work before there are data.
 """
 
+import contextlib
+import dataclasses
+import functools
 import json
+import math
 import sys
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, FrozenConfigDict
 
 from bert_jax import model_init
 from bert_jax import workdir as run_directory
+from bert_jax.benchmarks import BenchOptions, Workload
+from bert_jax.benchmarks import bench as time_workload
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
-from bert_jax.config import task_module
+from bert_jax.config import key_names, task_module
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
-from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
-from bert_jax.data.pretraining.sources import SourceSpec, source_specs
-from bert_jax.errors import UserError, as_retryable
+from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.files import write_atomically
-from bert_jax.models.config import Head
-from bert_jax.options import from_keys, keys_of
-from bert_jax.planning.meshes import auto_mesh
+from bert_jax.options import from_keys
+from bert_jax.planning.hardware import Slice, find_topology
+from bert_jax.planning.meshes import (
+    auto_mesh,
+    candidate_meshes,
+    choose_mesh,
+    parse_mesh,
+    usable_memory,
+)
+from bert_jax.planning.plan import as_json, make_plan
+from bert_jax.planning.training_on_mesh import TrainingOnMesh
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.task import ModelInit, Task
-from bert_jax.tokenization import load_tokenizer
 from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import abstract_state, explain_out_of_memory
 
 PREDICTIONS = "predictions"
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
-def prepare_options(config: ConfigDict) -> PrepareOptions:
-    """What `bert-jax prepare` makes: the sections `data` and `tokenizer`.
 
-    Raises:
-        UserError: the config's task is not trained on a corpus, or a value is wrong.
+@dataclasses.dataclass(frozen=True)
+class PlanOptions:
+    """What is planned, besides the config.
+
+    Attributes:
+        mesh: as `fsdp=8,data=4`, `auto` or `all`, one or several; none: that of the config.
+        search: whether the largest micro-batch is searched for.
+        steps: of the training; None: as the config says.
+        price: of a device for an hour, in any currency.
     """
-    data, tokenizer = config.data, config.tokenizer
-    if "corpus" not in data:
-        raise UserError(
-            f"task {config.task} reads its files as they are; there is nothing to prepare: train"
+
+    mesh: tuple[str, ...] = ()
+    search: bool = True
+    steps: int | None = None
+    price: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.steps < 1:
+            raise OptionError("steps", self.steps, "it must be at least 1")
+        if self.price is not None and not 0 <= self.price < math.inf:
+            raise OptionError("price", self.price, "it must be 0 or more")
+
+
+def _names_keys(
+    method: Callable[Concatenate["Experiment", Arguments], Result],
+) -> Callable[Concatenate["Experiment", Arguments], Result]:
+    """Errors of a method name options as keys of the config."""
+
+    @functools.wraps(method)
+    def call(self: "Experiment", *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with key_names(self.config):
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """What a config means; `dataclasses.replace` makes another one that shares no built part.
+
+    Attributes:
+        config: every key; nobody changes it any more.
+        train_options: the section `train`, as it is written: see `options`.
+        optimizer_options: the section `optimizer`.
+        mesh_shape: the section `mesh`.
+        platform: "cpu", "gpu" or "tpu" of devices elsewhere; "" for the devices that are here.
+        with_data: whether the task reads its data; without, it may use a synthetic corpus, whose
+            batches have the same shapes.
+    """
+
+    config: ConfigDict
+    train_options: TrainOptions
+    optimizer_options: OptimizerOptions
+    mesh_shape: MeshShape
+    platform: str = ""
+    with_data: bool = True
+
+    @classmethod
+    def from_config(cls, config: ConfigDict) -> "Experiment":
+        """Reads the sections; opens no file and touches no device.
+
+        Raises:
+            UserError: a value is out of range.
+        """
+        with key_names(config):
+            if not 0 <= config.seed < 2**32:
+                raise OptionError("seed", config.seed, "it must lie between 0 and 2**32 - 1")
+            return cls(
+                ConfigDict(config.to_dict()),
+                from_keys(TrainOptions, config.train),
+                from_keys(OptimizerOptions, config.optimizer),
+                from_keys(MeshShape, config.mesh),
+            )
+
+    # The parts, built when they are first needed.
+
+    @functools.cached_property
+    def model_init(self) -> ModelInit:
+        """Architecture, tokenizer and start of the model."""
+        return model_init.of_config(self.config, self.platform)
+
+    @functools.cached_property
+    @_names_keys
+    def task(self) -> Task:
+        """The task, with its data open."""
+        module = task_module(self.config.task)
+        if not self.with_data and hasattr(module, "create_without_data"):
+            return module.create_without_data(self.config, self.model_init)
+        return _checked(module.create(self.config, self.model_init))
+
+    @functools.cached_property
+    def options(self) -> TrainOptions:
+        """The section `train`, its epochs as steps."""
+        return self.train_options.resolved(self.task.examples_per_epoch)
+
+    @functools.cached_property
+    def optimizer(self) -> Optimizer:
+        """The optimizer with its schedule."""
+        return make_optimizer(self.optimizer_options, self.options.steps)
+
+    @functools.cached_property
+    def mesh(self) -> Mesh:
+        """The devices that are here; `mesh=auto` needs the task.
+
+        Raises:
+            UserError: the mesh does not divide the batch, or does not fit the devices.
+        """
+        if self.mesh_shape.auto:
+            return auto_mesh(self.task, self.optimizer, self.options)
+        mesh = make_mesh(self.mesh_shape)
+        options = self.train_options
+        check_batch_size(options.global_batch_size, mesh, options.microbatches)
+        return mesh
+
+    @property
+    def workload(self) -> Workload:
+        """What is computed on the devices that are here."""
+        execution = self.model_init.execution
+        return Workload(self.task, execution, self.optimizer, self.options, self.mesh)
+
+    @property
+    def task_key(self) -> Hashable:
+        """Equal for experiments whose task, and so what `check` says, is the same."""
+        names = ("task", "data", "model", "tokenizer", "init_from")
+        optimizer = self.optimizer_options
+        return (
+            FrozenConfigDict({name: self.config[name] for name in names}),
+            self.train_options.microbatches,
+            optimizer.freeze_encoder,
+            optimizer.freeze_layers,
         )
-    per_source = {name: data[name] for name in keys_of(SourceSpec, omit=("source", "weight"))}
-    return PrepareOptions(
-        sources=source_specs(data.source, per_source),
-        tokenizer=tokenizer.path or None,
-        vocabulary=from_keys(VocabularyOptions, tokenizer),
-        validation_fraction=data.validation_fraction,
-        sentences=data.sentences,
-        language=data.language,
-        seed=config.seed,
-    )
+
+    @_names_keys
+    def check_devices(self) -> None:
+        """Refuses a mesh that does not fit the devices or the batch, before data are read."""
+        if not self.mesh_shape.auto:
+            _ = self.mesh
+
+    @_names_keys
+    def check(self) -> None:
+        """Refuses what a training would refuse, before anything is written.
+
+        Raises:
+            UserError: devices, data, model and optimizer do not fit together.
+        """
+        self.check_devices()
+        abstract_state(self.task, self.optimizer, self.mesh)
+
+    # What can be done with it.
+
+    @_names_keys
+    def prepare_options(self) -> PrepareOptions:
+        """What `bert-jax prepare` makes.
+
+        Raises:
+            UserError: the task is not trained on a corpus, or a value is wrong.
+        """
+        module = task_module(self.config.task)
+        if not hasattr(module, "prepare_options"):
+            raise UserError(
+                f"task {self.config.task} reads its files as they are; there is nothing to "
+                "prepare: train"
+            )
+        return module.prepare_options(self.config)
+
+    @_names_keys
+    def train(self, workdir: Path) -> dict[str, float]:
+        """Trains a run to its end; writes `model/`, `curves.png` and `result.json` beside its logs.
+
+        Returns:
+            The validation metrics of the exported model and their baselines, as in `result.json`.
+        """
+        self.check()
+        with main_host_first():
+            run_directory.init_workdir(workdir, self.config)
+        result_file = workdir / "result.json"
+        if from_main_host(result_file.is_file()):  # it is written last
+            print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
+            return json.loads(result_file.read_text(encoding="utf-8"))
+        task, mesh, options = self.task, self.mesh, self.options
+        if is_main_host():
+            execution = self.model_init.execution
+            print(
+                f"computing in {execution.dtype}, attention {execution.attention}", file=sys.stderr
+            )
+        is_new = from_main_host(not has_checkpoint(workdir))
+        if not is_new:
+            run_directory.check_unchanged(workdir, task)
+        elif is_main_host():
+            run_directory.save_model_files(workdir, task)
+        # If the last step is certain to become the model, its evaluation is the result; else the
+        # model that is exported is evaluated once more.
+        is_last = options.export == "latest" and not options.patience
+
+        def evaluate(params: Any, directory: Path | None) -> dict[str, float]:
+            return task.evaluate(params, mesh, directory)
+
+        with explain_out_of_memory(options, mesh):
+            metrics = train_loop(
+                task,
+                evaluate,
+                optimizer_options=self.optimizer_options,
+                options=options,
+                mesh=mesh,
+                workdir=workdir,
+                seed=self.config.seed,
+                initial_params=self._initial_params() if is_new else None,
+                predictions=workdir / PREDICTIONS if is_last else None,
+            )
+        baselines = task.baselines()
+        with as_retryable():
+            if not is_last:
+                params, _ = run_directory.restore_params(
+                    workdir, task.description, options.export, mesh, task.module
+                )
+                metrics = evaluate(params, workdir / PREDICTIONS)
+            result = metrics | baselines
+            with main_host_first():
+                # An evaluation may have set what the model needs, as a threshold.
+                if is_main_host():
+                    write_config(workdir / run_directory.MODEL_CONFIG, task.description)
+            run_directory.export(workdir, workdir / "model", which=options.export)
+            if is_main_host():
+                draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
+                write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
+        return result
+
+    @_names_keys
+    def evaluate(
+        self, *, workdir: Path | None = None, model: Path | None = None, output: Path | None = None
+    ) -> dict[str, float]:
+        """Validation metrics of a run or of a model directory, with baselines.
+
+        Args:
+            workdir: of the run; the checkpoint that it exports is evaluated.
+            model: a model directory, in place of a run.
+            output: a directory for predictions and reports.
+        """
+        mesh = make_mesh(self.mesh_shape)
+        if workdir is not None:
+            description = run_directory.description_of(workdir)
+            task = self._task_of_model(description, workdir / run_directory.TOKENIZER)
+            params, _ = run_directory.restore_params(
+                workdir, description, self.train_options.export, mesh, task.module
+            )
+        elif model is not None:
+            directory = resolve(model)
+            description = model_directory.load_description(directory)
+            task = self._task_of_model(description, directory)
+            params, report = model_directory.load_params(directory, task.module, mesh=mesh)
+            if report.new:
+                raise UserError(
+                    f"{directory} cannot be evaluated for task {self.config.task}: {report}"
+                )
+        else:
+            raise UserError("evaluate needs --workdir RUN or --model DIR")
+        return task.evaluate(params, mesh, output) | task.baselines()
+
+    @_names_keys
+    def plan(
+        self, devices: Slice, plan_options: PlanOptions = PlanOptions()
+    ) -> list[dict[str, Any]]:
+        """What a training would cost on devices that are not here, see `planning.plan.as_json`.
+
+        Returns:
+            A plan for each mesh, in their order; of those for "all", what cannot be divided is left
+            out, and the first is the one that fits with the shortest step.
+        """
+        topology = find_topology(devices)
+        there = dataclasses.replace(self, platform=devices.hardware.platform, with_data=False)
+        task, optimizer, options = there.task, there.optimizer, there.options
+        steps = plan_options.steps or options.steps
+
+        def planned(shape: MeshShape) -> dict[str, Any]:
+            training = TrainingOnMesh(task, optimizer, options, topology, shape)
+            dtype = there.model_init.execution.dtype
+            plan = make_plan(training, dtype=dtype, search=plan_options.search)
+            return as_json(plan, steps=steps, price=plan_options.price)
+
+        plans: list[dict[str, Any]] = []
+        for text in plan_options.mesh or ("auto" if self.mesh_shape.auto else "",):
+            if text == "all":
+                for shape in candidate_meshes(devices.count):
+                    with contextlib.suppress(UserError):
+                        plans.append(planned(shape))
+            elif text == "auto":
+                memory = usable_memory(devices)
+                shape = choose_mesh(task, optimizer, options, topology.devices, memory)
+                plans.append(planned(shape))
+            else:
+                plans.append(planned(parse_mesh(text) if text else self.mesh_shape))
+        if not plans:
+            raise UserError(
+                f"no mesh of {devices} divides a batch of {options.global_batch_size} rows and "
+                "this model; change train.global_batch_size"
+            )
+        if "all" in plan_options.mesh:
+            plans.sort(key=lambda plan: (not plan["fits"], plan["step_floor_s"] or 0.0))
+        return plans
+
+    @_names_keys
+    def bench(self, options: BenchOptions) -> dict[str, Any]:
+        """Times the work of a config on the devices that are here, see `benchmarks.bench`."""
+        module = task_module(self.config.task)
+        if options.work == "finetune" and hasattr(module, "prepare_options"):
+            raise OptionError(
+                "work", "finetune", "it needs the config of a labelled task, or {work=train}"
+            )
+        with_data = module.has_data(self.config) if hasattr(module, "has_data") else True
+        here = dataclasses.replace(self, with_data=with_data)
+        return time_workload(here.workload, options)
+
+    def _task_of_model(self, description: ModelDescription, directory: Path) -> Task:
+        """The task with a finished model, whose tokenizer is in a directory."""
+        init = model_init.of_model(self.config, description, directory)
+        return _checked(task_module(self.config.task).create(self.config, init))
+
+    def _initial_params(self) -> Any:
+        """Parameters of `init_from`, None if there is none."""
+        source = self.model_init.description
+        if source is None:
+            return None
+        directory = resolve(self.config.init_from)
+        params, report = model_directory.load_params(
+            directory,
+            self.task.module,
+            mesh=self.mesh,
+            seed=self.config.seed,
+            reinitialize=_heads_to_reinitialize(source, self.task.description),
+        )
+        if is_main_host():
+            print(f"init_from {directory}: {report}", file=sys.stderr)
+        return params
 
 
-def make_task(config: ConfigDict, on: ModelInit | None = None) -> Task:
-    """The task that a config names, with its data open.
-
-    Args:
-        config: the whole config.
-        on: in place of the model that the config describes.
-    """
-    module = task_module(config.task)
-    task = module.create(config, on or model_init.of_config(config))
+def _checked(task: Task) -> Task:
     task.check()
     return task
 
 
-def train(config: ConfigDict, workdir: Path) -> dict[str, float]:
-    """Trains a run to its end; writes `model/`, `curves.png` and `result.json` beside its logs.
-
-    Returns:
-        The validation metrics of the exported model and their baselines, as in `result.json`.
-    """
-    options = TrainOptions(**config.train)
-    optimizer_options = OptimizerOptions(**config.optimizer)
-    shape = MeshShape(**config.mesh)
-    mesh = make_mesh(shape)
-    if not shape.auto:
-        check_batch_size(options.global_batch_size, mesh, options.microbatches)
-    base = model_init.of_config(config)
-    task = make_task(config, base)
-    options = options.resolved(task.examples_per_epoch)
-    if shape.auto:
-        mesh = auto_mesh(task, make_optimizer(optimizer_options, options.steps), options)
-    # Refuses what does not fit together, before a work directory is made.
-    abstract_state(task, make_optimizer(optimizer_options, options.steps), mesh)
-    with main_host_first():
-        run_directory.init_workdir(workdir, config)
-    result_file = workdir / "result.json"
-    if from_main_host(result_file.is_file()):  # it is written last
-        print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
-        return json.loads(result_file.read_text(encoding="utf-8"))
-    if is_main_host():
-        execution = base.execution
-        print(f"computing in {execution.dtype}, attention {execution.attention}", file=sys.stderr)
-    is_new = from_main_host(not has_checkpoint(workdir))
-    if not is_new:
-        run_directory.check_unchanged(workdir, task)
-    elif is_main_host():
-        run_directory.save_model_files(workdir, task)
-    # Where the last step is bound to become the model, its evaluation is the one that counts; else
-    # the model that is exported is evaluated by itself.
-    is_last = options.export == "latest" and not options.patience
-
-    def evaluate_on_mesh(params: Any, directory: Path | None) -> dict[str, float]:
-        return task.evaluate(params, mesh, directory)
-
-    with explain_out_of_memory(options, mesh):
-        metrics = train_loop(
-            task,
-            evaluate_on_mesh,
-            optimizer_options=optimizer_options,
-            options=options,
-            mesh=mesh,
-            workdir=workdir,
-            seed=config.seed,
-            initial_params=_initial_params(config, base, task, mesh) if is_new else None,
-            predictions=workdir / PREDICTIONS if is_last else None,
-        )
-    baselines = task.baselines()
-    with as_retryable():
-        if not is_last:
-            params, _ = run_directory.restore_params(
-                workdir, task.description, options.export, mesh, task.module
-            )
-            metrics = evaluate_on_mesh(params, workdir / PREDICTIONS)
-        result = metrics | baselines
-        with main_host_first():
-            # An evaluation may have learned something that the model is to know.
-            if is_main_host():
-                write_config(workdir / run_directory.MODEL_CONFIG, task.description)
-        export(workdir, workdir / "model", which=options.export)
-        if is_main_host():
-            draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
-            write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
-    return result
-
-
-def evaluate(
-    config: ConfigDict, workdir: Path | None, model: Path | None, output: Path | None = None
-) -> dict[str, float]:
-    """Held-out metrics of a run, or of a model directory, with baselines.
-
-    Args:
-        config: names the task and its data.
-        workdir: of the run; the checkpoint that it exports is judged.
-        model: a model directory.
-        output: a directory for predictions and reports.
-    """
-    mesh = make_mesh(MeshShape(**config.mesh))
-    if workdir is not None:
-        description = run_directory.description_of(workdir)
-        tokenizer = workdir / run_directory.TOKENIZER
-        task = make_task(config, model_init.of_model(config, description, tokenizer))
-        params, _ = run_directory.restore_params(
-            workdir, description, config.train.export, mesh, task.module
-        )
-    elif model is not None:
-        directory = resolve(model)
-        description = model_directory.load_description(directory)
-        task = make_task(config, model_init.of_model(config, description, directory))
-        params, report = model_directory.load_params(directory, task.module, mesh=mesh)
-        if report.new:
-            raise UserError(f"{directory} cannot be evaluated for task {config.task}: {report}")
-    else:
-        raise UserError("evaluate needs --workdir RUN or --model DIR")
-    return task.evaluate(params, mesh, output) | task.baselines()
-
-
-def export(workdir: Path, output: Path, *, which: str = "") -> int:
-    """Writes a checkpoint of a run as a model directory; the data are not needed.
-
-    Of several hosts all call it.
-
-    Args:
-        workdir: of the run.
-        output: the model directory.
-        which: "latest", "best" or a step; "" for what the run's `train.export` says.
-
-    Returns:
-        The step that was exported.
-    """
-    which = which or run_directory.run_config(workdir).train.export
-    tokenizer = load_tokenizer(workdir / run_directory.TOKENIZER)
-    description = run_directory.description_of(workdir)
-    params, step = run_directory.restore_params(workdir, description, which)
-    # A bare encoder is trained with something around it.
-    if description.head is Head.ENCODER:
-        params = params["bert"]
-    model_directory.save(output, description, params, tokenizer)
-    return step
-
-
-def _initial_params(config: ConfigDict, base: ModelInit, task: Task, mesh: Mesh) -> Any:
-    """Parameters of `init_from`, None if there is none."""
-    if base.description is None:
-        return None
-    directory = resolve(config.init_from)
-    params, report = model_directory.load_params(
-        directory,
-        task.module,
-        mesh=mesh,
-        seed=config.seed,
-        reinitialize=_of_other_labels(base.description, task.description),
-    )
-    if is_main_host():
-        print(f"init_from {directory}: {report}", file=sys.stderr)
-    return params
-
-
-def _of_other_labels(theirs: ModelDescription, ours: ModelDescription) -> tuple[str, ...]:
-    """Beginnings of the names of parameters that mean something else in a model to begin with."""
-    if theirs.problem_type == ours.problem_type == "regression":
+def _heads_to_reinitialize(source: ModelDescription, target: ModelDescription) -> tuple[str, ...]:
+    """Prefixes of the names of parameters that mean something else in the source model."""
+    if source.problem_type == target.problem_type == "regression":
         return ()
     if (
-        theirs.head is ours.head
-        and theirs.config.num_labels == ours.config.num_labels
-        and theirs.labels in ((), ours.labels)
+        source.head is target.head
+        and source.config.num_labels == target.config.num_labels
+        and source.labels in ((), target.labels)
     ):
         return ()
     return HEADS_OF_LABELS

@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import model_init
+from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
     read_config,
@@ -36,6 +37,7 @@ from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.tasks.base.task import Task
 from bert_jax.tasks.classification.decoding import label_names
+from bert_jax.tokenization import load_tokenizer
 
 MODEL_CONFIG = "model_config.json"
 DATA = "data.json"
@@ -114,6 +116,16 @@ def init_workdir(workdir: Path, config: ConfigDict) -> None:
                 "all hosts share"
             )
         return
+    make_directory(workdir)
+    write_atomically(path, (json.dumps(new, indent=2) + "\n").encode())
+
+
+def make_directory(workdir: Path) -> None:
+    """Makes a work directory, unless it is there.
+
+    Raises:
+        UserError: it cannot be made.
+    """
     try:
         with reachable(workdir):
             workdir.mkdir(parents=True, exist_ok=True)
@@ -121,7 +133,6 @@ def init_workdir(workdir: Path, config: ConfigDict) -> None:
         raise UserError(
             f"cannot make {workdir}: {error.strerror}; choose another --workdir"
         ) from error
-    write_atomically(path, (json.dumps(new, indent=2) + "\n").encode())
 
 
 def save_model_files(workdir: Path, task: Task) -> None:
@@ -167,6 +178,30 @@ def description_of(workdir: Path) -> ModelDescription:
     # Only tensors tell a pooler; a bare encoder is trained without, as no loss would reach it.
     has_pooler = description.head is not Head.ENCODER
     return dataclasses.replace(description, add_pooling_layer=has_pooler)
+
+
+def export(workdir: Path, output: Path, *, which: str = "") -> int:
+    """Writes a checkpoint of a run as a model directory; the data are not needed.
+
+    With several hosts all call it.
+
+    Args:
+        workdir: of the run.
+        output: the model directory.
+        which: "latest", "best" or a step; "" for the run's `train.export`.
+
+    Returns:
+        The step that was exported.
+    """
+    which = which or run_config(workdir).train.export
+    tokenizer = load_tokenizer(workdir / TOKENIZER)
+    description = description_of(workdir)
+    params, step = restore_params(workdir, description, which)
+    # A bare encoder is trained with a loss around it.
+    if description.head is Head.ENCODER:
+        params = params["bert"]
+    model_directory.save(output, description, params, tokenizer)
+    return step
 
 
 def restore_params(

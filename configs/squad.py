@@ -5,9 +5,9 @@ r"""Question answering on SQuAD (paper, sections 4.2 and 4.3), or on questions o
 
 The directory holds train-v1.1.json and dev-v1.1.json, or those of 2.0; other names are given with
 `train=…,validation=…,test=…`. `data.window_step` is what google-research/bert calls `doc_stride`;
-Hugging Face's is an overlap, see `bert_jax.data.windows.passage_windows`. Version 2.0 has questions without
-an answer: from which difference of scores on a passage has none is tuned on the validation file
-and stored in the model's config.json. `RUN/predictions/` has the files of the official scripts.
+Hugging Face's is an overlap. Version 2.0 has questions without an answer: the difference of scores
+from which a passage has none is tuned on the validation file and stored in the model's config.json.
+`RUN/predictions/` has the files of the official scripts.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2, one seed, by
 `launch/measure/finetuning_table.py --rows squad1 squad2`: 1.1, of 8,000 questions in 28 minutes, F1

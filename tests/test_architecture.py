@@ -13,8 +13,8 @@ LAYERS = {
     4: ("checkpoints",),
     5: ("tasks",),
     6: ("training", "inference"),
-    7: ("planning", "parity", "benchmarks"),
-    8: ("config", "model_init", "workdir", "experiment", "sweep", "sweep_report"),
+    7: ("planning", "parity"),
+    8: ("benchmarks", "config", "model_init", "workdir", "experiment", "sweep", "sweep_report"),
     9: ("cli", "__init__", "__main__"),
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}

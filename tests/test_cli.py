@@ -155,7 +155,7 @@ def test_a_refused_config_is_one_line_and_leaves_no_work_directory(
 def test_a_corpus_without_held_out_documents_is_refused_at_once(
     config, make_tiny_corpus, tmp_path, capsys
 ):
-    corpus = make_tiny_corpus(validation_fraction=0.0)
+    corpus = make_tiny_corpus(validation=0.0)
     line = refused(
         capsys, "train", "--config", config, "--workdir", tmp_path / "run",
         f"--config.data.corpus={corpus}", "--config.train.steps=10",

@@ -200,7 +200,7 @@ def test_google_and_back(model, tmp_path):
             {"--input-format": "tsv", "--text-column": "b"},
             "no column 'b', only 'the cat'; set --te",
         ),
-        ({"--layers": "last"}, "--layers 'last': give whole numbers, as -4,-3,-2,-1"),
+        ({"--layers": "last"}, "--layers is 'last'; give whole numbers, as -4,-3,-2,-1"),
         ({"--task": "hidden_states", "--layers": "9"}, "layer"),
         ({"--pooling": "median"}, "median"),
         (

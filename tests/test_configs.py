@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import experiment
 from bert_jax.config import default_config, load_config, set_key
+from bert_jax.experiment import Experiment
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
 
@@ -69,7 +69,7 @@ def test_a_shrunken_pretraining_config_trains_two_steps(path, tiny_corpus, tmp_p
     for key, value in SHRUNKEN.items():
         set_key(config, key, value, where="test")
     workdir = tmp_path / "run"
-    result = experiment.train(config, workdir)
+    result = Experiment.from_config(config).train(workdir)
     assert result["loss"] == pytest.approx(result["mlm_loss"] + result["nsp_loss"])
     assert {"mlm_accuracy", "nsp_accuracy", "mlm_most_frequent", "nsp_majority"} <= set(result)
     assert json.loads((workdir / "result.json").read_text()) == result
@@ -128,12 +128,12 @@ def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base
     if name == "squad":
         keys += [("data.window_step", "4"), ("data.question_length", "4")]
     config = load_config(f"{path}:{arguments},init_from={base_model}", keys)
-    result = experiment.train(config, tmp_path / "run")
+    result = Experiment.from_config(config).train(tmp_path / "run")
     assert (tmp_path / "run" / "predictions" / "validation.jsonl").is_file()
     for file in tmp_path.glob("train.*"):
         file.unlink()  # who judges a model need not have it any more
     model = tmp_path / "run" / "model"
-    judged = experiment.evaluate(config, None, model, tmp_path / "judged")
+    judged = Experiment.from_config(config).evaluate(model=model, output=tmp_path / "judged")
     for metric, value in judged.items():
         if metric in result and not metric.endswith("_lexicon"):
             assert value == pytest.approx(result[metric], rel=1e-5), metric
@@ -145,7 +145,7 @@ def test_questions_of_ones_own_need_no_development_file(base_model, tmp_path):
     config = load_config(f"{path}:train={tmp_path}/train.jsonl,init_from={base_model}")
     set_key(config, "data.length", 32, where="test")
     set_key(config, "data.question_length", 8, where="test")
-    task = experiment.make_task(config)
+    task = Experiment.from_config(config).task
     assert [len(part.examples) for part in task.splits.validation] == [1]
 
 

@@ -139,7 +139,7 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
     with pytest.raises(UserError, match="data.length is 17; this model takes 3 to 16 tokens"):
         several_runs.sweep(make_config(), tmp_path / "runs", grid)
     grid = {"data.best_metric": ("loss", "accuracy")}
-    with pytest.raises(UserError, match="judged by accuracy and the first by loss"):
+    with pytest.raises(UserError, match="evaluated by accuracy and the first by loss"):
         several_runs.sweep(make_config(), tmp_path / "runs", grid)
     grid = {"optimizer.freeze_layers": (0, 9)}
     with pytest.raises(UserError, match="optimizer.freeze_layers is 9; this model has 1 layer"):
@@ -152,7 +152,7 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
 @pytest.mark.parametrize("content", ["", "[1]", "{}", '{"kind": "other"}', "\udcff"])
 def test_a_damaged_work_directory_is_named(make_config, tmp_path, content):
     (tmp_path / "several_runs.json").write_text(content, errors="surrogateescape")
-    with pytest.raises(UserError, match=r"several_runs.json is damaged; remove it to go on"):
+    with pytest.raises(UserError, match=r"several_runs.json is damaged; remove it to continue"):
         several_runs.train_seeds(make_config(train__seeds=(1,)), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["several_runs.json"]
 

@@ -20,7 +20,7 @@ from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.show import as_text
-from bert_jax.data.pretraining.sources import SourceSpec
+from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.data.pretraining.synthetic_corpus import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Execution, Head
@@ -254,7 +254,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     return {
         "tokenizer": keys_of(VocabularyOptions),
         "data": {
-            "source": "",
+            "source": None,  # a text, or a list of texts and mappings: see `source_specs`
             **keys_of(SourceSpec, omit=("source", "weight")),
             **keys_of(PrepareOptions, omit=("sources", "tokenizer", "vocabulary", "seed")),
             "corpus": "",
@@ -263,6 +263,25 @@ def defaults() -> dict[str, dict[str, Any]]:
             "evaluation_batches": 0,
         },
     }
+
+
+def prepare_options(config: ConfigDict) -> PrepareOptions:
+    """What `bert-jax prepare` makes of a config: the sections `data` and `tokenizer`."""
+    data = config.data
+    per_source = {name: data[name] for name in keys_of(SourceSpec, omit=("source", "weight"))}
+    return from_keys(
+        PrepareOptions,
+        data,
+        sources=source_specs(data.source, per_source),
+        tokenizer=config.tokenizer.path or None,
+        vocabulary=from_keys(VocabularyOptions, config.tokenizer),
+        seed=config.seed,
+    )
+
+
+def has_data(config: ConfigDict) -> bool:
+    """Whether the config names a corpus; `create_without_data` needs none."""
+    return bool(config.data.corpus)
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:

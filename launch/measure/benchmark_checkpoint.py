@@ -8,6 +8,7 @@ the writing goes on behind it. Prints a table of medians; target: 50 ms of block
 """
 
 import argparse
+import dataclasses
 import statistics
 import tempfile
 import time
@@ -15,14 +16,12 @@ from pathlib import Path
 
 import jax
 
-from bert_jax import model_init
-from bert_jax.benchmarks.work import first_batches
+from bert_jax.benchmarks import first_batches
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.config import load_config
+from bert_jax.experiment import Experiment
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks import pretraining
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.step import abstract_state, make_train_step, new_state
 
 CONFIG = Path(__file__).parents[2] / "configs" / "pretrain.py"
@@ -37,9 +36,10 @@ ROWS = [
 def measure(size: str, rounds: int, directory: Path) -> tuple[dict[str, list[float]], int]:
     """Seconds of each round by their names in `ROWS`, and the bytes of a state."""
     config = load_config(f"{CONFIG}:size={size},length=128", [("train.global_batch_size", "2")])
-    task = pretraining.create_without_data(config, model_init.of_config(config))
+    # Without data: on a synthetic corpus.
+    experiment = dataclasses.replace(Experiment.from_config(config), with_data=False)
+    task, optimizer = experiment.task, experiment.optimizer
     mesh = make_mesh(MeshShape(data=1), jax.devices()[:1])
-    optimizer = make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps)
     abstract = abstract_state(task, optimizer, mesh)
     step = make_train_step(task, optimizer, mesh=mesh, abstract=abstract, microbatches=1, seed=0)
     state = new_state(task, optimizer, abstract, seed=0)

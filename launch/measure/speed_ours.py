@@ -4,6 +4,7 @@ python launch/measure/speed_ours.py infer --size base --batch 8 --length 128 --d
 """
 
 import argparse
+import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -12,18 +13,14 @@ from typing import Any
 import jax
 from timed_rounds import serve
 
-from bert_jax import model_init
-from bert_jax.benchmarks.work import batch_making, first_batches, forward_pass, training_step
+from bert_jax.benchmarks import batch_making, first_batches, forward_pass, training_step
 from bert_jax.config import load_config
-from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks import pretraining
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.options import TrainOptions
+from bert_jax.experiment import Experiment
 
 CONFIG = Path(__file__).parents[2] / "configs" / "pretrain.py"
 
 
-def make_step(options: argparse.Namespace) -> Callable[[], Any]:
+def make_run(options: argparse.Namespace) -> Callable[[], Any]:
     """The step of a work, to its end."""
     overrides = {
         "precision": options.dtype,
@@ -35,25 +32,20 @@ def make_step(options: argparse.Namespace) -> Callable[[], Any]:
         f"{CONFIG}:size={options.size},length={options.length}",
         [(key, str(value)) for key, value in overrides.items()],
     )
-    base = model_init.of_config(config)
-    task = pretraining.create_without_data(config, base)
-    mesh = make_mesh(MeshShape())
+    # Without data: on a synthetic corpus.
+    experiment = dataclasses.replace(Experiment.from_config(config), with_data=False)
     numbers = itertools.count()
     if options.work == "masking":
-        make, made = batch_making(task)
+        make, made = batch_making(experiment.task)
 
         def mask() -> None:
             make(next(numbers))
             made.clear()
 
         return mask
-    batches = first_batches(task)
-    if options.work == "infer":
-        run = forward_pass(task, base.execution, mesh, batches)
-    else:
-        train = TrainOptions(**config.train)
-        optimizer = make_optimizer(OptimizerOptions(**config.optimizer), train.steps)
-        run = training_step(task, optimizer, train, mesh, batches)
+    batches = first_batches(experiment.task)
+    make_step = forward_pass if options.work == "infer" else training_step
+    run = make_step(experiment.workload, batches)
     return lambda: jax.block_until_ready(run(next(numbers)))
 
 
@@ -68,7 +60,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--repeats", type=int, default=1, help="steps for one time")
     options = parser.parse_args()
-    serve(make_step(options), options.repeats)
+    serve(make_run(options), options.repeats)
 
 
 if __name__ == "__main__":

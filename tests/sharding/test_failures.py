@@ -10,17 +10,9 @@ from tests.spoken import spoken
 
 # A verb that does what is asked for, in the rooms that the real ones use.
 PROGRAM = """
-import argparse, json, os, sys, time
+import json, os, sys, time
 from pathlib import Path
-from bert_jax.sharding.command import add_arguments, on_all_hosts
-
-def outcome(error):
-    from bert_jax.errors import UserError
-    if isinstance(error, UserError):
-        return str(error), 2
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 75
-    raise error
+from bert_jax.cli.common import Parser, add_hosts, on_all_hosts
 
 def verb(options):
     import jax
@@ -72,12 +64,13 @@ def verb(options):
     print(json.dumps(found))
     return 0
 
-parser = argparse.ArgumentParser()
+parser = Parser()
 parser.add_argument("directory")
 parser.add_argument("--steps", default="20")
 parser.add_argument("--fault")
-add_arguments(parser)
-sys.exit(on_all_hosts(verb, outcome)(parser.parse_args()))
+add_hosts(parser)
+parser.set_defaults(parser=parser)
+sys.exit(on_all_hosts(verb)(parser.parse_args()))
 """
 LOST = "another process of this run is gone without a word: killed, out of memory, or its machine"
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from bert_jax import experiment
 from bert_jax.config import complete_config, set_key
+from bert_jax.experiment import Experiment
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def train(base_model, tmp_path):
         for key, value in settings.items():
             set_key(config, key, value, where="test")
         directory = tmp_path / workdir
-        return experiment.train(config, directory), directory
+        return Experiment.from_config(config).train(directory), directory
 
     return run
 

@@ -8,12 +8,12 @@ import jax
 import pytest
 
 import bert_jax
-from bert_jax import experiment
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config, load_config
 from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
 from bert_jax.models.bert import init_params
 from bert_jax.models.config import Execution, Head
 
@@ -54,10 +54,12 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
 
     # The same model judged by the same examples, in another way.
     config = load_config(str(_config(tmp_path, train=str(table))))
-    again = experiment.evaluate(config, None, workdir / "model", tmp_path / "again")
+    again = Experiment.from_config(config).evaluate(
+        model=workdir / "model", output=tmp_path / "again"
+    )
     assert again["accuracy"] == result["accuracy"]
     assert again["loss"] == pytest.approx(result["loss"], rel=1e-5)
-    from_run = experiment.evaluate(config, workdir, None)
+    from_run = Experiment.from_config(config).evaluate(workdir=workdir)
     assert from_run["loss"] == pytest.approx(result["loss"], rel=1e-5)
 
 
@@ -191,7 +193,7 @@ def test_labels_that_the_model_does_not_know(tiny_config, tokenizer, write_table
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "animal"), ("a dog", "plant")])
     config = load_config(str(_config(tmp_path, validation=(str(strange),))))
     with pytest.raises(UserError, match=r"dev.tsv:3: label 'plant' is none of those of the m"):
-        experiment.evaluate(config, None, tmp_path / "model")
+        Experiment.from_config(config).evaluate(model=tmp_path / "model")
 
 
 def test_a_label_that_is_only_held_out_is_a_label(base_model, write_table, sentences):
@@ -211,7 +213,7 @@ def _task(base_model, table, **data):
         },
         where="test",
     )
-    return experiment.make_task(config)
+    return Experiment.from_config(config).task
 
 
 def test_what_is_refused_before_a_training(base_model, write_table, sentences):

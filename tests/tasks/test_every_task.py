@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import pytest
 
 import bert_jax
-from bert_jax import experiment, tasks
+from bert_jax import tasks
 from bert_jax.config import complete_config
 from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.experiment import Experiment
 from bert_jax.inference.loading import TASKS
 from bert_jax.inference.predict import predict
 from bert_jax.tasks.base.predict_options import PredictOptions
@@ -62,11 +63,11 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
         {"task": name, "init_from": str(base_model), "data": keys}, where="test"
     )
     with pytest.raises(UserError, match="data.best_metric 'f_one' is none of ") as found:
-        experiment.make_task(config)
+        _ = Experiment.from_config(config).task
     # Each of those that it names would do.
     for known in str(found.value).rpartition("none of ")[2].split(", "):
         config.data.best_metric = known
-        experiment.make_task(config)
+        _ = Experiment.from_config(config).task
 
 
 @pytest.mark.parametrize("name", NAMES)

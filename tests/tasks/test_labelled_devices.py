@@ -89,7 +89,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import jax
-from bert_jax import experiment
+from bert_jax.experiment import Experiment
 from bert_jax.config import complete_config
 
 directory, batch_size = Path(sys.argv[1]), int(sys.argv[2])
@@ -103,7 +103,8 @@ for name, (task, data) in json.loads((directory / "cases.json").read_text()).ite
     }
     config = complete_config(given, where="test")
     output = directory / f"{jax.device_count()}-{batch_size}" / name
-    found[name] = experiment.evaluate(config, None, directory / name / "model", output)
+    model = directory / name / "model"
+    found[name] = Experiment.from_config(config).evaluate(model=model, output=output)
 print(json.dumps(found))
 """
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import experiment, model_init
 from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
 from bert_jax.models.bert import init_params
 from bert_jax.models.config import Head
 
@@ -76,7 +76,7 @@ def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
 
     # The same model judged by the same items, in another way.
     config = config_of(base_model, train=str(file), length=32)
-    again = experiment.evaluate(config, None, workdir / "model")
+    again = Experiment.from_config(config).evaluate(model=workdir / "model")
     assert again["accuracy"] == result["accuracy"]
     assert again["loss"] == pytest.approx(result["loss"], rel=1e-5)
 
@@ -91,7 +91,7 @@ def task(base_model, write_items):
     file = write_items("train.jsonl", items)
     config = config_of(base_model, train=str(file), validation=str(file), length=16)
     set_key(config, "train.global_batch_size", 4, where="test")
-    return experiment.make_task(config, model_init.of_config(config))
+    return Experiment.from_config(config).task
 
 
 def test_a_batch_by_hand(task):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import experiment
 from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.splits import EvalSet, Splits
@@ -125,7 +125,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     config = complete_config({"task": "question_answering"}, where="test")
     config.data.length = 32
     config.data.validation = (write("other.jsonl", rows(30, impossible=1.0, seed=3)),)
-    again = experiment.evaluate(config, None, workdir / "model")
+    again = Experiment.from_config(config).evaluate(model=workdir / "model")
     assert again["null_threshold"] == threshold
     assert again["no_answer_f1"] == again["f1"]
     assert "has_answer_f1" not in again
@@ -290,7 +290,7 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
     for key in ("train", "validation"):
         set_key(config, f"data.{key}", write("a.jsonl", rows(3)), where="test")
     config.data.length = 32
-    description = experiment.make_task(config).description
+    description = Experiment.from_config(config).task.description
     assert (description.config.num_labels, description.labels) == (2, ())
     model = bert_jax.load(tmp_path / "classifier", task="question_answering")
     assert model.config.num_labels == 2

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import experiment, model_init
 from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
 from bert_jax.models.bert import abstract_params, init_params
 from bert_jax.models.config import Head
 
@@ -83,10 +83,10 @@ def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_
         assert one["similarity"] == pytest.approx(expected, abs=1e-5)
 
     config = config_of(base_model, train=table, label_range=(1, 5))
-    again = experiment.evaluate(config, None, workdir / "model")
+    again = Experiment.from_config(config).evaluate(model=workdir / "model")
     # Not Spearman's: many pairs are equal but for rounding, and other batches round otherwise.
     assert again["pearson"] == pytest.approx(result["pearson"], rel=1e-5)
-    from_run = experiment.evaluate(config, workdir, None)
+    from_run = Experiment.from_config(config).evaluate(workdir=workdir)
     assert from_run["loss"] == pytest.approx(result["loss"], rel=1e-4)
 
 
@@ -113,7 +113,7 @@ def test_classes(train, write_pairs, base_model):
     model = bert_jax.load(workdir / "model")
     assert set(model.params) == {"embeddings", "encoder"}
     config = config_of(base_model, train=table, loss="softmax")
-    again = experiment.evaluate(config, None, workdir / "model")
+    again = Experiment.from_config(config).evaluate(model=workdir / "model")
     assert again["cosine_same"] == pytest.approx(result["cosine_same"], abs=1e-5)
 
 
@@ -139,7 +139,7 @@ def make_task(base_model, write_table):
         config = config_of(base_model, train=table, validation=(table,), loss=loss, **data)
         for key, value in {"train.global_batch_size": 4, **(keys or {})}.items():
             set_key(config, key, value, where="test")
-        return experiment.make_task(config, model_init.of_config(config))
+        return Experiment.from_config(config).task
 
     return make
 
@@ -266,7 +266,7 @@ def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
     # The loss of a whole batch, through the encoder.
     config = config_of(workdir / "model", train=table, pooling=pooling)
     config.model.pad_vocab_to_multiple_of = 1  # as in the parameters of a model that is read
-    task = experiment.make_task(config, model_init.of_config(config))
+    task = Experiment.from_config(config).task
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     found = task.loss_sums({"bert": model.params}, batch)[""]["loss"] / batch["weights"].sum()
     features = [

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import experiment
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.tagged import TaggedOptions
 from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.bert import init_params
 from bert_jax.models.config import Execution, Head
@@ -110,7 +110,7 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
         {"task": "tagging", "data": {"validation": files["data__validation"], "length": 32}},
         where="test",
     )
-    again = experiment.evaluate(config, None, workdir / "model")
+    again = Experiment.from_config(config).evaluate(model=workdir / "model")
     assert {name: again[name] for name in ("f1", "accuracy")} == {
         name: result[name] for name in ("f1", "accuracy")
     }

@@ -37,7 +37,7 @@ KEYS = {
 COMPILE = """
 import json, sys
 import jax
-from bert_jax import experiment
+from bert_jax.experiment import Experiment
 from bert_jax.config import load_config, set_key
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import batch_sharding
@@ -50,7 +50,7 @@ for name, keys in json.loads(sys.argv[2]).items():
     for key, value in keys.items():
         set_key(config, key, value, where="test")
     mesh = make_mesh(MeshShape(**config.mesh))
-    task = experiment.make_task(config)
+    task = Experiment.from_config(config).task
     optimizer = make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps)
     abstract = abstract_state(task, optimizer, mesh)
     step = make_train_step(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 # What counts rows, tokens or answers.
 _COUNTS = ("top_k", "batch_size", "window_step", "answer_length")
@@ -74,4 +74,4 @@ class PredictOptions:
         for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UserError(f"{name} is {value}; it must be at least 1")
+                raise OptionError(name, value, "it must be at least 1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.inference.predict_command import with_options
+from bert_jax.cli.predict import with_options
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
-"""The arguments of `bert-jax predict`, and errors that name them. Imports nothing heavy."""
+"""`bert-jax predict`: a model's predictions for a file, row by row."""
 
 import argparse
 import contextlib
 import dataclasses
 import re
+import sys
 from collections.abc import Iterator
 
-from bert_jax.errors import UserError
-from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.cli.common import Parser, fields_from
+from bert_jax.errors import OptionError, UserError
 
 # What keys of section `data` are called here, where it is not their own name.
 _OTHER_NAMES = {
@@ -16,9 +17,11 @@ _OTHER_NAMES = {
     "data.header": "--no-header",
 }
 
+SUMMARY = "a model's answers to a file, row by row"
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds all arguments of the verb."""
+
+def add_arguments(parser: Parser) -> None:
+    """The arguments of the verb; most have the name of a field of `PredictOptions`."""
     add = parser.add_argument
     add("--model", required=True, metavar="DIR", help="or a hub id")
     add(
@@ -32,12 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--precision", default="float32", help="float32 (default), bfloat16, or auto")
     add("--batch-size", type=int, metavar="N", help="rows computed together")
     add("--max-length", type=int, metavar="N", help="tokens of a row; texts are cut to so many")
-    _add_reading(parser.add_argument_group("how the input is read"))
-    _add_answers(parser.add_argument_group("answers"))
 
-
-def _add_reading(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
+    add = parser.add_argument_group("how the input is read").add_argument
     add(
         "--input-format",
         metavar="NAME",
@@ -52,15 +51,13 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
         ("passage", "the passages"),
     ):
         add(f"--{name}-column", metavar="NAME", help=f"column or key of {what}")
-    add("--quotes", default="auto", metavar="HOW", help="of TSV: auto (default), none or csv")
+    add("--quotes", metavar="HOW", help="of TSV: auto (default), none or csv")
     add("--no-header", dest="header", action="store_false", help="a table without column names")
-    add("--word-column", type=int, default=0, metavar="N", help="of CoNLL files, from 0")
+    add("--word-column", type=int, metavar="N", help="of CoNLL files, from 0")
     add("--separator", metavar="tab", help="of CoNLL columns, where words have blanks in them")
     add("--comments", metavar="MARK", help="how CoNLL lines begin that are no words")
 
-
-def _add_answers(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
+    add = parser.add_argument_group("answers").add_argument
     add(
         "--output-format",
         metavar="NAME",
@@ -69,32 +66,57 @@ def _add_answers(group: argparse._ArgumentGroup) -> None:
     )
     add("--top-k", type=int, metavar="N", help="answers to a mask (default 5), to a question (1)")
     add("--null-threshold", type=float, metavar="X", help="for how much better scores: no answer")
-    add("--window-step", type=int, default=128, metavar="N", help="tokens between windows")
-    add("--answer-length", type=int, default=30, metavar="N", help="the most tokens of an answer")
+    add("--window-step", type=int, metavar="N", help="tokens between windows (default 128)")
+    add("--answer-length", type=int, metavar="N", help="the most tokens of an answer (default 30)")
     add("--pooling", metavar="HOW", help="of vectors: mean (default), max, cls or pooler")
     add("--normalize", action="store_true", help="vectors of length 1")
     add("--layers", metavar="N,N", help="0 the embeddings, -1 the last layer")
     add("--combine", metavar="HOW", help="layers: sum, mean or concatenate")
 
 
-def predict_options(given: argparse.Namespace) -> PredictOptions:
-    """The options that a command line says.
+def run(options: argparse.Namespace) -> int:
+    """Answers a file; the number of records goes to stderr."""
+    import jax
 
-    Raises:
-        UserError: one of them is wrong.
-    """
-    fields = {
-        field.name: getattr(given, field.name)
-        for field in dataclasses.fields(PredictOptions)
-        if hasattr(given, field.name)
-    }
-    if given.layers is not None:
-        fields["layers"] = _whole_numbers("--layers", given.layers)
-    return PredictOptions(**fields)
+    from bert_jax.data.readers.lines import may_wait
+    from bert_jax.inference.loading import load
+    from bert_jax.inference.predict import check_request, predict
+    from bert_jax.sharding.mesh import MeshShape, make_mesh
+    from bert_jax.sharding.runtime import use_compilation_cache
+    from bert_jax.tasks.base.predict_options import PredictOptions
+    from bert_jax.training.signals import StopSignals
+
+    use_compilation_cache()
+    predict_options = fields_from(PredictOptions, options, layers=_layers(options.layers))
+    with predict_names():
+        check_request(options.task, options.input, options.output, predict_options)
+        # Each device has the whole model and answers its part of every batch.
+        mesh = make_mesh(MeshShape(), jax.local_devices())
+        model = load(options.model, precision=options.precision, mesh=mesh)
+        # Not by an exception, which libraries that call Python may swallow; but nothing else wakes
+        # a process that waits for a line.
+        with contextlib.nullcontext() if may_wait(options.input) else StopSignals() as stop:
+            count = predict(
+                model,
+                options.task,
+                options.input,
+                options.output,
+                predict_options,
+                stopped=lambda: stop is not None and stop.requested,
+            )
+    print(f"{options.output}: {count:,} records", file=sys.stderr)
+    return 0
+
+
+def _layers(text: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if text is None else tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise OptionError("layers", text, "give whole numbers, as -4,-3,-2,-1") from None
 
 
 @contextlib.contextmanager
-def names_of_options() -> Iterator[None]:
+def predict_names() -> Iterator[None]:
     """Errors that name an argument of Python or a key of a config name the option instead.
 
     The functions below are called from Python, by the training and from here, and cannot know.
@@ -102,6 +124,8 @@ def names_of_options() -> Iterator[None]:
     try:
         yield
     except UserError as error:
+        if isinstance(error, OptionError):
+            raise error.renamed({"format": "input_format"}) from error
         raise UserError(with_options(str(error))) from error
 
 
@@ -110,6 +134,8 @@ def with_options(message: str) -> str:
 
     What stands in quotation marks, and the name of a file, is the user's own, and stays.
     """
+    from bert_jax.tasks.base.predict_options import PredictOptions
+
     names = [field.name for field in dataclasses.fields(PredictOptions)]
     # A name of one word ("header") may be just a word.
     known = [rf"(?:data\.)?{name}" if "_" in name else rf"data\.{name}" for name in names]
@@ -125,10 +151,3 @@ def _option(match: re.Match[str]) -> str:
         return found
     name = found.removeprefix("data.").replace("_", "-")
     return _OTHER_NAMES.get(found, f"--{name}")
-
-
-def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError:
-        raise UserError(f"{option} {text!r}: give whole numbers, as -4,-3,-2,-1") from None

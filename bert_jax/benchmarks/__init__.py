@@ -1,1 +1,0 @@
-"""How fast the machine that is here does the work of a config."""

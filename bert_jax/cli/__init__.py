@@ -1,0 +1,78 @@
+"""`bert-jax`: one module for each verb, with its arguments and what it runs.
+
+Nothing heavy is imported before a verb runs.
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+
+from bert_jax.cli.common import BAD_INPUT, DIFFERS, STOPPED, Parser, outcome, say
+from bert_jax.errors import UserError
+from bert_jax.sharding.runtime import quiet_libtpu
+
+__all__ = ["BAD_INPUT", "DIFFERS", "STOPPED", "main"]
+
+VERBS = ("prepare", "train", "plan", "bench", "evaluate", "export", "predict", "parity", "convert")
+# Options whose values may begin with "-", which argparse takes for another option.
+_DASHED_VALUES = ("--layers", "--runner-options")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a verb.
+
+    Returns:
+        The exit code: 0 done, 1 `parity` found differences, 2 bad input, 75 stopped by a signal
+        after saving, or by a store that could not be written to: run the same command again.
+    """
+    rest, overrides = _split_overrides(list(sys.argv[1:] if arguments is None else arguments))
+    options = _parser().parse_args(_with_equals_signs(rest))
+    options.overrides = overrides
+    quiet_libtpu()
+    try:
+        return options.run(options)
+    except (UserError, OSError, KeyboardInterrupt) as error:
+        message, code = outcome(error, options.parser)
+        say(message)
+        return code
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="bert-jax",
+        description="BERT in JAX: text → corpus → training run → model directory.",
+        epilog="--config.KEY=VALUE overrides a key of the config, as --config.train.steps=1000.",
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for name in VERBS:
+        module = importlib.import_module(f"bert_jax.cli.{name}")
+        verb = verbs.add_parser(name, help=module.SUMMARY)
+        module.add_arguments(verb)
+        verb.set_defaults(run=module.run, parser=verb)
+    return parser
+
+
+def _split_overrides(arguments: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Takes `--config.a.b=value` out of the arguments."""
+    rest, overrides = [], []
+    for argument in arguments:
+        match = re.fullmatch(r"--config\.([\w.]+)=(.*)", argument, flags=re.DOTALL)
+        if match:
+            overrides.append((match[1], match[2]))
+        else:
+            rest.append(argument)
+    return rest, overrides
+
+
+def _with_equals_signs(arguments: list[str]) -> list[str]:
+    """`--layers -4,-3` as `--layers=-4,-3`."""
+    for option in _DASHED_VALUES:
+        if option in arguments[:-1]:
+            place = arguments.index(option)
+            arguments[place : place + 2] = [f"{option}={arguments[place + 1]}"]
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

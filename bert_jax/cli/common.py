@@ -1,0 +1,110 @@
+"""What verbs share: arguments, exit codes, errors as one line. Nothing heavy is imported."""
+
+import argparse
+import dataclasses
+import functools
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from bert_jax.errors import OptionError, RetryableError, UserError
+from bert_jax.files import as_path
+from bert_jax.sharding.distributed import ProcessOptions, start
+
+DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
+
+Verb = Callable[[argparse.Namespace], int]
+Options = TypeVar("Options")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with 2."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def option_name(self, option: str, value: str | None = None) -> str:
+        """How users write an option of Python, see `errors.OptionName`."""
+        for action in self._actions:
+            if action.dest == option and action.option_strings:
+                flag = action.option_strings[-1]
+                return flag if value is None or action.nargs == 0 else f"{flag} {value}"
+        return option if value is None else f"{option}={value}"
+
+
+def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
+    """The message for an error of a verb, and the exit code; any other error is raised again."""
+    if isinstance(error, OptionError):
+        return error.worded(parser.option_name), BAD_INPUT
+    if isinstance(error, UserError):
+        return str(error), STOPPED if isinstance(error, RetryableError) else BAD_INPUT
+    if isinstance(error, OSError):
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror or error}{place}; fix it and retry", BAD_INPUT
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; run the same command again", STOPPED
+    raise error
+
+
+def say(message: str) -> None:
+    """One line on stderr, in one write: threads of libraries may be writing there too."""
+    sys.stderr.write(f"bert-jax: {message}\n")
+
+
+def directory(text: str) -> Path:
+    """A path here or in a bucket, for argparse."""
+    try:
+        return as_path(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def fields_from(cls: type[Options], options: argparse.Namespace, **values: Any) -> Options:
+    """A dataclass of the arguments with its fields' names; where none is given, its default."""
+    names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+    given = {name: getattr(options, name, None) for name in names} | values
+    return cls(**{name: value for name, value in given.items() if value is not None})
+
+
+def add_config(parser: Parser, *, required: bool = True, default: str = "") -> None:
+    """`--config`; `--config.KEY=VALUE` is taken out before argparse sees the arguments."""
+    what = "a file, or the name of a config of the package, as glue:task=mrpc"
+    text = f"{what} (default: {default})" if default else what
+    parser.add_argument("--config", required=required, metavar="FILE[:ARGS]", help=text)
+
+
+def add_hosts(parser: Parser) -> None:
+    """The options that say which of several processes this one is."""
+    hosts = parser.add_argument_group(
+        "several hosts",
+        "the same command on each; none of these options on TPU slices, Slurm and Kubernetes",
+    )
+    hosts.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
+    hosts.add_argument("--processes", type=int, metavar="N", help="how many there are")
+    hosts.add_argument("--process-id", type=int, metavar="I", help="of this one, from 0")
+    hosts.add_argument(
+        "--coordinator-timeout",
+        dest="timeout",
+        type=int,
+        metavar="SECONDS",
+        help=f"for all to start (default: {ProcessOptions.timeout})",
+    )
+
+
+def on_all_hosts(verb: Verb) -> Verb:
+    """A verb that processes on several hosts run together; only the main host prints."""
+
+    @functools.wraps(verb)
+    def run(options: argparse.Namespace) -> int:
+        # Outside the training loop, which saves first, there is nothing to save.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        start(fields_from(ProcessOptions, options))
+        from bert_jax.sharding.failures import ending_together
+
+        with ending_together(functools.partial(outcome, parser=options.parser)):
+            return verb(options)
+
+    return run

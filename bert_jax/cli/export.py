@@ -1,0 +1,27 @@
+"""`bert-jax export`: run → model directory."""
+
+import argparse
+
+from bert_jax.cli.common import Parser, add_hosts, directory, on_all_hosts
+
+SUMMARY = "run → model directory"
+
+
+def add_arguments(parser: Parser) -> None:
+    """The arguments of the verb."""
+    parser.add_argument("--workdir", type=directory, required=True, metavar="RUN")
+    parser.add_argument("--output", type=directory, required=True, metavar="DIR")
+    parser.add_argument(
+        "--step", default="", help="latest, best or a number (default: the run's train.export)"
+    )
+    add_hosts(parser)
+
+
+@on_all_hosts
+def run(options: argparse.Namespace) -> int:
+    """Writes a checkpoint of a run as a model directory."""
+    from bert_jax.workdir import export
+
+    step = export(options.workdir, options.output, which=options.step)
+    print(f"{options.output}: step {step} of {options.workdir}")
+    return 0

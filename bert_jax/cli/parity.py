@@ -1,0 +1,24 @@
+"""`bert-jax parity`: differences from transformers, layer by layer."""
+
+import argparse
+import json
+
+from bert_jax.cli.common import DIFFERS, Parser
+
+SUMMARY = "differences from transformers, layer by layer (needs PyTorch)"
+
+
+def add_arguments(parser: Parser) -> None:
+    """The arguments of the verb."""
+    parser.add_argument("--model", required=True, metavar="DIR", help="or a hub id")
+    parser.add_argument("--reference", metavar="DIR", help="what transformers reads; default: DIR")
+    parser.add_argument("--json", action="store_true", help="in place of the table")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compares; exit code 1 says that something differs."""
+    from bert_jax.parity.compare import compare
+
+    report = compare(options.model, options.reference)
+    print(json.dumps(report.as_dict()) if options.json else report.as_table())
+    return 0 if report.agrees else DIFFERS

@@ -1,0 +1,50 @@
+"""`bert-jax plan`: memory, FLOPs and time of a training on devices that are not here."""
+
+import argparse
+import json
+
+from bert_jax.cli.common import Parser, add_config, fields_from
+
+SUMMARY = "memory, FLOPs, time of a training on devices not here"
+
+
+def add_arguments(parser: Parser) -> None:
+    """The arguments of the verb."""
+    add_config(parser)
+    add = parser.add_argument
+    add("--topology", required=True, metavar="NAME", help="v5e:16x16, v4:4x4x4, h100:8, cpu:8")
+    add(
+        "--mesh",
+        action="append",
+        metavar="AXIS=SIZE,…",
+        help="fsdp=64,data=4; or auto; or all. Several times: a table",
+    )
+    add("--steps", type=int, metavar="N", help="of the training (default: the config's)")
+    add("--price", type=float, metavar="P", help="of a device for an hour")
+    add(
+        "--no-search",
+        dest="search",
+        action="store_false",
+        help="do not look for the largest micro-batch, which compiles up to 4 more times",
+    )
+    add("--json", action="store_true", help="in place of the text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plans; as text, or as JSON on the last line."""
+    from bert_jax.planning.hardware import parse_slice, prepare_process
+
+    devices = parse_slice(options.topology)
+    prepare_process(devices)  # before JAX starts
+    from bert_jax.config import load_config
+    from bert_jax.experiment import Experiment, PlanOptions
+    from bert_jax.planning.report import as_text
+
+    plan_options = fields_from(PlanOptions, options, mesh=tuple(options.mesh or ()))
+    experiment = Experiment.from_config(load_config(options.config, options.overrides))
+    plans = experiment.plan(devices, plan_options)
+    if options.json:
+        print(json.dumps(plans[0] if len(plans) == 1 else {**plans[0], "meshes": plans}))
+    else:
+        print(as_text(plans))
+    return 0

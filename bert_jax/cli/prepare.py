@@ -1,0 +1,76 @@
+"""`bert-jax prepare`: text → tokenizer and corpus."""
+
+import argparse
+import dataclasses
+import json
+import signal
+
+from bert_jax.cli.common import Parser, add_config, directory
+from bert_jax.errors import OptionError, UserError
+
+SUMMARY = "text → tokenizer and corpus"
+
+
+def add_arguments(parser: Parser) -> None:
+    """The arguments of the verb."""
+    add_config(parser)
+    add = parser.add_argument
+    add("--output", type=directory, metavar="CORPUS", help="directory of the corpus")
+    add("--workers", type=int, metavar="N", help="processes (default: all cores)")
+    add("--runner", choices=("local", "beam"), default="local", help="beam: many machines")
+    add(
+        "--runner-options",
+        metavar="TEXT",
+        help="of Beam, as '--runner=DataflowRunner --project=P'",
+    )
+    add("--limit", type=int, metavar="N", help="documents of each source")
+    add("--dry-run", action="store_true", help="only statistics; writes nothing")
+    add("--show", type=int, metavar="N", help="print N training examples")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prepares a corpus, or prints statistics of its text."""
+    from bert_jax.config import load_config
+    from bert_jax.experiment import Experiment
+
+    config = load_config(options.config, options.overrides)
+    prepare_options = Experiment.from_config(config).prepare_options()
+    if options.dry_run:
+        from bert_jax.data.pretraining.preparation.statistics import statistics
+
+        counts = statistics(
+            prepare_options,
+            length=config.data.length,
+            limit=options.limit,
+            workers=options.workers,
+        )
+        for name, value in dataclasses.asdict(counts).items():
+            print(f"{name:24} {value:,.4f}" if isinstance(value, float) else f"{name:24} {value:,}")
+        return 0
+    if options.show is not None and options.show < 1:
+        raise OptionError("show", options.show, "it must be at least 1")
+    if options.output is None:
+        raise UserError("prepare needs --output CORPUS (or --dry-run)")
+    from bert_jax.data.pretraining.preparation.beam import beam_runner
+    from bert_jax.data.pretraining.preparation.prepare import prepare
+
+    if options.runner == "local" and options.runner_options is not None:
+        raise UserError("--runner-options are Beam's; add --runner beam, or leave them out")
+    encode_shards = None
+    if options.runner == "beam":
+        encode_shards = beam_runner(options.runner_options or "", options.workers, options.output)
+    # Both signals mean the same: what is written stays, and the next call continues from there.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    manifest = prepare(
+        prepare_options,
+        options.output,
+        workers=options.workers,
+        limit=options.limit,
+        encode_shards=encode_shards,
+    )
+    splits = {name: dataclasses.asdict(counts) for name, counts in manifest.splits.items()}
+    print(json.dumps({"corpus": str(options.output), **splits}))
+    if options.show:
+        config.data.corpus = str(options.output)
+        print(Experiment.from_config(config).task.examples_as_text(options.show))
+    return 0

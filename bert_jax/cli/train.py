@@ -1,0 +1,48 @@
+"""`bert-jax train`: train a run, or several, or continue."""
+
+import argparse
+import json
+
+from bert_jax.cli.common import STOPPED, Parser, add_config, add_hosts, directory, on_all_hosts, say
+
+SUMMARY = "train a run, or continue it"
+
+
+def add_arguments(parser: Parser) -> None:
+    """The arguments of the verb."""
+    add_config(parser)
+    parser.add_argument("--workdir", type=directory, required=True, metavar="RUN")
+    parser.add_argument(
+        "--sweep",
+        nargs="*",
+        metavar="KEY=V,V",
+        help="a run for each combination; without keys, the grid of the paper",
+    )
+    add_hosts(parser)
+
+
+@on_all_hosts
+def run(options: argparse.Namespace) -> int:
+    """Trains; the metrics are the last line."""
+    from bert_jax.config import load_config
+    from bert_jax.experiment import Experiment
+    from bert_jax.sharding.runtime import use_compilation_cache
+    from bert_jax.training.signals import Interrupted
+
+    use_compilation_cache()
+    config = load_config(options.config, options.overrides)
+    try:
+        if options.sweep is not None or config.train.seeds:
+            from bert_jax.sweep import parse_grid, sweep, train_seeds
+
+            if options.sweep is not None:
+                metrics = sweep(config, options.workdir, parse_grid(options.sweep, config))
+            else:
+                metrics = train_seeds(config, options.workdir)
+        else:
+            metrics = Experiment.from_config(config).train(options.workdir)
+    except Interrupted as stop:
+        say(f"{stop}; run the same command to go on")
+        return STOPPED
+    print(json.dumps(metrics))
+    return 0
