@@ -13,7 +13,10 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=find_packages(include=["bert_jax", "bert_jax.*"]),
+    # Configs are files of the repository's top level, and a package of an installation: --config
+    # glue:task=mrpc works in both, see `bert_jax.config`.
+    packages=[*find_packages(include=["bert_jax", "bert_jax.*"]), "bert_jax.configs"],
+    package_dir={"bert_jax.configs": "configs"},
     package_data={"bert_jax": ["py.typed"]},
     python_requires=">=3.11",
     install_requires=[
@@ -54,6 +57,7 @@ setup(
         "s3": ["s3fs>=2025.9"],
         # prepare --runner beam. It brings protobuf 6 in place of 7, which suits all others.
         "beam": ["apache-beam>=2.70,<3"],
+        "docs": ["sphinx>=8,<10", "myst-parser>=4,<6", "furo>=2024.8"],
         "test": [
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",

@@ -9,6 +9,7 @@ without folder and ending, `pretrain:size=mini`, is a config that comes with the
 import ast
 import contextlib
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -107,11 +108,11 @@ def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> C
     Raises:
         UserError: a key or a value is wrong.
     """
-    known = dict(_flat(config))
+    defaults = _flat_defaults(config.task)
     for key, text in overrides:
-        old = known.get(key)
-        value = text if isinstance(old, str) else _parse(text)
-        if isinstance(old, tuple) and isinstance(value, str):
+        default = defaults.get(key)
+        value = text if isinstance(default, str) else _parse(text)
+        if isinstance(default, tuple) and isinstance(value, str):
             value = tuple(filter(None, value.split(",")))
         set_key(config, key, value, where=f"--config.{key}")
     return config
@@ -128,26 +129,24 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         UserError: the key is unknown (the new name of an old key, or the nearest known key is
             named), or the value is of another kind.
     """
-    known = dict(_flat(config))
-    if isinstance(known.get(f"{key}.{value}"), bool):
+    defaults = _flat_defaults(config.task)
+    if isinstance(defaults.get(f"{key}.{value}"), bool):
         key, value = f"{key}.{value}", True
-    if key not in known:
+    if key not in defaults:
         if key in RENAMED_KEYS:
             raise UserError(f"{where}: {key!r} is called {RENAMED_KEYS[key]!r} now; rename it")
-        (near,) = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+        (near,) = difflib.get_close_matches(key, defaults, n=1, cutoff=0.0)
         raise UserError(f"{where}: unknown key {key!r}; the nearest known is {near!r}")
-    old = known[key]
-    if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
+    default = defaults[key]
+    if isinstance(default, float) and type(value) is int:
         value = float(value)
-    if isinstance(old, tuple):
+    if isinstance(default, tuple):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
         value = tuple(one for one in value if one != "")
-    if (value is None or type(value) is not type(old)) and (
-        dict(_flat(default_config(config.task)))[key] is not None
-    ):
+    if default is not None and type(value) is not type(default):
         raise UserError(
             f"{where}: {key} is {value!r}, a {type(value).__name__}; "
-            f"it must be of type {type(old).__name__}, as {old!r} is"
+            f"it must be of type {type(default).__name__}, as {default!r} is"
         )
     section = config
     *sections, name = key.split(".")
@@ -273,6 +272,11 @@ def _parse(text: str) -> Any:
         return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError):
         return text
+
+
+@functools.cache
+def _flat_defaults(task: str) -> dict[str, Any]:
+    return dict(_flat(default_config(task)))
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,16 +6,18 @@ from ml_collections import ConfigDict
 from bert_jax import model_init
 from bert_jax import workdir as run_directory
 from bert_jax.config import (
+    RENAMED_KEYS,
     _flat,
     _parse,
     complete_config,
     default_config,
     differing_keys,
+    key_names,
     load_config,
     override_keys,
     set_key,
 )
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import EncoderConfig
 
 
@@ -172,11 +174,56 @@ def test_free_keys_are_keys_and_change_no_number(config):
     }  # fmt: skip
 
 
-def test_mesh_auto_is_short_for_a_key():
+def test_a_section_takes_the_name_of_a_boolean_key():
     for config in (
         override_keys(default_config("pretraining"), [("mesh", "auto")]),
         complete_config({"mesh": "auto"}, where="here"),
     ):
         assert config.mesh.auto is True
-    with pytest.raises(UserError, match="unknown key 'mesh'"):
-        complete_config({"mesh": "data"}, where="here")
+    for name in ("data", "tensor"):  # numbers
+        with pytest.raises(UserError, match="unknown key 'mesh'"):
+            complete_config({"mesh": name}, where="here")
+
+
+def test_a_source_is_a_text_or_a_list(config):
+    for text, expected in (
+        ("text:a.txt", "text:a.txt"),
+        ("[{'source': 'text:a.txt', 'weight': 2}]", [{"source": "text:a.txt", "weight": 2}]),
+    ):
+        assert override_keys(config, [("data.source", text)]).data.source == expected
+
+
+def test_the_error_for_an_old_key_names_the_new_one():
+    config = default_config("classification")
+    for old, new in RENAMED_KEYS.items():
+        assert new in dict(_flat(config))
+        with pytest.raises(UserError) as error:
+            override_keys(config, [(old, "x")])
+        assert str(error.value) == f"--config.{old}: '{old}' is called '{new}' now; rename it"
+
+
+def test_errors_about_options_name_keys():
+    config = default_config("classification")
+
+    def message(option, rule):
+        with pytest.raises(UserError) as error, key_names(config):
+            raise OptionError(option, 3, rule)
+        return str(error.value)
+
+    assert message("text_column", "set {header=False}") == (
+        "data.text_column is 3; set data.header=false"
+    )
+    assert message("steps", "or set {epochs=1}") == "train.steps is 3; or set train.epochs=1"
+    assert message("seed", "see {pooling}") == "seed is 3; see pooling"
+    # What is no key is for another face.
+    with pytest.raises(OptionError), key_names(config):
+        raise OptionError("top_k", 0, "it must be at least 1")
+
+
+def test_configs_of_the_package_have_bare_names():
+    assert load_config("glue:task=cola").data.format == "glue:cola"
+    assert load_config("glue:task=cola", [("seed", "3")]).seed == 3
+    with pytest.raises(UserError, match="--config flue: no such file, and no config of the pack"):
+        load_config("flue")
+    with pytest.raises(UserError, match="--config glue.py: no such file"):
+        load_config("glue.py")

@@ -2,6 +2,11 @@
 
 import inspect
 import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -159,6 +164,32 @@ def test_arguments_of_the_main_config():
     # 15 % of 512 are 76.8.
     assert 76 < config.data.max_predictions < 85
     assert config.data.objective == "nsp"
+
+
+@pytest.mark.slow
+def test_an_installed_package_finds_its_configs(tmp_path):
+    """A wheel, unpacked elsewhere, knows the configs by their bare names."""
+    root = Path(__file__).parents[1]
+    source, wheels, site = (tmp_path / name for name in ("source", "wheels", "site"))
+    source.mkdir()
+    for name in ("setup.py", "README.md"):
+        shutil.copy(root / name, source)
+    for name in ("bert_jax", "configs"):
+        shutil.copytree(root / name, source / name)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
+    subprocess.run([*build, "-w", wheels, source], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    done = subprocess.run(
+        [sys.executable, "-m", "bert_jax", "train", "--config", "glue:task=mrpc", "--workdir", "r"],
+        cwd=site,
+        env=os.environ | {"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("bert-jax: init_from is not set")
 
 
 def test_arguments_have_a_default_of_their_type():
