@@ -1,25 +1,25 @@
-"""Things of many sizes, put into few rows."""
+"""Bin packing: items of many sizes in few rows."""
 
 import numpy as np
 
 
 def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarray:
-    """Puts things into rows: the largest first, each where it leaves the least room.
+    """Assigns items to rows: the largest first, each to the row with the least sufficient room.
 
     Args:
         sizes: int64 [E], each from 1 to `capacity`.
-        rows: how many there are.
-        capacity: of a row.
+        rows: number of rows.
+        capacity: of each row.
 
     Returns:
-        int64 [E], the row of each thing; -1 where none has room.
+        int64 [E], the row of each item; -1 if none has room.
     """
     placed = np.full(len(sizes), -1)
-    by_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows with so much room left
+    by_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free room
     by_room[capacity] = list(range(rows))[::-1]
-    rooms = 1 << capacity  # bit n is set where a row has room n: finds the best in one look
+    rooms = 1 << capacity  # bit n is set if a row has room n
     order = np.argsort(-sizes, kind="stable")
-    for thing, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
+    for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
         fitting = rooms >> size
         if not fitting:
             continue
@@ -30,5 +30,5 @@ def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarr
             rooms ^= 1 << room
         by_room[left].append(row)
         rooms |= 1 << left
-        placed[thing] = row
+        placed[item] = row
     return placed

@@ -1,4 +1,4 @@
-"""Batches ahead of time: a function of the batch number, run in parallel by tf.data."""
+"""Prefetched batches: a function of the batch number, run in parallel by tf.data."""
 
 import atexit
 import weakref
@@ -20,13 +20,13 @@ def batches_in_order(
     *,
     parallel_calls: int | None = None,
 ) -> Generator[Batch, None, None]:
-    """Yields `make_batch(start)`, …, `make_batch(stop - 1)`, each made before it is asked for.
+    """Yields `make_batch(start)`, …, `make_batch(stop - 1)`, made ahead of time.
 
     Args:
         make_batch: a pure function of the batch number; every batch has the same keys and dtypes.
         start: the first number; a resumed run starts here at no cost.
         stop: one past the last.
-        parallel_calls: how many batches are made at once; None lets tf.data choose.
+        parallel_calls: batches made at once; None lets tf.data choose.
     """
     batches = _batches(make_batch, start, stop, parallel_calls)
     _open.add(batches)
@@ -41,10 +41,10 @@ def _batches(
     tf = import_tensorflow()
     example = make_batch(start)
     dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
-    wanted = True
+    is_open = True
 
     def make(number: int) -> tuple[np.ndarray, ...]:
-        return tuple((make_batch(int(number)) if wanted else example).values())
+        return tuple((make_batch(int(number)) if is_open else example).values())
 
     def make_tensors(number: object) -> dict[str, object]:
         arrays = tf.numpy_function(make, [number], dtypes)
@@ -52,8 +52,8 @@ def _batches(
             array.set_shape(known.shape)
         return dict(zip(example, arrays, strict=True))
 
-    going_on = tf.Variable(True)
-    dataset = tf.data.Dataset.range(start, stop).take_while(lambda _: going_on)
+    keep_reading = tf.Variable(True)
+    dataset = tf.data.Dataset.range(start, stop).take_while(lambda _: keep_reading)
     dataset = dataset.map(
         make_tensors, num_parallel_calls=parallel_calls or tf.data.AUTOTUNE, deterministic=True
     )
@@ -61,11 +61,11 @@ def _batches(
     try:
         yield from iterator
     finally:
-        # TensorFlow's threads call `make_batch`. Dropping the iterator while they do can leave them
-        # waiting for an interpreter that is gone; so no more batches are made, and those that are
-        # on their way are waited for.
-        wanted = False
-        going_on.assign(False)
+        # TensorFlow's threads call `make_batch`. If the iterator were dropped meanwhile, they could
+        # wait for ever for an interpreter that has ended; so make no more batches, and wait for
+        # those that have begun.
+        is_open = False
+        keep_reading.assign(False)
         _drain(iterator)
 
 
@@ -75,12 +75,12 @@ def _drain(iterator: Iterator[Batch]) -> None:
             next(iterator)
         except StopIteration:
             return
-        except Exception:  # a batch that failed: whoever asked for it was told
+        except Exception:  # a failed batch; its error was raised where it was read
             continue
 
 
 @atexit.register
 def _close_all() -> None:
-    """Ends what a caller has left open, while the interpreter is still whole."""
+    """Ends open iterators before the interpreter shuts down."""
     for batches in list(_open):
         batches.close()

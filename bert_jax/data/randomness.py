@@ -1,7 +1,7 @@
-"""Random numbers that are a pure function of where they are used.
+"""Random numbers that are a pure function of a key and a position.
 
-A batch must not depend on which host or worker makes it, nor on what was made before. So nothing
-here has a state: every number is a hash of a key and of a position, and a shuffle is a
+A batch must not depend on the host or worker that makes it, nor on earlier batches. So there is no
+state: every number is a hash of a key and of a position, and a shuffle is a
 permutation that can be evaluated at one index.
 """
 
@@ -29,10 +29,10 @@ def random_bits(keys: np.ndarray, positions: np.ndarray | int) -> np.ndarray:
     """64 random bits for each key and position; both broadcast, uint64 out.
 
     Args:
-        keys: uint64, what the numbers belong to (an example, say).
-        positions: non-negative integers, which number of that key.
+        keys: uint64, for example one per example.
+        positions: non-negative integers, the index of the number.
     """
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant; NumPy warns for scalars
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended; NumPy warns for scalars
         offsets = (np.asarray(positions).astype(np.uint64) + np.uint64(1)) * _GOLDEN
         return mix(keys + offsets)
 
@@ -61,7 +61,7 @@ def integers_below(bits: np.ndarray, limits: np.ndarray | int) -> np.ndarray:
 
 
 def permute(indices: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
-    """Where a random permutation of 0 … size-1 sends each index.
+    """Applies a random permutation of 0 … size-1 to each index.
 
     An index is written as (row, column) of a nearly square table that holds `size` cells, and a
     Feistel network of six rounds moves the row by a hash of the column and the column by a hash of
@@ -70,7 +70,7 @@ def permute(indices: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
 
     Args:
         indices: int64 [B], each in [0, size).
-        size: number of things to shuffle.
+        size: number of items to shuffle.
         keys: uint64 [B] or [1]; each key is another permutation.
 
     Returns:

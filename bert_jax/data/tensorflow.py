@@ -1,18 +1,136 @@
-"""The one door to TensorFlow: for tf.data, TensorFlow Datasets, and Google's checkpoints."""
+"""The only module that imports TensorFlow (for tf.data and checkpoints) and TensorFlow Datasets."""
 
+import functools
 import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from bert_jax.errors import UserError
 
 
 def import_tensorflow() -> Any:
-    """TensorFlow, blind to every accelerator (those belong to JAX) and quiet about it.
+    """Imports TensorFlow, without accelerators (those belong to JAX) and without log messages.
 
-    It takes seconds, so it is called where TensorFlow is used, not where a module is imported.
+    It takes seconds, so it is called at the point of use.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it would announce itself
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it prints a message
     import tensorflow
 
     for kind in ("GPU", "TPU"):
         tensorflow.config.set_visible_devices([], kind)
     return tensorflow
+
+
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+class PreparedDataset:
+    """One split of a data set that TensorFlow Datasets has prepared; examples are in disk order.
+
+    Only the prepared files are read, never the code that made them: nothing is downloaded, and the
+    code of the data set need not be installed. Imports TensorFlow when it is read.
+
+    Attributes:
+        name: its name in errors.
+        directory: of its files.
+        split: "train", "test[:100]", ….
+    """
+
+    def __init__(self, name: str, place: str, data_dir: str | None) -> None:
+        """Finds the data set.
+
+        Args:
+            name: its name in errors.
+            place: "NAME[/CONFIG][:VERSION][:SPLIT]"; by default the newest version, and
+                "train".
+            data_dir: of prepared data sets; None for the default of TensorFlow Datasets.
+
+        Raises:
+            UserError: it does not exist.
+        """
+        self.name = name
+        dataset, _, split = place.partition(":")
+        version, _, after = split.partition(":")
+        if _VERSION.fullmatch(version):
+            split = after
+        else:
+            version = ""
+        if not dataset:
+            raise UserError(f"{name} is not of the form tfds:NAME[/CONFIG][:VERSION][:SPLIT]")
+        self.directory = self._find(dataset, version, data_dir)
+        self.split = split or "train"
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        """The fields of an example by name, as TensorFlow Datasets describes them."""
+        features: Mapping[str, Any] = self._builder.info.features
+        return features
+
+    @property
+    def count(self) -> int:
+        """The number of examples.
+
+        Raises:
+            UserError: there is no such split.
+        """
+        splits = self._builder.info.splits
+        try:
+            return int(splits[self.split].num_examples)
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                f"{self.name} has no split {self.split!r}; known: {', '.join(sorted(splits))}"
+            ) from error
+
+    def examples(self, field: str | None = None) -> Iterator[Any]:
+        """Each example: a dict, or the value of one field, as NumPy arrays, numbers and bytes.
+
+        Raises:
+            UserError: a file is damaged.
+        """
+        tensorflow = import_tensorflow()
+        import tensorflow_datasets
+
+        try:
+            if self._builder.info.file_format == tensorflow_datasets.core.FileFormat.ARRAY_RECORD:
+                for example in self._builder.as_data_source(split=self.split):
+                    yield example if field is None else example[field]
+                return
+            # One file after the other; more at a time would mix their examples.
+            options = tensorflow_datasets.ReadConfig(interleave_cycle_length=1, try_autocache=False)
+            dataset = self._builder.as_dataset(split=self.split, read_config=options)
+            if field is not None:
+                dataset = dataset.map(lambda example: example[field])
+            yield from dataset.as_numpy_iterator()
+        except tensorflow.errors.OpError as error:
+            raise UserError(
+                f"{self.name}: damaged files in {self.directory}: {error.message}; prepare the "
+                "data set again"
+            ) from error
+
+    @functools.cached_property
+    def _builder(self) -> Any:
+        import_tensorflow()
+        import tensorflow_datasets
+
+        return tensorflow_datasets.builder_from_directory(self.directory)
+
+    def _find(self, name: str, version: str, data_dir: str | None) -> Path:
+        default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+        folder = Path(data_dir or default).expanduser()
+        prepared = {path.parent for path in folder.glob(f"{name}/*/dataset_info.json")}
+        versions = {path.name: path for path in prepared if _VERSION.fullmatch(path.name)}
+        if versions and not version:
+            version = max(versions, key=lambda text: [int(part) for part in text.split(".")])
+        if version not in versions:
+            known = sorted(
+                str(path.parent.relative_to(folder)) for path in folder.rglob("dataset_info.json")
+            )
+            raise UserError(
+                f"{self.name}: TensorFlow Datasets has prepared no such data set in {folder}; "
+                f"it has {', '.join(known) or 'none'}; prepare it with `tfds build`, or set "
+                "data.data_dir"
+            )
+        return versions[version]

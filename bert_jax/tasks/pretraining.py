@@ -14,14 +14,12 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch, batches_in_order
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
-from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions, as_text
+from bert_jax.data.pretraining.corpus import Corpus, synthetic_corpus, synthetic_tokenizer
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
-from bert_jax.data.pretraining.show import as_text
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
-from bert_jax.data.pretraining.synthetic_corpus import stand_in_corpus, stand_in_tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Execution, Head
 from bert_jax.options import from_keys, keys_of
@@ -309,10 +307,10 @@ def create_without_data(config: ConfigDict, model_init: ModelInit) -> Pretrainin
     The vocabulary is that of `tokenizer.path` or `init_from`, else of `model.vocab_size`, else of
     the size that `prepare` would make.
     """
-    tokenizer = model_init.tokenizer or stand_in_tokenizer(
+    tokenizer = model_init.tokenizer or synthetic_tokenizer(
         config.model.vocab_size or config.tokenizer.vocab_size
     )
-    return _task(config, model_init, stand_in_corpus(tokenizer), tokenizer)
+    return _task(config, model_init, synthetic_corpus(tokenizer), tokenizer)
 
 
 def _task(

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.corpus_manifest import MANIFEST_NAME
-from bert_jax.data.pretraining.preparation import staging
+from bert_jax.data.pretraining.corpus import MANIFEST_NAME, Corpus
+from bert_jax.data.pretraining.preparation import writer
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
 from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError
@@ -76,7 +75,7 @@ def test_text_is_streamed_with_its_place(options):
     assert [path.name for path in source.paths] == ["a.txt", "b.txt.gz"]
     assert len(list(source.blocks())) == 300 + len(TEXT[:900].splitlines())
     assert source.position == source.size > len(TEXT)
-    with pytest.raises(UserError, match="there is no file at gs://"):
+    with pytest.raises(UserError, match="nothing matches no file"):
         open_source(dataclasses.replace(spec, source=f"{spec.source}/nothing"))
 
 
@@ -88,7 +87,7 @@ def test_an_upload_that_is_interrupted_goes_on(options, bucket, monkeypatch):
         raise UserError("the line is dead")
 
     with monkeypatch.context() as patch:
-        patch.setattr(staging, "upload", breaks)
+        patch.setattr(writer, "upload", breaks)
         with pytest.raises(UserError, match="the line is dead"):
             make(options, remote)
     with pytest.raises(UserError, match=r"not a finished corpus: it has no manifest\.json"):
@@ -104,14 +103,14 @@ def test_what_is_no_corpus_is_not_overwritten(options, bucket):
         make(options, remote)
 
 
-def test_a_damaged_copy_is_found_and_mended(options, bucket):
+def test_a_damaged_copy_is_detected_and_replaced(options, bucket):
     remote = as_path(f"{bucket}/corpus")
     make(options, remote)
     copy = Corpus.open(remote).path
     damaged = bytearray((copy / "train.tokens.bin").read_bytes())
     damaged[0] ^= 1
     (copy / "train.tokens.bin").write_bytes(damaged)
-    with pytest.raises(UserError, match="its checksum is not that of the manifest; .*this copy"):
+    with pytest.raises(UserError, match="its checksum is not that of the manifest; .*from a bucket"):
         Corpus.open(remote)
     (copy / "train.tokens.bin").unlink()
     Corpus.open(remote)

@@ -1,7 +1,7 @@
 """Training examples as a person reads them."""
 
+from bert_jax.data.pretraining.batches import as_text
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.data.pretraining.show import as_text
 
 
 def test_examples_as_text_by_eye(tiny_batches, tokenizer):

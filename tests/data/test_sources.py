@@ -3,8 +3,14 @@
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data.pretraining.sources import SourceSpec, open_source, source_specs
-from bert_jax.data.pretraining.sources.source import Block, BlockBuilder, document_blocks
+from bert_jax.data.pretraining.sources import (
+    Block,
+    BlockBuilder,
+    SourceSpec,
+    document_blocks,
+    open_source,
+    source_specs,
+)
 from bert_jax.errors import UserError
 
 

@@ -45,7 +45,7 @@ def test_docstrings_come_in_the_order_of_the_source(tmp_path):
     (tmp_path / "json" / "__init__.py").write_text("'It reads and writes the text.'")
     (tmp_path / "test" / "test_counting.py").write_text("'It is only a test of this.'")
     (tmp_path / "broken.py").write_text("def broken(:")
-    found = list(PythonDocs(SourceSpec("python-docs:"), tmp_path).blocks())
+    found = list(PythonDocs(SourceSpec("python-docs:"), library=tmp_path).blocks())
     assert [block.text for block in found[-2:]] == [
         "Counting things that are wrapped over lines.\n"
         "A counter of things.\n"

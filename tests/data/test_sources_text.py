@@ -2,8 +2,7 @@
 
 import pytest
 
-from bert_jax.data.pretraining.sources import Block, SourceSpec, open_source
-from bert_jax.data.pretraining.sources.source import BLOCK_CHARACTERS
+from bert_jax.data.pretraining.sources import BLOCK_CHARACTERS, Block, SourceSpec, open_source
 from bert_jax.errors import UserError
 
 

@@ -7,6 +7,7 @@ batches depend neither on the number of hosts and workers nor on where a run was
 """
 
 import dataclasses
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,17 +25,17 @@ _SHUFFLE, _PHASES, _EXAMPLES = 0, 1, 2
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingOptions:
-    """What the examples look like.
+    """Length, objective and masking of the examples.
 
     Attributes:
         length: T, tokens of a sequence with [CLS], [SEP] and padding.
         objective: "nsp" (is the second sentence the next one?), "sop" (are the two in order?) or
-            "none" (one stretch of whole sentences of a document, RoBERTa's DOC-SENTENCES).
+            "none" (consecutive whole sentences of one document, RoBERTa's DOC-SENTENCES).
         masking: "token", "whole_word" or "span".
         max_predictions: P, the most masked tokens of a sequence.
         mask_fraction: share of the tokens that is masked.
-        short_probability: share of examples shorter than `length` on purpose.
-        seed: all examples change with it.
+        short_probability: share of examples with a shorter target length.
+        seed: of all random choices.
     """
 
     length: int = 128
@@ -69,7 +70,7 @@ class PretrainingBatches:
     Attributes:
         length: T.
         padding_id: the id of [PAD].
-        masking: how many tokens are masked, and how.
+        masking: the options of masking.
         examples_per_epoch: N.
         rows_per_epoch: N, since each row is one example.
     """
@@ -121,28 +122,28 @@ class PretrainingBatches:
         first = (number * hosts + host) * rows
         return self.examples(np.arange(first, first + rows))
 
-    def evaluation_batch(self, number: int, rows: int, places: np.ndarray) -> Batch:
-        """Some rows of batch `number` of an evaluation, which counts each example of an epoch once.
+    def evaluation_batch(self, number: int, rows: int, columns: np.ndarray) -> Batch:
+        """Rows of batch `number` of an evaluation, which counts each example of an epoch once.
 
         Args:
             number: which batch, from 0.
             rows: examples of a batch.
-            places: int64 [B], which of them; those past the end of the batch or of the epoch are
-                only there to be computed, and weigh nothing.
+            columns: int64 [B], index of each row in its batch. Rows past the end of the batch or of
+                the epoch are padding: their weights are 0.
         """
-        numbers = number * rows + places
-        inside = (places < rows) & (numbers < self.examples_per_epoch)
+        numbers = number * rows + columns
+        inside = (columns < rows) & (numbers < self.examples_per_epoch)
         batch = self.examples(np.where(inside, numbers, 0))
         batch["masked_lm_weights"] *= inside[:, None]
         batch["next_sentence_weights"] *= inside
         return batch
 
     def examples(self, numbers: np.ndarray, *, length: int | None = None) -> Batch:
-        """The examples of the given numbers.
+        """The examples with these numbers, see the table above.
 
         Args:
             numbers: int64 [B], in any order.
-            length: T of these rows, where less than that of all is known to be enough.
+            length: T of these rows if it is known that less than `self.length` suffices.
         """
         segments, keys = self._draw(numbers)
         rows = self._assemble(segments, length or self.length)
@@ -163,13 +164,13 @@ class PretrainingBatches:
         }
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
-        """Tokens of the examples of the given numbers, without making them: int64 [B]."""
+        """Tokens of the examples with these numbers, int64 [B], without reading any text."""
         segments, _ = self._draw(numbers)
         first = segments.first_end - segments.first_start
         return first + segments.second_end - segments.second_start + self._special_tokens
 
     def _draw(self, numbers: np.ndarray) -> tuple[pairs.Segments, np.ndarray]:
-        """Where examples lie in the corpus, and the random key of each, uint64 [B]."""
+        """Token ranges of examples in the corpus, and the random key of each, uint64 [B]."""
         epochs, indices = np.divmod(numbers, self.examples_per_epoch)
         epoch_keys = randomness.random_bits(self._base_key, epochs)
         shuffle_keys = randomness.random_bits(epoch_keys, _SHUFFLE)
@@ -180,7 +181,7 @@ class PretrainingBatches:
         return self._plan.segments(indices, phase_keys, keys), keys
 
     def _assemble(self, segments: pairs.Segments, length: int) -> "_Rows":
-        """Reads the segments from the corpus and puts [CLS], [SEP] and [PAD] around them."""
+        """Reads the segments from the corpus and adds [CLS], [SEP] and [PAD]."""
         positions = np.arange(length)
         first = (segments.first_end - segments.first_start)[:, None]
         second = (segments.second_end - segments.second_start)[:, None]
@@ -212,3 +213,75 @@ class _Rows(NamedTuple):
     is_token: np.ndarray
     in_second: np.ndarray
     lengths: np.ndarray
+
+
+_LABELS = {
+    "nsp": ("the second sentence is the next one", "the second sentence is random"),
+    "sop": ("the two are in order", "the two are swapped"),
+}
+
+
+def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
+    """Examples as readable text: tokens (masked ones as `shown←original`), lengths and label.
+
+    Args:
+        batch: from `PretrainingBatches` or `PackedBatches`.
+        tokenizer: that made the ids.
+        objective: "nsp", "sop" or "none".
+    """
+    blocks = []
+    for number in range(len(batch["input_ids"])):
+        row = {key: value[number] for key, value in batch.items()}
+        if "segment_ids" not in row:
+            blocks.append(_example_as_text(row, tokenizer, objective, f"example {number}"))
+            continue
+        examples = list(_examples_of(row))
+        padding = np.count_nonzero(row["segment_ids"] == 0)
+        blocks.append(
+            f"row {number}: {len(row['segment_ids']) - padding} tokens, {padding} of padding, "
+            f"examples: {len(examples)}"
+        )
+        blocks += [
+            _example_as_text(example, tokenizer, objective, f"row {number}, example {index}")
+            for index, example in enumerate(examples)
+        ]
+    return "\n\n".join(blocks)
+
+
+def _examples_of(row: Batch) -> Iterator[Batch]:
+    """The examples of a packed row, each as an unpacked row of its own length."""
+    masked = row["masked_lm_weights"] > 0
+    positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
+    for number in range(1, row["segment_ids"].max() + 1):
+        inside = row["segment_ids"] == number
+        is_own = inside[positions]
+        yield {
+            "input_ids": row["input_ids"][inside],
+            "token_type_ids": row["token_type_ids"][inside],
+            "attention_mask": inside[inside],
+            "masked_lm_positions": positions[is_own] - inside.argmax(),
+            "masked_lm_ids": originals[is_own],
+            "masked_lm_weights": is_own[is_own],
+            "next_sentence_labels": row["next_sentence_labels"][number - 1],
+        }
+
+
+def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str) -> str:
+    length = int(row["attention_mask"].sum())
+    pieces = [tokenizer.id_to_token(int(token)) for token in row["input_ids"][:length]]
+    masked = row["masked_lm_weights"] > 0
+    positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
+    for position, original in zip(positions, originals, strict=True):
+        pieces[position] += f"←{tokenizer.id_to_token(int(original))}"
+    second = int(np.sum(row["token_type_ids"]))
+    lines = [
+        f"{name}: {length} tokens ({length - second} + {second}), "
+        f"{len(row['input_ids']) - length} of padding, {len(positions)} masked",
+        "  " + " ".join(pieces[: length - second]),
+    ]
+    if second:
+        lines.append("  " + " ".join(pieces[length - second :]))
+    if objective in _LABELS:
+        label = int(row["next_sentence_labels"])
+        lines.append(f"  label {label}: {_LABELS[objective][label]}")
+    return "\n".join(lines)

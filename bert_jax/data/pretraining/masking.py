@@ -1,4 +1,4 @@
-"""Which tokens are hidden from the model, and what stands in their place (paper, section 3.1)."""
+"""Masked language modelling: chooses the masked tokens and replaces them (paper, section 3.1)."""
 
 import dataclasses
 from typing import NamedTuple
@@ -34,7 +34,8 @@ class MaskingOptions:
             words in a row, SpanBERT, section 3.1).
         max_predictions: P, the most masked positions of an example.
         mask_fraction: share of the tokens that is masked.
-        mask_replace_prob, random_replace_prob: what a masked token becomes; the rest stays itself.
+        mask_replace_prob, random_replace_prob: shares of masked tokens that become [MASK], or a
+            random token; the others are unchanged.
         mask_id: id of [MASK].
         vocab_size: V; random tokens are drawn from all of them.
     """
@@ -60,10 +61,10 @@ class MaskedPositions(NamedTuple):
     """The masked positions of B examples.
 
     Attributes:
-        positions: int64 [B, P], ascending; where there are less than P, the rest is 0.
-        chosen: bool [B, P], False for that rest.
-        deciders: int64 [B, P], the position whose draw decides the replacement: its own, or for
-            spans that of the span's first token, since a span is replaced as one.
+        positions: int64 [B, P], ascending; if there are fewer than P, the others are 0.
+        chosen: bool [B, P], False for these others.
+        deciders: int64 [B, P], the position whose random number decides the replacement: its own,
+            or the first one of its span, since a span is replaced as one.
     """
 
     positions: np.ndarray
@@ -71,13 +72,13 @@ class MaskedPositions(NamedTuple):
     deciders: np.ndarray
 
 
-def wanted_predictions(lengths: np.ndarray, options: MaskingOptions) -> np.ndarray:
-    """How many tokens of each example are masked: int64 [B] for its tokens, int64 [B].
+def num_predictions(lengths: np.ndarray, options: MaskingOptions) -> np.ndarray:
+    """Number of masked tokens of each example: int64 [B] from its number of tokens, int64 [B].
 
-    At least one, at most P; whole words may come to fewer.
+    At least one, at most P; with whole words it may be fewer.
     """
-    wanted = np.rint(lengths * options.mask_fraction).astype(np.int64)
-    return np.clip(wanted, 1, options.max_predictions)
+    targets = np.rint(lengths * options.mask_fraction).astype(np.int64)
+    return np.clip(targets, 1, options.max_predictions)
 
 
 def choose_positions(
@@ -92,15 +93,15 @@ def choose_positions(
     Args:
         candidates: bool [B, T], tokens that may be masked: not [CLS], [SEP] or padding.
         continues_word: bool [B, T], tokens that continue the word of the token before them.
-        lengths: int64 [B], tokens of each example, [CLS] and [SEP] counted.
+        lengths: int64 [B], tokens of each example, with [CLS] and [SEP].
         keys: uint64 [B], the random key of each example.
         options: see there.
     """
-    wanted = wanted_predictions(lengths, options)
+    targets = num_predictions(lengths, options)
     positions = np.arange(candidates.shape[1])
     if options.unit == "token":
         order = _shuffled(candidates, keys, options.max_predictions)
-        kept = (np.arange(order.shape[1]) < wanted[:, None]) & (order >= 0)
+        kept = (np.arange(order.shape[1]) < targets[:, None]) & (order >= 0)
         order = np.sort(np.where(kept, order, len(positions)), axis=1)
         order = _widen(order, options.max_predictions, len(positions))
         chosen = order < len(positions)
@@ -110,10 +111,10 @@ def choose_positions(
     after_gap[:, 1:] = ~candidates[:, :-1]
     starts = candidates & (~continues_word | after_gap)
     if options.unit == "whole_word":
-        masked = _mask_words(candidates, starts, wanted, keys)
+        masked = _mask_words(candidates, starts, targets, keys)
         deciders = np.broadcast_to(positions, candidates.shape)
     else:
-        masked, deciders = _mask_spans(candidates, starts, wanted, keys)
+        masked, deciders = _mask_spans(candidates, starts, targets, keys)
     return _gathered(masked, deciders, options.max_predictions)
 
 
@@ -124,7 +125,7 @@ def replace_tokens(
 
     Args:
         input_ids: int32 [B, T].
-        masked: where.
+        masked: the positions.
         keys: uint64 [B], the random key of each example.
         options: the shares, the id of [MASK] and V.
 
@@ -146,7 +147,7 @@ def replace_tokens(
             originals,
         ),
     )
-    # The rest of a row points at position 0, [CLS]: it is written back unchanged.
+    # Unused entries of a row are position 0, [CLS], which is written back unchanged.
     replacements = np.where(masked.chosen, replacements, originals).astype(np.int32)
     replaced = input_ids.copy()
     np.put_along_axis(replaced, masked.positions, replacements, axis=1)
@@ -154,7 +155,7 @@ def replace_tokens(
 
 
 def _shuffled(eligible: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
-    """`count` positions of each row in random order, -1 where a row has less: int64 [B, count]."""
+    """`count` positions of each row in random order, -1 if a row has fewer: int64 [B, count]."""
     positions = np.arange(eligible.shape[1])
     sort_keys = randomness.random_bits(keys[:, None], _SELECT + positions)
     sort_keys = (sort_keys & ~_POSITION_MASK) | positions.astype(np.uint64)
@@ -168,7 +169,7 @@ def _shuffled(eligible: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
 
 
 def _next_true(marks: np.ndarray) -> np.ndarray:
-    """For each position the first marked one after it, T if there is none: int64 [B, T]."""
+    """For each position the first marked one after it, or T: int64 [B, T]."""
     length = marks.shape[1]
     marked = np.where(marks, np.arange(length), length)
     following = np.full(marks.shape, length)
@@ -177,9 +178,9 @@ def _next_true(marks: np.ndarray) -> np.ndarray:
 
 
 def _mask_words(
-    candidates: np.ndarray, starts: np.ndarray, wanted: np.ndarray, keys: np.ndarray
+    candidates: np.ndarray, starts: np.ndarray, targets: np.ndarray, keys: np.ndarray
 ) -> np.ndarray:
-    """Masks words in random order; one that would exceed the wanted tokens is passed over.
+    """Masks words in random order; a word that would exceed the number is skipped.
 
     Source: create_pretraining_data.py, create_masked_lm_predictions. Returns bool [B, T].
     """
@@ -187,26 +188,26 @@ def _mask_words(
     boundaries = starts | ~candidates
     word_end = _next_true(boundaries)
     order = _shuffled(starts, keys, starts.shape[1])
-    left = wanted.copy()
+    remaining = targets.copy()
     word_chosen = np.zeros_like(starts)
     for rank in range(int(starts.sum(axis=1).max(initial=0))):
         start = order[:, rank]
         size = np.where(start >= 0, word_end[rows, start] - start, len(starts[0]))
-        fits = size <= left
+        fits = size <= remaining
         word_chosen[rows[fits], start[fits]] = True
-        left -= np.where(fits, size, 0)
-        if not left.any():
+        remaining -= np.where(fits, size, 0)
+        if not remaining.any():
             break
     own_start = np.maximum.accumulate(np.where(boundaries, np.arange(starts.shape[1]), 0), axis=1)
     return np.take_along_axis(word_chosen, own_start, axis=1) & candidates
 
 
 def _mask_spans(
-    candidates: np.ndarray, starts: np.ndarray, wanted: np.ndarray, keys: np.ndarray
+    candidates: np.ndarray, starts: np.ndarray, targets: np.ndarray, keys: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Masks spans of whole words, each within one segment, until the wanted tokens are reached.
+    """Masks spans of whole words, each within one segment, until their number is reached.
 
-    The last span is cut where the number is reached. Returns bool [B, T] and the first position of
+    The last span is cut there. Returns bool [B, T] and the first position of
     the span that masked each token, int64 [B, T].
     """
     rows, positions = np.arange(len(starts)), np.arange(starts.shape[1])
@@ -218,7 +219,7 @@ def _mask_spans(
     )  # words after the first one, [B, T]
     word_end = _next_true(starts | ~candidates)
     order = _shuffled(starts, keys, starts.shape[1])
-    left = wanted.copy()
+    remaining = targets.copy()
     masked, deciders = np.zeros_like(starts), np.zeros(starts.shape, np.int64)
     for rank in range(int(starts.sum(axis=1).max(initial=0))):
         anchor = np.maximum(order[:, rank], 0)
@@ -229,11 +230,11 @@ def _mask_spans(
             end = np.where(grows, word_end[rows, np.minimum(end, positions[-1])], end)
         span = usable[:, None] & (positions >= anchor[:, None]) & (positions < end[:, None])
         span &= ~masked
-        span &= np.cumsum(span, axis=1) <= left[:, None]
+        span &= np.cumsum(span, axis=1) <= remaining[:, None]
         masked |= span
         deciders = np.where(span, anchor[:, None], deciders)
-        left -= span.sum(axis=1)
-        if not left.any():
+        remaining -= span.sum(axis=1)
+        if not remaining.any():
             break
     return masked, deciders
 

@@ -1,15 +1,15 @@
-"""Several examples in one row: pre-training without padding.
+"""Packed rows: several examples in one row, pre-training without padding.
 
-Documents end, and a tenth of the examples is short on purpose; alone in their rows, they leave room
-to padding. Here a row holds as many whole examples as fit. They share nothing but the row: each has
-its own [CLS], positions, masks and label, and does not see the others. (Fine-tuning leaves its
-batches as they are, and packs them for the encoder alone: `models.shared_rows`.)
+Documents end, and a tenth of the examples is short by design; unpacked, the rest of their rows is
+padding. Here a row holds as many whole examples as fit. They share nothing but the row: each has
+its own [CLS], positions, masks and label, and attends only to itself. (Fine-tuning does not change
+its batches, and packs rows inside of the model: `models.shared_rows`.)
 
-The data position is one integer still. Rows come in groups of `GROUP_ROWS`: row r of a run is row
-r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs a fixed stretch of the examples of the
-run, numbers g·M … g·M + M-1, M being what fills a group on average; so each group can be computed
-by itself. By chance a stretch holds a little more or less than its rows can. What is too much is
-left out, and that epoch does not show it (another does: each is shuffled again). On 154 books that
+The data position is still one integer. Rows come in groups of `GROUP_ROWS`: row r of a run is row
+r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs the examples g·M … g·M + M-1 of the
+run, where M examples fill a group on average; so each group can be computed without the others. By
+chance these examples need a little more or less than the rows of the group. What does not fit is
+left out of that epoch (each epoch is shuffled again). On 154 books that
 is 0.4 % of the examples of 512 tokens, 0.2 % of those of 128.
 """
 
@@ -25,23 +25,23 @@ from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.errors import UserError
 
-# More rows vary less in what they need, so they are fuller and leave less out; but every host plans
-# all rows of a group.
+# With more rows the variance is smaller: rows are fuller and less is left out. But every host
+# plans all rows of a group.
 GROUP_ROWS = 1024
 
-# A row has a place for a next-sentence label for each so many tokens.
+# A row of T tokens has T / 8 next-sentence labels.
 _TOKENS_PER_LABEL = 8
 
-# Examples packed beforehand, to see how many fill a group: their mean size is known to 1 %.
+# Examples packed at the start, to measure how many fill a group: their mean size is known to 1 %.
 _SAMPLE = 1 << 14
 
 
 class PackingStatistics(NamedTuple):
-    """What packing makes of a corpus.
+    """How well the rows of a corpus are filled.
 
     Attributes:
-        filled: share of the tokens of rows that are no padding.
-        left_out: share of the examples that an epoch does not show.
+        filled: share of positions that are not padding.
+        left_out: share of examples that an epoch leaves out.
         examples_per_row: mean number of examples in a row.
     """
 
@@ -53,8 +53,8 @@ class PackingStatistics(NamedTuple):
 class PackedBatches:
     """The batches of one split of a corpus, several examples in a row.
 
-    Every batch has these keys (B rows of this host, T tokens, P masked tokens and K examples of a
-    row at most, K = T / 8):
+    Every batch has these keys (B rows of this host, T tokens, P masked tokens, and K = T / 8, the
+    most examples of a row):
 
     | key | dtype, shape | meaning |
     |---|---|---|
@@ -70,27 +70,27 @@ class PackedBatches:
     | next_sentence_weights | float32 [B, K] | 1, or 0 for the filling or where no label is |
 
     Attributes:
-        rows_per_epoch: rows that an epoch's examples fill, rounded up.
+        rows_per_epoch: rows of the examples of an epoch, rounded up.
     """
 
     def __init__(self, examples: PretrainingBatches) -> None:
         """Measures how many examples fill a group.
 
         Args:
-            examples: what is packed.
+            examples: they are packed.
 
         Raises:
-            UserError: a full row has more masked tokens than there is room for.
+            UserError: `max_predictions` is too small for a full row.
         """
         self._examples = examples
         self._length = examples.length
         predictions = examples.masking.max_predictions
-        full = int(masking.wanted_predictions(np.array([self._length]), examples.masking)[0])
-        wanted = round(self._length * examples.masking.mask_fraction)
-        if full < wanted:
+        full = int(masking.num_predictions(np.array([self._length]), examples.masking)[0])
+        needed = round(self._length * examples.masking.mask_fraction)
+        if full < needed:
             raise UserError(
                 f"data.max_predictions is {predictions}, but a packed row of {self._length} tokens "
-                f"has {wanted} masked ones; raise it to {wanted} or a little more"
+                f"has {needed} masked ones; raise it to {needed} or a little more"
             )
         self._predictions = predictions
         self._labels = max(1, self._length // _TOKENS_PER_LABEL)
@@ -99,7 +99,7 @@ class PackedBatches:
         self._pool = round(GROUP_ROWS * len(sizes) / rows)  # M
         self._fitting_size = GROUP_ROWS * int(sizes.sum()) / rows
         self.rows_per_epoch = -(-examples.examples_per_epoch * GROUP_ROWS // self._pool)
-        # Batches in a row share groups. A group is the same whoever computes it.
+        # Consecutive batches share groups.
         self._group = functools.lru_cache(maxsize=4)(self._pack)
 
     def batch(self, number: int, rows: int, *, host: int = 0, hosts: int = 1) -> Batch:
@@ -108,13 +108,15 @@ class PackedBatches:
         parts = []
         for index in range(first // GROUP_ROWS, (first + rows - 1) // GROUP_ROWS + 1):
             group = self._group(index)
-            place = index * GROUP_ROWS + group.rows - first
-            wanted = (place >= 0) & (place < rows)
-            parts.append((group.numbers[wanted], group.lengths[wanted], place[wanted]))
-        numbers, lengths, places = (np.concatenate(part) for part in zip(*parts, strict=True))
-        # Where texts are short, most of T would be padding that nobody sees.
+            row = index * GROUP_ROWS + group.rows - first
+            inside = (row >= 0) & (row < rows)
+            parts.append((group.numbers[inside], group.lengths[inside], row[inside]))
+        numbers, lengths, row_of_example = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
+        )
+        # The longest example, since T would be mostly padding.
         examples = self._examples.examples(numbers, length=int(lengths.max(initial=1)))
-        return self._join(examples, lengths, places, rows)
+        return self._join(examples, lengths, row_of_example, rows)
 
     def statistics(self, groups: int = 8) -> PackingStatistics:
         """Measured on the first groups of a run."""
@@ -127,12 +129,12 @@ class PackedBatches:
         )
 
     def _sizes(self, lengths: np.ndarray) -> np.ndarray:
-        """How much of a row examples take, counted in tokens: int64 [E] from int64 [E].
+        """Size of examples in tokens of a row: int64 [E] from their lengths, int64 [E].
 
-        The scarcest of three things counts: tokens, masked tokens and labels of a row. So whatever
-        fits by size fits in all of them.
+        A row is limited in tokens, masked tokens and labels; the size is the largest share of
+        these three, so examples that fit by size fit in all of them.
         """
-        masked = masking.wanted_predictions(lengths, self._examples.masking)
+        masked = masking.num_predictions(lengths, self._examples.masking)
         by_masked = -(-masked * self._length // self._predictions)
         by_label = -(-self._length // self._labels)
         return np.maximum(np.maximum(lengths, by_masked), by_label)
@@ -142,27 +144,27 @@ class PackedBatches:
         pool = np.arange(group * self._pool, (group + 1) * self._pool)
         lengths = self._examples.lengths(pool)
         sizes = self._sizes(lengths)
-        # Chance decides who is left out, not size: else the same texts would be, epoch by epoch.
+        # Left out by chance, not by size: else the same texts would be left out in each epoch.
         fitting = np.cumsum(sizes) <= self._fitting_size
         rows = np.full(len(pool), -1)
         rows[fitting] = best_fit_decreasing(sizes[fitting], GROUP_ROWS, self._length)
         order = np.flatnonzero(rows >= 0)
-        # Packing begins with the longest examples; a run should not.
+        # Packing begins with the longest examples, so rows are shuffled.
         rows = randomness.permute(rows[order], GROUP_ROWS, randomness.derive_key(group))
         order = order[np.argsort(rows, kind="stable")]
         return _Group(pool[order], lengths[order], np.sort(rows))
 
     def _join(self, examples: Batch, lengths: np.ndarray, rows: np.ndarray, count: int) -> Batch:
-        """Examples of their own as packed rows.
+        """Packs unpacked examples into rows.
 
         Args:
             examples: from `PretrainingBatches`, E of them in the order of their rows.
             lengths: int64 [E], their tokens.
-            rows: int64 [E], ascending, which row each belongs to.
+            rows: int64 [E], ascending, the row of each.
             count: B.
         """
-        # Read row by row, the tokens of the examples are the tokens of the packed rows: what is no
-        # filling on the one side is put, in the same order, where no filling is on the other.
+        # Row by row, packed rows hold the tokens of the examples in the same order: non-padding
+        # entries of the examples go, in order, to the non-padding entries of the rows.
         is_token = examples["attention_mask"] > 0  # [E, longest]
         is_masked = examples["masked_lm_weights"] > 0  # [E, P]
         first_of_row = np.searchsorted(rows, rows)
@@ -170,13 +172,13 @@ class PackedBatches:
         before = np.cumsum(lengths) - lengths
         start = before - before[first_of_row]  # of each example in its row
 
-        def places(counts: np.ndarray, width: int) -> np.ndarray:
-            """Room for so many things of each example: bool [B, width]."""
+        def used(counts: np.ndarray, width: int) -> np.ndarray:
+            """The first entries of each row, `counts` [E] for each example: bool [B, width]."""
             return np.arange(width) < np.bincount(rows, counts, count)[:, None]
 
-        tokens = places(lengths, self._length)
-        masked = places(is_masked.sum(axis=1), self._predictions)
-        labels = places(np.ones(len(rows)), self._labels)
+        tokens = used(lengths, self._length)
+        masked = used(is_masked.sum(axis=1), self._predictions)
+        labels = used(np.ones(len(rows)), self._labels)
         position = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
         masked_position = examples["masked_lm_positions"] + start[:, None]
         pad = self._examples.padding_id
@@ -204,8 +206,8 @@ class _Group(NamedTuple):
     rows: np.ndarray
 
 
-def _fill(places: np.ndarray, values: np.ndarray, filler: int = 0) -> np.ndarray:
-    """int32, shaped as `places`: the values in their order where it is True, else the filler."""
-    filled = np.full(places.shape, filler, np.int32)
-    filled[places] = values
+def _fill(used: np.ndarray, values: np.ndarray, filler: int = 0) -> np.ndarray:
+    """int32, shaped as `used`: the values in order where it is True, else the filler."""
+    filled = np.full(used.shape, filler, np.int32)
+    filled[used] = values
     return filled

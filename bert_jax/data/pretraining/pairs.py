@@ -1,4 +1,4 @@
-"""Which stretch of the corpus an example is made of: sentence pairs for NSP and SOP, or one text.
+"""The token ranges of an example in the corpus: sentence pairs for NSP and SOP, or one text.
 
 The original (google-research/bert, create_pretraining_data.py) walks through a document, cutting
 one chunk after the other. Here example number k of a document can be computed without its
@@ -92,10 +92,10 @@ class ExamplePlan:
         Args:
             split: the documents.
             options: how they are cut.
-            weighted: whether the weights of the corpus' sources count (not in evaluation).
+            weighted: whether sources are repeated by their weights (not in evaluation).
 
         Raises:
-            UserError: the split cannot serve the objective.
+            UserError: the split has no documents.
         """
         self._split = split
         self._options = options
@@ -129,7 +129,7 @@ class ExamplePlan:
         return _truncate(pairs, self._options.max_tokens, keys)
 
     def _target_lengths(self, keys: np.ndarray) -> np.ndarray:
-        """How many tokens each chunk aims at, int64 [B]."""
+        """The target length of each chunk in tokens, int64 [B]."""
         longest = self._options.max_tokens
         is_short = randomness.uniform_at(keys, Draw.IS_SHORT) < self._options.short_probability
         short = 2 + randomness.integers_below(
@@ -196,8 +196,8 @@ class ExamplePlan:
         is_random = (stop - first == 1) | (randomness.uniform_at(keys, Draw.IS_RANDOM_NEXT) < 0.5)
         documents = len(self._documents) - 1
         own = self._document_of(indices)
-        # One of the others, each as likely: draw among one less and step over the own. A split of
-        # one document has no other; like the original after ten tries, take what there is.
+        # Another document, uniformly: draw among one less and step over the own one. If the split
+        # has only one, it is taken, as in the original after ten tries.
         other = randomness.integers_below(
             randomness.random_bits(keys, Draw.RANDOM_DOCUMENT), max(documents - 1, 1)
         )

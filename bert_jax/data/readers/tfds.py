@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.data.pretraining.prepared import PreparedDataset
 from bert_jax.data.readers.tables import Record, Table
+from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import UserError
 
 PREFIX = "tfds:"

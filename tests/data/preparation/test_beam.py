@@ -10,7 +10,8 @@ from bert_jax import cli
 LINES = [f"the cat ran {'to the sea ' * (number % 7)}." for number in range(300)]
 CONFIG = """
 def get_config(source: str, vocabulary: str):
-    return {"data": {"source": source, "validation_fraction": 0.2, "sentences": "lines", "format": "lines"},
+    return {"data": {"source": source, "validation_fraction": 0.2, "sentences": "lines",
+                     "format": "lines"},
             "tokenizer": {"path": vocabulary}}
 """
 

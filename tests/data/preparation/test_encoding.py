@@ -1,15 +1,14 @@
-"""Literal chunks for the vocabulary of conftest.py."""
+"""Literal batches for the vocabulary of conftest.py."""
 
 import numpy as np
 
-from bert_jax.data.pretraining.preparation.chunks import Chunk, ChunkBlock
-from bert_jax.data.pretraining.preparation.encoding import encode_chunk
+from bert_jax.data.pretraining.preparation.encoding import NumberedBlock, TextBatch, encode_batch
 from bert_jax.tokenization import load_tokenizer
 
 
 def encode(vocabulary, blocks, mode="lines"):
-    chunk = Chunk(0, tuple(ChunkBlock(*block) for block in blocks), position=0)
-    return encode_chunk(chunk, load_tokenizer(vocabulary), mode, "en")
+    batch = TextBatch(0, tuple(NumberedBlock(*block) for block in blocks), position=0)
+    return encode_batch(batch, load_tokenizer(vocabulary), mode, "en")
 
 
 def test_documents_of_both_splits(tiny_vocabulary):
@@ -54,7 +53,7 @@ def test_long_sentences_are_cut_at_512_tokens(tiny_vocabulary):
     assert train.documents.tolist() == [[0, 8, 2227, 1024, 2]]
 
 
-def test_a_chunk_with_nothing_in_it(tiny_vocabulary):
+def test_an_empty_batch(tiny_vocabulary):
     train = encode(tiny_vocabulary, [(0, "validation", "cat")])["train"]
     assert (len(train.tokens), len(train.sentence_lengths)) == (0, 0)
     assert train.documents.shape == (0, 5)

@@ -51,8 +51,8 @@ def documents(corpus, split):
 LINES = "\n".join(f"cat {'dog ' * (number % 7)}ran" for number in range(700))
 
 
-def test_the_corpus_does_not_depend_on_workers_or_chunks(make, tmp_path):
-    # Long documents, so that several blocks and chunks share one.
+def test_the_corpus_does_not_depend_on_workers_or_batch_size(make, tmp_path):
+    # Long documents, so that several blocks and batches share one.
     text = "\n\n".join([LINES, "the cat sat.\n" * 40_000, LINES, "\x07\n" * 140_000 + "cat\ndog"])
     one = make(text, "one", layout="bert", validation_fraction=0.5)
     make(
@@ -61,9 +61,9 @@ def test_the_corpus_does_not_depend_on_workers_or_chunks(make, tmp_path):
         layout="bert",
         validation_fraction=0.5,
         workers=2,
-        call={"chunk_characters": 1 << 16},
+        call={"batch_characters": 1 << 16},
     )
-    make(text, "tiny", layout="bert", validation_fraction=0.5, call={"chunk_characters": 1})
+    make(text, "tiny", layout="bert", validation_fraction=0.5, call={"batch_characters": 1})
     expected = directory_bytes(tmp_path / "one")
     assert directory_bytes(tmp_path / "two") == expected
     assert directory_bytes(tmp_path / "tiny") == expected
@@ -96,7 +96,7 @@ def test_the_held_out_share_is_that_which_was_asked_for(make):
 
 def test_one_document_is_moved_where_chance_left_a_split_empty(make):
     text = "the cat sat.\ncat\nzebra " + "dog " * 600
-    corpus = make(text, "a", validation=1e-9)
+    corpus = make(text, "a", validation_fraction=1e-9)
     last = [1] + [7] * 600
     assert documents(corpus, "train") == [[5, 6, 8, 11], [6]]
     assert documents(corpus, "validation") == [last]
@@ -171,20 +171,20 @@ def test_something_else_in_the_output_is_left_alone(make, tmp_path):
     assert (tmp_path / "thesis" / "chapter1").read_text() == "precious"
 
 
-def test_an_output_that_cannot_be_is_said(make, tmp_path):
+def test_an_output_below_a_file_is_an_error(make, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/corpus.partial: Not a directory \(.*\); mend that"):
+    with pytest.raises(UserError, match=r"file/corpus.partial: Not a directory \(.*\); fix that"):
         make("cat", "file/corpus")
 
 
-def test_work_begun_for_another_text_is_begun_anew(make, tmp_path, capfd):
+def test_work_for_another_text_starts_again(make, tmp_path, capfd):
     text = "cat\n" * 50
     with pytest.raises(UserError, match=r"text.txt:51: byte 1 of the line"):
-        make(text + "\udcff\n", call={"chunk_characters": 30, "journal_seconds": 0.0})
-    assert json.loads((tmp_path / "corpus.partial" / "journal.json").read_text())["chunks"] > 0
+        make(text + "\udcff\n", call={"batch_characters": 30, "journal_seconds": 0.0})
+    assert json.loads((tmp_path / "corpus.partial" / "journal.json").read_text())["batches"] > 0
     assert not (tmp_path / "corpus").exists()
     assert documents(make(text, call={"progress": True}), "train") == [[6]] * 50
-    assert "was begun with other text or options: starting afresh" in capfd.readouterr().err
+    assert "belongs to other text or options: starting again" in capfd.readouterr().err
     assert not (tmp_path / "corpus.partial").exists()
 
 
@@ -203,7 +203,7 @@ def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
         ("", {}, "text.txt' has no text in it"),
         (" \n\n", {}, "text.txt' has no text in it"),
         ("\x07\n", {}, "no token in the text of 'text:"),
-        ("cat", {"validation": 1.0}, "data.validation_fraction: 1.0 is not a share of documents"),
+        ("cat", {"validation_fraction": 1.0}, "data.validation_fraction: 1.0 is not a share of documents"),
         ("cat", {"sentences": "word"}, "data.sentences: 'word' is unknown"),
         ("cat", {"call": {"limit": 0}}, "--limit: 0 is less than 1"),
         ("cat", {"workers": 0}, "--workers: 0 is less than 1"),

@@ -15,9 +15,9 @@ import pytest
 SCRIPT = """
 import sys
 from pathlib import Path
-from bert_jax.data.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.sources import source_specs
-from bert_jax.data.preparation.vocabulary import VocabularyOptions
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.sources import source_specs
+from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.errors import UserError
 
 if __name__ == "__main__":
@@ -27,7 +27,7 @@ if __name__ == "__main__":
         vocabulary=VocabularyOptions(vocab_size=300),
         validation_fraction=0.05,
     )
-    settings = {"chunk_characters": 2000, "journal_seconds": 0.0}
+    settings = {"batch_characters": 2000, "journal_seconds": 0.0}
     try:
         prepare(options, output, workers=int(workers), progress=False, **settings)
     except UserError as error:
@@ -59,9 +59,9 @@ def directory_bytes(path: Path) -> dict[str, bytes]:
     return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
 
 
-def written_chunks(output: Path) -> int:
+def written_batches(output: Path) -> int:
     journal = output.with_name(output.name + ".partial") / "journal.json"
-    return json.loads(journal.read_text())["chunks"] if journal.exists() else 0
+    return json.loads(journal.read_text())["batches"] if journal.exists() else 0
 
 
 def is_running(process_id: int) -> bool:
@@ -85,14 +85,14 @@ def test_a_killed_run_goes_on_to_the_same_bytes(work, tmp_path, signal_number):
     output = tmp_path / "corpus"
     for least in (20, 80):  # killed, gone on with, killed again
         process = run(work, output, stderr=subprocess.DEVNULL)
-        wait_until(lambda least=least: written_chunks(output) >= least)
+        wait_until(lambda least=least: written_batches(output) >= least)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(signal_number)
         assert process.wait() != 0
         assert not output.exists()
         assert len(children) >= 2
         wait_until(lambda children=children: not any(is_running(int(pid)) for pid in children))
-    done = written_chunks(output)
+    done = written_batches(output)
     # What stands behind the journal may be half written; here is more of that.
     for path in output.with_name("corpus.partial").glob("*.bin"):
         path.write_bytes(path.read_bytes() + b"torn")
@@ -116,7 +116,7 @@ def test_a_full_disk_is_said_and_the_work_kept(work, tmp_path):
     assert message.startswith(f"{output}.partial: no space left (File too large); make room")
     assert message.count("\n") == 1
     assert not output.exists()
-    assert written_chunks(output) > 10
+    assert written_batches(output) > 10
     assert run(work, output).wait() == 0
     assert directory_bytes(output) == directory_bytes(work / "undisturbed")
 
@@ -125,7 +125,7 @@ def test_a_full_disk_is_said_and_the_work_kept(work, tmp_path):
 def test_a_worker_that_is_killed_does_not_hang_the_run(work, tmp_path):
     output = tmp_path / "corpus"
     process = run(work, output, stderr=subprocess.PIPE)
-    wait_until(lambda: written_chunks(output) >= 20)
+    wait_until(lambda: written_batches(output) >= 20)
     workers = [
         int(pid)
         for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.pretraining.preparation.sentences import (
+from bert_jax.data.pretraining.preparation.encoding import (
     PIECE_CHARACTERS,
     check_mode,
     split_sentences,

@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.data.pretraining.preparation import prepare as prepare_module
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.pretraining.preparation.shards import encode_shard, plan_shards
+from bert_jax.data.pretraining.preparation.workers import encode_shard, plan_shards
 from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError
 
@@ -45,9 +45,9 @@ def make(options, output, **keywords):
 
 
 @pytest.mark.parametrize("shard_bytes", [500, 3000, 1 << 20])
-@pytest.mark.parametrize("chunk_characters", [50, 1 << 20])
+@pytest.mark.parametrize("batch_characters", [50, 1 << 20])
 def test_shards_joined_are_the_corpus(
-    options, tmp_path, monkeypatch, shard_bytes, chunk_characters
+    options, tmp_path, monkeypatch, shard_bytes, batch_characters
 ):
     make(options, tmp_path / "local")
     monkeypatch.setattr(
@@ -57,7 +57,7 @@ def test_shards_joined_are_the_corpus(
         options,
         tmp_path / "sharded",
         encode_shards=backwards,
-        chunk_characters=chunk_characters,
+        batch_characters=batch_characters,
     )
     assert directory_bytes(tmp_path / "sharded") == directory_bytes(tmp_path / "local")
     assert not list(tmp_path.glob("sharded.*"))
@@ -66,7 +66,7 @@ def test_shards_joined_are_the_corpus(
 def test_only_the_first_documents_of_a_source(options, tmp_path, monkeypatch):
     make(options, tmp_path / "local", limit=7)
     monkeypatch.setattr(prepare_module, "plan_shards", lambda *given: plan_shards(*given, 200))
-    make(options, tmp_path / "sharded", limit=7, encode_shards=backwards, chunk_characters=50)
+    make(options, tmp_path / "sharded", limit=7, encode_shards=backwards, batch_characters=50)
     assert directory_bytes(tmp_path / "sharded") == directory_bytes(tmp_path / "local")
 
 

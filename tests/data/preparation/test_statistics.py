@@ -17,7 +17,7 @@ def test_the_figures_of_three_documents(tmp_path, tiny_vocabulary, monkeypatch):
     options = PrepareOptions(
         source_specs(f"text:{tmp_path}/a.txt"),
         tokenizer=str(tiny_vocabulary),
-        validation=1e-9,
+        validation_fraction=1e-9,
         sentences="lines",
     )
     figures = statistics(options, length=8, workers=1, progress=False)

@@ -44,7 +44,7 @@ MOVED = {
 }
 
 
-def test_a_document_goes_on_in_the_next_chunk(tmp_path):
+def test_a_document_continues_in_the_next_batch(tmp_path):
     with writer(tmp_path) as files:
         files.append(0, FIRST)
         files.append(0, SECOND)
@@ -66,7 +66,7 @@ def test_what_stands_behind_the_journal_is_cut_off(tmp_path):
         files.write_journal()
         files.append(0, SECOND)
     with writer(tmp_path, Progress.read(tmp_path)) as files:
-        assert files.progress.chunks == 1
+        assert files.progress.batches == 1
         files.append(0, SECOND)
         files.finish()
     assert arrays(tmp_path, "train")[0] == [10, 11, 12, 13, 14, 15, 16]
@@ -109,5 +109,5 @@ def test_files_shorter_than_the_journal_says_are_refused(tmp_path):
 
 def test_a_damaged_journal_is_none(tmp_path):
     assert Progress.read(tmp_path) is None
-    (tmp_path / "journal.json").write_text('{"fingerprint": "work", "chunks": 3, "spl')
+    (tmp_path / "journal.json").write_text('{"fingerprint": "work", "batches": 3, "spl')
     assert Progress.read(tmp_path) is None

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bert_jax.data.pretraining.preparation.shards import Shard, ShardWork, encode_shard
+from bert_jax.data.pretraining.preparation.workers import Shard, ShardWork, encode_shard
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote
 
@@ -18,15 +18,18 @@ LOCAL_RUNNERS = ("DirectRunner", "InteractiveRunner", "PrismRunner")
 def beam_runner(
     options: str, workers: int | None, output: Path
 ) -> Callable[[Sequence[Shard], ShardWork], None]:
-    """Checks the options of a Beam runner; what is returned encodes shards there.
+    """Checks the options of a Beam runner.
 
     Args:
         options: as on a command line: "--runner=DataflowRunner --project=P …"; "" for this machine.
-        workers: processes of this machine's runner; None for what Beam takes.
-        output: the corpus, beside which the shards' files are.
+        workers: processes of this machine's runner; None for Beam's default.
+        output: the corpus; the files of the shards are beside it.
+
+    Returns:
+        A function that encodes shards with this runner, see `prepare.EncodeShards`.
 
     Raises:
-        UserError: Beam is not installed, does not know an option, or runs where `output` is not.
+        UserError: Beam is not installed, an option is unknown, or the runner cannot reach `output`.
     """
     try:
         with _quiet():
@@ -45,11 +48,11 @@ def beam_runner(
             *words,
         ]
     try:
-        with _quiet() as said:
+        with _quiet() as stderr:
             parsed = pipeline_options.PipelineOptions(words)
             known = parsed.get_all_options(retain_unknown_options=False)
     except SystemExit as error:
-        reason = said.getvalue().strip().rpartition("error: ")[2]
+        reason = stderr.getvalue().strip().rpartition("error: ")[2]
         raise UserError(f"--runner-options {options!r}: {reason}") from error
     for word in words:
         if word.startswith("--") and _name(word) not in known:
@@ -58,7 +61,7 @@ def beam_runner(
     runner = runner.rpartition(".")[2]
     if runner not in LOCAL_RUNNERS and not is_remote(output):
         raise UserError(
-            f"--output {output}: the machines of {runner} do not see this disk; give "
+            f"--output {output}: the machines of {runner} cannot read this disk; give "
             "gs://BUCKET/CORPUS"
         )
     return functools.partial(_run, parsed)
@@ -66,12 +69,12 @@ def beam_runner(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[io.StringIO]:
-    """Catches what Beam says on stderr, as hundreds of options; its warnings go nowhere."""
+    """Captures the stderr of Beam (hundreds of lines of options), and drops its warnings."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with contextlib.redirect_stderr(io.StringIO()) as said:
-            yield said
+        with contextlib.redirect_stderr(io.StringIO()) as stderr:
+            yield stderr
     finally:
         logging.disable(before)
 
@@ -97,7 +100,7 @@ def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
         try:
             result.wait_until_finish()
         except KeyboardInterrupt:
-            # Machines elsewhere would go on, and cost, beside those of the next call.
+            # Otherwise remote machines would continue, and cost money.
             with contextlib.suppress(NotImplementedError):
                 result.cancel()
             raise
@@ -108,10 +111,10 @@ def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What failed in some worker: Beam wraps it in reports of several pages."""
+    """The error of a worker in one line: Beam wraps it in reports of several pages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if "bert_jax.errors.UserError: " in line]
-    if ours:
-        return ours[-1].partition("bert_jax.errors.UserError: ")[2].partition(" [while running")[0]
+    own = [line for line in lines if "bert_jax.errors.UserError: " in line]
+    if own:
+        return own[-1].partition("bert_jax.errors.UserError: ")[2].partition(" [while running")[0]
     last = lines[-1] if lines else type(error).__name__
-    return f"--runner beam: {last[:300]}; what is done stays: run the same command to go on"
+    return f"--runner beam: {last[:300]}; finished shards stay: run the same command to continue"

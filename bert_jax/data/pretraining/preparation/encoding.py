@@ -1,32 +1,217 @@
-"""One chunk of text to token ids: a pure function, run in worker processes."""
+"""Text → sentences → token ids.
+
+One process reads all sources in order (`read_batches`): it numbers the documents, chooses those of
+the validation split, and cuts the text into batches of about a megabyte. To encode such a batch
+(`encode_batch`) is a pure function, run in worker processes or on other machines.
+"""
 
 import dataclasses
+import hashlib
 import itertools
+import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.data.pretraining.corpus import token_dtype
-from bert_jax.data.pretraining.corpus_manifest import SPLITS
-from bert_jax.data.pretraining.preparation.chunks import Chunk
-from bert_jax.data.pretraining.preparation.sentences import split_sentences
+from bert_jax.data.pretraining.corpus import SPLITS, token_dtype
+from bert_jax.data.pretraining.sources import Source
+from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer
 
-SENTENCE_TOKENS = 512
-"""A longer sentence is cut into pieces of so many tokens: every token of it can be reached."""
 
-# Sentences are encoded so many at a time, as the tokenizer's own structures are large.
+@dataclasses.dataclass(frozen=True, slots=True)
+class NumberedBlock:
+    """A block (`sources.Block`) with the number and the split of its document.
+
+    Attributes:
+        document: number of the document, counted over all sources from 0.
+        split: "train" or "validation".
+        text: the block's text.
+    """
+
+    document: int
+    split: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextBatch:
+    """Consecutive blocks of one source.
+
+    Attributes:
+        source: index of the source.
+        blocks: at least one.
+        position: bytes of all sources that were read up to the end of the batch.
+    """
+
+    source: int
+    blocks: tuple[NumberedBlock, ...]
+    position: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ValidationSplit:
+    """Chooses the documents of the validation split.
+
+    Attributes:
+        fraction: expected share of documents, in [0, 1).
+        seed: another seed chooses other documents.
+    """
+
+    fraction: float
+    seed: int
+
+    def split_of(self, text: str) -> str:
+        """The split of a document, from the text of its first block.
+
+        So all copies of a document are in the same split.
+        """
+        key = self.seed.to_bytes(16, "little", signed=True)
+        digest = hashlib.blake2b(text.encode(), digest_size=8, key=key).digest()
+        is_validation = int.from_bytes(digest, "little") < self.fraction * 2**64
+        return "validation" if is_validation else "train"
+
+
+def read_batches(
+    sources: Sequence[Source], validation: ValidationSplit, *, limit: int | None, characters: int
+) -> Iterator[TextBatch]:
+    """The text of all sources, one after the other.
+
+    Args:
+        sources: opened sources.
+        validation: chooses the split of each document.
+        limit: the most documents of each source; None for all.
+        characters: the size of a batch: it ends with the block that reaches this number.
+
+    Raises:
+        UserError: a source cannot be read or is empty.
+    """
+    document, read_before = 0, 0
+    for index, source in enumerate(sources):
+        first_document = document
+        for batch in source_batches(
+            source, validation, index, first_document, limit=limit, characters=characters
+        ):
+            document = batch.blocks[-1].document + 1
+            yield dataclasses.replace(batch, position=read_before + batch.position)
+        if document == first_document:
+            raise UserError(f"data.source: {source.spec.source!r} has no text in it")
+        read_before += source.size
+
+
+def source_batches(
+    source: Source,
+    validation: ValidationSplit,
+    index: int = 0,
+    first_document: int = 0,
+    *,
+    limit: int | None,
+    characters: int,
+) -> Iterator[TextBatch]:
+    """The text of one source, which may be empty.
+
+    Args:
+        source: opened.
+        validation: chooses the split of each document.
+        index: `TextBatch.source`.
+        first_document: number of the first document.
+        limit: the most documents; None for all.
+        characters: see `read_batches`.
+    """
+    document = first_document - 1
+    split = "train"
+    blocks: list[NumberedBlock] = []
+    size = 0
+    for block in source.blocks():
+        if block.starts_document:
+            if limit is not None and document + 1 - first_document == limit:
+                break
+            document += 1
+            split = validation.split_of(block.text)
+        blocks.append(NumberedBlock(document, split, block.text))
+        size += len(block.text)
+        if size >= characters:
+            yield TextBatch(index, tuple(blocks), source.position)
+            blocks, size = [], 0
+    if blocks:
+        yield TextBatch(index, tuple(blocks), source.size)
+
+
+MODES = ("split", "lines")
+
+PIECE_CHARACTERS = 8192
+"""The longest sentence in characters, and the longest input of the sentence splitter.
+
+Such a sentence has far more tokens than a model has positions. The bound keeps
+memory constant for a line of any length, and the splitter linear (measured with sentencex 1.0.32:
+262,144 characters of Chinese take 6.3 s at once and 0.2 s in such pieces).
+"""
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+
+
+def check_mode(mode: str, language: str) -> None:
+    """Raises UserError for values that `split_sentences` does not accept."""
+    if mode not in MODES:
+        raise UserError(f"data.sentences: {mode!r} is unknown; known are {', '.join(MODES)}")
+    if not _LANGUAGE.fullmatch(language):
+        raise UserError(
+            f"data.language: {language!r} is not a language code such as 'en', 'de' or 'zh-hant'"
+        )
+
+
+def split_sentences(paragraph: str, mode: str = "split", language: str = "en") -> list[str]:
+    """The sentences of a paragraph, stripped of white space, empty ones left out.
+
+    Args:
+        paragraph: text without line ends that UTF-8 can encode.
+        mode: "split" by the rules of the `sentencex` library, or "lines": the paragraph is one
+            sentence.
+        language: code of the language for "split"; without rules of its own,
+            sentencex uses those of a related language, or of English.
+
+    Returns:
+        Sentences of at most `PIECE_CHARACTERS` characters; a longer one is cut at white space, or
+        anywhere if it has none.
+    """
+    pieces = _pieces(paragraph, language if mode == "split" else None)
+    return [sentence for piece in pieces if (sentence := piece.strip())]
+
+
+def _pieces(paragraph: str, language: str | None) -> Iterator[str]:
+    """Sentences, or pieces of one where `language` is None."""
+    import sentencex
+
+    start = 0
+    while start < len(paragraph):
+        window = paragraph[start : start + PIECE_CHARACTERS]
+        is_last = start + PIECE_CHARACTERS >= len(paragraph)
+        sentences = [window] if language is None else sentencex.segment(language, window)
+        if not is_last and len(sentences) > 1:
+            # The last one may go on beyond the window, so the next window begins with it.
+            sentences = sentences[:-1]
+        elif not is_last:
+            sentences = [window[: window.rfind(" ", 1) + 1] or window]
+        yield from sentences
+        start += sum(map(len, sentences))
+
+
+SENTENCE_TOKENS = 512
+"""A longer sentence is cut into pieces of this many tokens."""
+
+# Sentences encoded in one call: the tokenizer's results need much memory.
 _BATCH_SENTENCES = 4096
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedSplit:
-    """What a chunk holds of one split.
+    """Token ids of a text batch, of one split; M sentences, D documents.
 
     Attributes:
-        tokens: uint16 or uint32 [T], ids of all sentences.
-        sentence_lengths: int64 [S], each in [1, 512].
-        documents: int64 [D, 5], in order, for each document with at least one sentence here: its
-            number, then sentences, tokens, unknown tokens and cut sentences.
+        tokens: uint16 or uint32 [tokens], ids of all sentences.
+        sentence_lengths: int64 [M], each in [1, 512].
+        documents: int64 [D, 5], for each document with at least one sentence: its number, then
+            its sentences, tokens, unknown tokens and cut sentences.
     """
 
     tokens: np.ndarray
@@ -34,25 +219,25 @@ class EncodedSplit:
     documents: np.ndarray
 
 
-def encode_chunk(
-    chunk: Chunk, tokenizer: Tokenizer, mode: str, language: str
+def encode_batch(
+    batch: TextBatch, tokenizer: Tokenizer, mode: str, language: str
 ) -> dict[str, EncodedSplit]:
-    """Splits a chunk into sentences and encodes them.
+    """Splits a batch into sentences and encodes them.
 
     Args:
-        chunk: the text.
+        batch: the text.
         tokenizer: gives the ids.
         mode: see `split_sentences`.
         language: see `split_sentences`.
 
     Returns:
-        For "train" and "validation" what the chunk has of it; sentences without a token are dropped.
+        The sentences of "train" and of "validation"; those without a token are dropped.
     """
     encoded = {}
     for split in SPLITS:
         sentences: list[str] = []
         documents: list[int] = []
-        for block in chunk.blocks:
+        for block in batch.blocks:
             if block.split == split:
                 for paragraph in block.text.split("\n"):
                     sentences += split_sentences(paragraph, mode, language)
@@ -62,7 +247,7 @@ def encode_chunk(
 
 
 def _encode(sentences: list[str], documents: np.ndarray, tokenizer: Tokenizer) -> EncodedSplit:
-    """Encodes sentences [S], each of the document with the number in `documents` [S]."""
+    """Encodes sentences [M]; `documents` int64 [M] are the numbers of their documents."""
     dtype = token_dtype(tokenizer.vocab_size)
     batches = [np.zeros(0, dtype)]
     lengths = np.zeros(len(sentences), np.int64)
@@ -87,19 +272,19 @@ def _encode(sentences: list[str], documents: np.ndarray, tokenizer: Tokenizer) -
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:
-    """Where things of these lengths [S] begin, and where the last one ends: int64 [S + 1]."""
+    """Start of each sentence, and end of the last one: int64 [M + 1] from lengths [M]."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _cut_lengths(lengths: np.ndarray, pieces: np.ndarray) -> np.ndarray:
-    """Lengths of the pieces, int64 [sum(pieces)]: full ones and what remains."""
+    """Lengths of the pieces of cut sentences: int64 [sum(pieces)]."""
     cut = np.full(int(pieces.sum()), SENTENCE_TOKENS, np.int64)
     cut[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * SENTENCE_TOKENS
     return cut
 
 
 def _document_rows(documents: np.ndarray, columns: list[np.ndarray]) -> np.ndarray:
-    """Sums of each column [S] over the sentences of each document; see `EncodedSplit.documents`."""
+    """Sums of each column [M] over the sentences of each document; see `EncodedSplit.documents`."""
     numbers, first = np.unique(documents, return_index=True)
     if not len(numbers):
         return np.zeros((0, 1 + len(columns)), np.int64)

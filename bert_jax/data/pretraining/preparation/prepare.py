@@ -1,10 +1,10 @@
 """`bert-jax prepare`: text to corpus, with constant memory, on all cores, resumable.
 
-One process reads; workers split sentences and encode; the reader appends what they return, in
-order, to `OUTPUT.partial/`, which gets its real name when all of it is on disk. So there is a
-corpus or there is none, and its bytes do not depend on the number of workers.
+One process reads; workers split sentences and encode; the reader appends their results, in order,
+to `OUTPUT.partial/`, which is renamed when it is complete. So a corpus is complete or does not
+exist, and its bytes do not depend on the number of workers.
 
-With `encode_shards`, other machines read and encode (`shards`), and this one appends.
+With `encode_shards`, other machines read and encode (`workers.Shard`), and this one appends.
 """
 
 import dataclasses
@@ -21,60 +21,68 @@ from tqdm import tqdm
 
 from bert_jax.data.pretraining.corpus import (
     FILE_KINDS,
-    TOKENIZER_DIRECTORY,
-    split_file,
-    token_dtype,
-)
-from bert_jax.data.pretraining.corpus_manifest import (
     FORMAT_VERSION,
     SPLITS,
+    TOKENIZER_DIRECTORY,
     Manifest,
     SourceCounts,
     file_entry,
+    split_file,
+    token_dtype,
 )
-from bert_jax.data.pretraining.preparation.chunks import ValidationSplit, read_chunks
-from bert_jax.data.pretraining.preparation.encoding import EncodedSplit
-from bert_jax.data.pretraining.preparation.sentences import check_mode
-from bert_jax.data.pretraining.preparation.shards import Shard, ShardWork, join_shards, plan_shards
-from bert_jax.data.pretraining.preparation.staging import (
-    begin,
-    finished_manifest,
-    publish,
-    resume,
-    staging_directory,
+from bert_jax.data.pretraining.preparation.encoding import (
+    EncodedSplit,
+    ValidationSplit,
+    check_mode,
+    read_batches,
 )
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions, train_vocabulary
-from bert_jax.data.pretraining.preparation.workers import Encoder, encode_in_order
-from bert_jax.data.pretraining.preparation.writer import CorpusWriter, Progress
+from bert_jax.data.pretraining.preparation.workers import (
+    Encoder,
+    Shard,
+    ShardWork,
+    encode_in_order,
+    join_shards,
+    plan_shards,
+)
+from bert_jax.data.pretraining.preparation.writer import (
+    CorpusWriter,
+    Progress,
+    begin,
+    finished_manifest,
+    partial_directory,
+    publish,
+    resume,
+)
 from bert_jax.data.pretraining.sources import Source, SourceSpec, open_source
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, atomic_directory, remove
 from bert_jax.tokenization.interface import Tokenizer
 
-CHUNK_CHARACTERS = 1 << 20
+BATCH_CHARACTERS = 1 << 20
 JOURNAL_SECONDS = 10.0
 
 
 EncodeShards = Callable[[Sequence[Shard], ShardWork], None]
-"""Has `encode_shard` called for every shard, wherever it likes."""
+"""Calls `encode_shard` for every shard, on any machines."""
 
-# The source, the bytes of all sources up to the end of the chunk, and the chunk.
+# Index of the source, bytes of all sources up to the end of the batch, and the encoded batch.
 _Encoded = tuple[int, int, dict[str, EncodedSplit]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrepareOptions:
-    """What a corpus is made from, and how.
+    """The text of a corpus, and how it is encoded.
 
     Attributes:
-        sources: where the text comes from; several are a mixture. Weights are written down, text
-            is never repeated.
+        sources: the text; several sources are a mixture. Their weights are stored, text is not
+            repeated.
         tokenizer: directory or file of a tokenizer; None to train one.
         vocabulary: how a tokenizer is trained if none is given.
-        validation_fraction: expected share of documents that are validation for evaluation, in [0, 1).
+        validation_fraction: expected share of documents in the validation split, in [0, 1).
         sentences: "split" or "lines", see `split_sentences`.
         language: for "split".
-        seed: of the choice of validation documents.
+        seed: another seed chooses other validation documents.
     """
 
     sources: tuple[SourceSpec, ...]
@@ -90,7 +98,8 @@ class PrepareOptions:
             raise UserError("data.source is not set; write for example data.source=text:FILES")
         if not 0 <= self.validation_fraction < 1:
             raise UserError(
-                f"data.validation_fraction: {self.validation_fraction} is not a share of documents: 0 or more, below 1"
+                f"data.validation_fraction: {self.validation_fraction} is not a share of "
+                "documents: 0 or more, below 1"
             )
         check_mode(self.sentences, self.language)
 
@@ -103,28 +112,28 @@ def prepare(
     limit: int | None = None,
     progress: bool = True,
     encode_shards: EncodeShards | None = None,
-    chunk_characters: int = CHUNK_CHARACTERS,
+    batch_characters: int = BATCH_CHARACTERS,
     journal_seconds: float = JOURNAL_SECONDS,
 ) -> Manifest:
-    """Makes a corpus, or goes on where an earlier call was stopped.
+    """Makes a corpus, or continues where an earlier call was interrupted.
 
     Args:
-        options: what is made.
-        output: the corpus directory; until it is finished, `OUTPUT.partial` stands there (of one
-            in a bucket, in the user's cache).
+        options: the text and how it is encoded.
+        output: the corpus directory; until it is finished, its files are in `OUTPUT.partial` (if
+            `output` is in a bucket, in the user's cache).
         workers: processes that encode; None for one per core.
         limit: the most documents of each source; None for all.
         progress: whether progress is shown on stderr.
         encode_shards: encodes shards elsewhere, in place of the workers here; see `beam`.
-        chunk_characters: how much text a worker gets at a time; the corpus does not depend on it.
-        journal_seconds: how much time a killed call loses at most.
+        batch_characters: how much text a worker encodes at a time; it does not change the corpus.
+        journal_seconds: the most work, in seconds, that is lost when the process is killed.
 
     Returns:
         The manifest. If `output` is already a corpus of the same text, options and tokenizer,
-        nothing is done and its manifest returned.
+        nothing is done.
 
     Raises:
-        UserError: bad text or options, no space, or `output` holds something else.
+        UserError: bad text or options, full disk, or `output` holds something else.
     """
     output = as_path(output)
     workers = _usable_cores() if workers is None else workers
@@ -139,26 +148,26 @@ def prepare(
         workers=workers,
         progress=progress,
         encode_shards=encode_shards,
-        chunk_characters=chunk_characters,
+        batch_characters=batch_characters,
         journal_seconds=journal_seconds,
     )
-    given = _given_tokenizer(options)
-    fingerprint = job.fingerprint(given)
+    user_tokenizer = _load_tokenizer(options)
+    fingerprint = job.fingerprint(user_tokenizer)
     shards = output.with_name(f"{output.name}.shards-{fingerprint}")
     if finished := finished_manifest(output, fingerprint):
-        remove(shards)  # a call that was interrupted at the very end has left them
-        job.say(f"{output} is finished already: nothing to do")
+        remove(shards)  # left by a call that was interrupted at the very end
+        job.report(f"{output} is finished already: nothing to do")
         return finished
-    with staging_directory(output) as partial:
-        # The journal counts chunks, so it fits the same chunks only.
-        chunks = f"{chunk_characters} in shards" if encode_shards else str(chunk_characters)
-        state = _resume_or_begin(job, partial, f"{fingerprint}/{chunks}")
-        tokenizer = _place_tokenizer(job, partial, given)
+    with partial_directory(output) as partial:
+        # The journal counts batches, so it is only valid for the same batch size.
+        batches = f"{batch_characters} in shards" if encode_shards else str(batch_characters)
+        state = _resume_or_begin(job, partial, f"{fingerprint}/{batches}")
+        tokenizer = _write_tokenizer(job, partial, user_tokenizer)
         with CorpusWriter(partial, token_dtype(tokenizer.vocab_size), state) as writer:
             if encode_shards:
                 _append_all(job, writer, _from_shards(job, tokenizer, shards, encode_shards))
             else:
-                _append_all(job, writer, _from_workers(job, partial, state.chunks))
+                _append_all(job, writer, _from_workers(job, partial, state.batches))
             _fill_empty_split(job, writer)
             writer.finish()
         manifest = _manifest(job, partial, fingerprint, tokenizer, state)
@@ -180,20 +189,19 @@ class _Job:
     workers: int
     progress: bool
     encode_shards: EncodeShards | None
-    chunk_characters: int
+    batch_characters: int
     journal_seconds: float
 
-    def say(self, message: str) -> None:
+    def report(self, message: str) -> None:
         if self.progress:
-            tqdm.write(f"prepare: {message}", file=sys.stderr)  # on a line of its own
+            tqdm.write(f"prepare: {message}", file=sys.stderr)  # above the progress bar
 
-    def fingerprint(self, given: Tokenizer | None) -> str:
+    def fingerprint(self, user_tokenizer: Tokenizer | None) -> str:
         """16 hex digits that change with the text, the options or the tokenizer."""
         made_from = dataclasses.asdict(self.options) | {
-            # A tokenizer is what it does, wherever it lies; how one would be trained does not
-            # matter when one is given.
-            "tokenizer": given.fingerprint() if given else None,
-            "vocabulary": None if given else dataclasses.asdict(self.options.vocabulary),
+            # The path of a tokenizer does not matter, only its results.
+            "tokenizer": user_tokenizer.fingerprint() if user_tokenizer else None,
+            "vocabulary": None if user_tokenizer else dataclasses.asdict(self.options.vocabulary),
             "texts": [source.identity() for source in self.sources],
             "limit": self.limit,
             "format_version": FORMAT_VERSION,
@@ -208,7 +216,7 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _given_tokenizer(options: PrepareOptions) -> Tokenizer | None:
+def _load_tokenizer(options: PrepareOptions) -> Tokenizer | None:
     from bert_jax.tokenization import load_tokenizer
 
     if options.tokenizer is None:
@@ -219,20 +227,20 @@ def _given_tokenizer(options: PrepareOptions) -> Tokenizer | None:
 def _resume_or_begin(job: _Job, partial: Path, fingerprint: str) -> Progress:
     if state := resume(partial, fingerprint):
         documents = sum(split.total().documents for split in state.splits.values())
-        job.say(f"going on in {partial} after {documents:,} documents")
+        job.report(f"continuing in {partial} after {documents:,} documents")
         return state
     if Progress.read(partial) is not None:
-        job.say(f"{partial} was begun with other text or options: starting afresh")
+        job.report(f"{partial} belongs to other text or options: starting again")
     return begin(partial, fingerprint, len(job.sources))
 
 
-def _place_tokenizer(job: _Job, partial: Path, given: Tokenizer | None) -> Tokenizer:
-    """Puts the tokenizer into the corpus, trained if need be, and loads it from there."""
+def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None) -> Tokenizer:
+    """Writes the tokenizer to the corpus (trains it first if none is given), and loads it."""
     from bert_jax.tokenization import load_tokenizer
 
     directory = partial / TOKENIZER_DIRECTORY
     if not directory.is_dir():
-        tokenizer = given or train_vocabulary(
+        tokenizer = user_tokenizer or train_vocabulary(
             job.options.vocabulary,
             job.sources,
             job.validation,
@@ -245,36 +253,36 @@ def _place_tokenizer(job: _Job, partial: Path, given: Tokenizer | None) -> Token
 
 
 def _from_workers(job: _Job, partial: Path, done: int) -> Iterator[_Encoded]:
-    """Chunks that processes of this machine encode, but for the first ones."""
+    """All batches, encoded by processes of this machine; the first `done` are left empty."""
     encoder = Encoder(partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language)
-    chunks = read_chunks(
-        job.sources, job.validation, limit=job.limit, characters=job.chunk_characters
+    batches = read_batches(
+        job.sources, job.validation, limit=job.limit, characters=job.batch_characters
     )
-    for chunk in itertools.islice(chunks, done):
-        yield chunk.source, chunk.position, {}
-    for chunk, encoded in encode_in_order(chunks, encoder, job.workers):
-        yield chunk.source, chunk.position, encoded
+    for batch in itertools.islice(batches, done):
+        yield batch.source, batch.position, {}
+    for batch, encoded in encode_in_order(batches, encoder, job.workers):
+        yield batch.source, batch.position, encoded
 
 
 def _from_shards(
     job: _Job, tokenizer: Tokenizer, directory: Path, encode_shards: EncodeShards
 ) -> Iterator[_Encoded]:
-    """Chunks that others encode and write to files in a directory beside the corpus."""
+    """All batches, encoded elsewhere and written to files in a directory beside the corpus."""
     options = job.options
-    with atomic_directory(directory / TOKENIZER_DIRECTORY) as place:
-        tokenizer.save(place)
+    with atomic_directory(directory / TOKENIZER_DIRECTORY) as partial:
+        tokenizer.save(partial)
     encoder = Encoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
-    work = ShardWork(str(directory), encoder, job.validation, job.limit, job.chunk_characters)
+    work = ShardWork(str(directory), encoder, job.validation, job.limit, job.batch_characters)
     shards = plan_shards(job.sources, job.limit)
-    job.say(f"encoding {len(shards):,} shards; their files are in {directory}")
+    job.report(f"encoding {len(shards):,} shards; their files are in {directory}")
     encode_shards(shards, work)
     yield from join_shards(shards, work)
 
 
 def _append_all(job: _Job, writer: CorpusWriter, results: Iterator[_Encoded]) -> None:
-    """Appends every chunk that the writer does not have yet."""
+    """Appends every batch that is not yet written."""
     state = writer.progress
-    done = state.chunks
+    done = state.batches
     size = sum(source.size for source in job.sources)
     with tqdm(
         total=size, desc="prepare", unit="B", unit_scale=True, disable=not job.progress
@@ -297,7 +305,7 @@ def _append_all(job: _Job, writer: CorpusWriter, results: Iterator[_Encoded]) ->
 
 
 def _fill_empty_split(job: _Job, writer: CorpusWriter) -> None:
-    """Moves one document if chance has left nothing to train on or nothing to evaluate on."""
+    """Moves one document if by chance a split is empty."""
     documents = {split: writer.progress.splits[split].total().documents for split in SPLITS}
     if not any(documents.values()):
         sources = ", ".join(repr(spec.source) for spec in job.options.sources)

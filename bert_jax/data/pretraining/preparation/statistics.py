@@ -1,4 +1,4 @@
-"""`bert-jax prepare --dry-run`: what a corpus would be like, without leaving one."""
+"""`bert-jax prepare --dry-run`: the statistics of a corpus, which is then removed."""
 
 import dataclasses
 import tempfile
@@ -16,25 +16,23 @@ _SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PreparationStatistics:
-    """Figures of both splits together.
+    """Statistics of both splits together.
 
     Attributes:
-        documents: how many there are; `validation_documents` of them are validation.
-        validation_documents: see `documents`.
+        documents: number of documents.
+        validation_documents: those of the validation split.
         sentences: sentences with at least one token.
         cut_sentences: sentences that were too long and cut.
         tokens: token ids without special tokens.
         unknown_share: share of [UNK] among them.
-        mean_sentence_tokens: tokens of a sentence.
-        median_sentence_tokens: likewise.
-        mean_document_tokens: tokens of a document.
-        median_document_tokens: likewise.
-        length: positions of an example that `padding_share` is for.
-        padding_share: expected share of [PAD] in batches: a document of T tokens takes
-            ceil(T / (length - 3)) examples, each with three special tokens.
+        mean_sentence_tokens, median_sentence_tokens: tokens of a sentence.
+        mean_document_tokens, median_document_tokens: tokens of a document.
+        length: T, for `padding_share`.
+        padding_share: expected share of [PAD] in batches: a document of n tokens takes
+            ceil(n / (T - 3)) examples, each with three special tokens.
         packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
-            them is short on purpose.
-        packed_left_out_share: share of the pairs that an epoch of packed rows does not show.
+            them is short by design.
+        packed_left_out_share: share of the pairs that an epoch of packed rows leaves out.
     """
 
     documents: int
@@ -65,15 +63,15 @@ def statistics(
 
     Args:
         options: see `prepare`.
-        length: positions of an example, special tokens counted.
+        length: T, tokens of an example with special tokens.
         limit: the most documents of each source; None for all.
         workers: see `prepare`.
         progress: whether progress is shown on stderr.
 
     Raises:
-        UserError: as `prepare` does; also if `length` leaves no room for text.
+        UserError: as `prepare` does; also if `length` is too small.
     """
-    PretrainingOptions(length=length)  # refuses a wrong length before the work is done
+    PretrainingOptions(length=length)  # checks the length first
     with tempfile.TemporaryDirectory(prefix="bert-jax-dry-run-") as folder:
         path = Path(folder, "corpus")
         prepare(options, path, workers=workers, limit=limit, progress=progress)
@@ -81,7 +79,7 @@ def statistics(
 
 
 def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
-    """The figures of a finished corpus; see `statistics`."""
+    """The statistics of a finished corpus; see `statistics`."""
     counts = list(corpus.manifest.splits.values())
     tokens = sum(split.tokens for split in counts)
     sentence_tokens = np.concatenate(

@@ -1,11 +1,11 @@
-"""Trains the vocabulary of a corpus that is given none, from the train side of its text."""
+"""Trains the tokenizer of a corpus from the documents of its train split."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 
 from tqdm import tqdm
 
-from bert_jax.data.pretraining.preparation.chunks import ValidationSplit, read_chunks
+from bert_jax.data.pretraining.preparation.encoding import ValidationSplit, read_batches
 from bert_jax.data.pretraining.sources import Source
 from bert_jax.errors import UserError
 from bert_jax.tokenization.interface import Tokenizer
@@ -21,7 +21,7 @@ class VocabularyOptions:
 
     Attributes:
         kind: "wordpiece" or "sentencepiece".
-        vocab_size: number of ids, special tokens among them.
+        vocab_size: number of ids, special tokens included.
         lowercase: whether text is lower-cased first.
         train_characters: the most text it is trained from, in characters; the sources of a mixture
             share it by their weights.
@@ -52,9 +52,9 @@ def train_vocabulary(
     """Trains a tokenizer from the documents of "train", the first ones of each source.
 
     Args:
-        options: what is trained.
+        options: kind and size.
         sources: opened sources.
-        validation: which documents are left out.
+        validation: chooses the documents that are left out.
         limit: the most documents of each source.
         progress: whether a progress bar is shown on stderr.
 
@@ -82,7 +82,7 @@ def _train_texts(
     limit: int | None,
     bar: tqdm,
 ) -> Iterator[str]:
-    """Paragraphs of all sources, of each as many as its share allows."""
+    """Paragraphs of all sources; each source has a number of characters by its weight."""
     total_weight = sum(source.spec.weight for source in sources)
     for source in sources:
         left = characters * source.spec.weight / total_weight
@@ -95,5 +95,5 @@ def _train_texts(
 
 
 def _train_blocks(source: Source, validation: ValidationSplit, limit: int | None) -> Iterator[str]:
-    for chunk in read_chunks([source], validation, limit=limit, characters=_READ_CHARACTERS):
-        yield from (block.text for block in chunk.blocks if block.split == "train")
+    for batch in read_batches([source], validation, limit=limit, characters=_READ_CHARACTERS):
+        yield from (block.text for block in batch.blocks if block.split == "train")

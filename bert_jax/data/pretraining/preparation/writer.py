@@ -1,22 +1,44 @@
-"""Appends encoded chunks to the files of a corpus, so that a killed run can go on.
+"""Writes a corpus to `OUTPUT.partial/`, which is renamed to OUTPUT when it is complete.
 
-The files only grow. From time to time a journal says how long they were after which chunk; what
-was written after that is cut off when the work is taken up again, and so is a torn write.
+The files only grow. From time to time a journal records their lengths and the number of text
+batches they hold; after an interruption, everything that was written later is cut off. A corpus in
+a bucket is made in the user's cache and then uploaded, its manifest last.
 """
 
+import contextlib
 import dataclasses
+import errno
+import fcntl
 import io
+import itertools
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.pretraining.corpus import FILE_KINDS, split_file
-from bert_jax.data.pretraining.corpus_manifest import SPLITS, Counts, sync_directory
+from bert_jax.data.pretraining.corpus import (
+    FILE_KINDS,
+    MANIFEST_NAME,
+    SPLITS,
+    TOKENIZER_DIRECTORY,
+    Counts,
+    Manifest,
+    split_file,
+    sync_directory,
+)
 from bert_jax.data.pretraining.preparation.encoding import EncodedSplit
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
+from bert_jax.files import (
+    is_remote,
+    reachable,
+    remove_partial_files,
+    upload,
+    user_cache,
+    write_atomically,
+)
 
 JOURNAL_NAME = "journal.json"
 
@@ -25,13 +47,13 @@ _OFFSET = np.dtype("<i8")
 
 @dataclasses.dataclass(slots=True)
 class SplitProgress:
-    """How far one split has come.
+    """Counts of what is written of one split.
 
     Attributes:
-        counts: of each source.
+        counts: by source.
         last_document: number of the document that was written last, -1 at the start.
-        last_source: which source it is from.
-        last_counts: what it holds so far.
+        last_source: its source.
+        last_counts: its counts so far.
     """
 
     counts: list[Counts]
@@ -49,21 +71,21 @@ class SplitProgress:
 
 @dataclasses.dataclass(slots=True)
 class Progress:
-    """What the journal says.
+    """The content of the journal.
 
     Attributes:
-        fingerprint: of the work that was begun.
-        chunks: how many chunks are written.
-        splits: how far each split has come.
+        fingerprint: changes with text, options, tokenizer and batch size.
+        batches: number of text batches written.
+        splits: counts of each split.
     """
 
     fingerprint: str
-    chunks: int
+    batches: int
     splits: dict[str, SplitProgress]
 
     @classmethod
     def begin(cls, fingerprint: str, sources: int) -> "Progress":
-        """Before the first chunk."""
+        """Progress before the first batch."""
         splits = {split: SplitProgress([Counts() for _ in range(sources)]) for split in SPLITS}
         return cls(fingerprint, 0, splits)
 
@@ -79,7 +101,7 @@ class Progress:
 
     @classmethod
     def read(cls, directory: Path) -> "Progress | None":
-        """The journal in a directory, or None where there is none that can be used."""
+        """The journal in a directory, or None if it is missing or damaged."""
         try:
             fields = json.loads((directory / JOURNAL_NAME).read_text(encoding="utf-8"))
             splits = {
@@ -92,7 +114,7 @@ class Progress:
                 )
                 for split, entry in fields["splits"].items()
             }
-            return cls(fields["fingerprint"], fields["chunks"], splits)
+            return cls(fields["fingerprint"], fields["batches"], splits)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -101,9 +123,9 @@ class CorpusWriter:
     """Writes the files of both splits.
 
     Args:
-        directory: where they are; created by the caller.
+        directory: of the files; created by the caller.
         dtype: of the token ids.
-        progress: where to go on; files are cut to it or begun.
+        progress: where to continue; the files are cut to these counts.
     """
 
     def __init__(self, directory: Path, dtype: np.dtype, progress: Progress):
@@ -125,15 +147,15 @@ class CorpusWriter:
             file.close()
 
     def append(self, source: int, encoded: dict[str, EncodedSplit]) -> None:
-        """Writes what the next chunk holds, which is of one source."""
+        """Writes the next batch, which has text of one source."""
         for split, part in encoded.items():
             self._append_split(split, source, part)
-        self.progress.chunks += 1
+        self.progress.batches += 1
 
     def _append_split(self, split: str, source: int, part: EncodedSplit) -> None:
         progress = self.progress.splits[split]
         before = progress.total()
-        # A document that goes on from the chunk before has its start on file already.
+        # The start of a document that continues from the previous batch is written already.
         is_new = part.documents[:, 0] != progress.last_document
         self._write(split, "tokens", part.tokens)
         self._write(split, "sentences", _starts(before.tokens, part.sentence_lengths))
@@ -147,7 +169,7 @@ class CorpusWriter:
             progress.counts[source].add(counts)
 
     def write_journal(self) -> None:
-        """Puts on disk what is written so far, then says so in the journal."""
+        """Flushes the files to disk, then replaces the journal."""
         for file in self._files.values():
             os.fsync(file.fileno())
         self.progress.write(self._directory)
@@ -158,21 +180,21 @@ class CorpusWriter:
         The journal is written before the origin gets shorter, so that at any time the files hold
         at least what the journal says.
         """
-        giver, taker = self.progress.splits[origin], self.progress.splits[target]
-        moved, before, remaining = giver.last_counts, taker.total(), giver.total()
+        source, destination = self.progress.splits[origin], self.progress.splits[target]
+        moved, before, remaining = source.last_counts, destination.total(), source.total()
         remaining.subtract(moved)
         starts = self._read(origin, "sentences", remaining.sentences)
         self._write(target, "tokens", self._read(origin, "tokens", remaining.tokens))
         self._write(target, "sentences", starts - remaining.tokens + before.tokens)
         self._write(target, "documents", np.array([before.sentences]))
-        giver.counts[giver.last_source].subtract(moved)
-        taker.counts[giver.last_source].add(moved)
-        giver.last_counts = Counts()
+        source.counts[source.last_source].subtract(moved)
+        destination.counts[source.last_source].add(moved)
+        source.last_counts = Counts()
         self.write_journal()
         self._cut_to_progress()
 
     def finish(self) -> None:
-        """Writes the end of the last sentence and of the last document; the files are whole."""
+        """Completes the files: writes the end of the last sentence and of the last document."""
         for split, progress in self.progress.splits.items():
             total = progress.total()
             self._write(split, "sentences", np.array([total.tokens]))
@@ -204,5 +226,95 @@ class CorpusWriter:
 
 
 def _starts(first: int, lengths: np.ndarray) -> np.ndarray:
-    """Where things of these lengths [S] begin if the first begins at `first`: int64 [S]."""
+    """Start of each sentence or document if the first one starts at `first`: int64 [n]."""
     return first + np.cumsum(lengths) - lengths
+
+
+_LOCK_NAME = "lock"
+_NAMES = {
+    TOKENIZER_DIRECTORY,
+    *itertools.starmap(split_file, itertools.product(SPLITS, FILE_KINDS)),
+}
+_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def finished_manifest(output: Path, fingerprint: str) -> Manifest | None:
+    """The manifest of a finished corpus, or None if `output` does not exist or is empty.
+
+    Raises:
+        UserError: `output` holds something else, or a corpus with another fingerprint.
+    """
+    remedy = "give another --output or remove it"
+    with reachable(output):
+        if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+            return None
+        if not (output / MANIFEST_NAME).is_file():
+            if is_remote(output) and {path.name for path in output.iterdir()} <= _NAMES:
+                return None  # an upload that was interrupted
+            raise UserError(f"{output}: exists and is not a corpus; {remedy}")
+    manifest = Manifest.read(output)
+    if manifest.fingerprint != fingerprint:
+        raise UserError(
+            f"{output}: holds a corpus of other text, options or tokenizer "
+            f"(fingerprint {manifest.fingerprint}, now {fingerprint}); {remedy}"
+        )
+    return manifest
+
+
+@contextlib.contextmanager
+def partial_directory(output: Path) -> Iterator[Path]:
+    """Makes and locks `OUTPUT.partial`, on the local disk.
+
+    Raises:
+        UserError: another process has locked it, or it cannot be written (full disk, permissions).
+            It stays, so that the next call can continue.
+    """
+    partial = output.with_name(output.name + ".partial")
+    if is_remote(output):
+        partial = user_cache() / "prepared" / os.fspath(partial).replace("://", "/")
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        with open(partial / _LOCK_NAME, "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield partial
+    except BlockingIOError as error:
+        raise UserError(
+            f"{partial}: another bert-jax prepare is writing there; wait for it or give another "
+            "--output"
+        ) from error
+    except OSError as error:
+        if error.errno in _SPACE_ERRORS:
+            reason = f"no space left ({error.strerror}); make room"
+        else:
+            reason = f"{error.strerror} ({error.filename or 'while writing'}); fix that"
+        raise UserError(f"{partial}: {reason} and run the same command to go on") from error
+
+
+def resume(partial: Path, fingerprint: str) -> Progress | None:
+    """The progress of an earlier call with this fingerprint, or None."""
+    progress = Progress.read(partial)
+    return progress if progress is not None and progress.fingerprint == fingerprint else None
+
+
+def begin(partial: Path, fingerprint: str, sources: int) -> Progress:
+    """Removes the files of an earlier call with another fingerprint, and starts a journal."""
+    (partial / JOURNAL_NAME).unlink(missing_ok=True)
+    for split, kind in itertools.product(SPLITS, FILE_KINDS):
+        (partial / split_file(split, kind)).unlink(missing_ok=True)
+    shutil.rmtree(partial / TOKENIZER_DIRECTORY, ignore_errors=True)
+    progress = Progress.begin(fingerprint, sources)
+    progress.write(partial)
+    return progress
+
+
+def publish(partial: Path, output: Path) -> None:
+    """Renames (or uploads) a finished corpus to OUTPUT."""
+    if is_remote(output):
+        upload(partial, output, [*Manifest.read(partial).files, MANIFEST_NAME])
+        shutil.rmtree(partial)
+        return
+    remove_partial_files(partial)
+    os.rename(partial, output)
+    sync_directory(output.parent)
+    for name in (JOURNAL_NAME, _LOCK_NAME):
+        (output / name).unlink()

@@ -1,24 +1,182 @@
-"""Sources of text: "KIND:PLACE" strings to streams of blocks, one file per kind.
+"""Sources of text: "KIND:PLACE" strings → streams of blocks of documents.
 
-A new kind is a module with `open_source(spec, place)` and one entry in `KINDS`.
+A new kind is a subclass of `Source` with the constructor `(spec, place)`, and one entry in `KINDS`.
 """
 
+import abc
 import dataclasses
 import difflib
 import importlib
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from bert_jax.data.pretraining.sources.source import Block, Source, SourceSpec
 from bert_jax.errors import UserError
 
-__all__ = ["KINDS", "Block", "Source", "SourceSpec", "open_source", "source_specs"]
+BLOCK_CHARACTERS = 256 * 1024
+"""A block has at most so many characters, unless a single line is longer."""
 
+FORMATS = ("auto", "bert", "lines", "wikiextractor")
+PARAGRAPHS = ("lines", "blank")
+ERRORS = ("strict", "replace")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """One source of text and how it is read; each kind ignores the fields of other kinds.
+
+    Attributes:
+        source: "KIND:PLACE", such as "text:books/*.txt.gz".
+        weight: share of this source in a mixture, relative to the others.
+        format: of `text:` files; "bert" (blank lines between documents), "lines" (one document
+            per line), "wikiextractor" (`<doc …>` to `</doc>`), or "auto", which looks for `<doc`
+            at the start of each file and otherwise takes "bert".
+        field: which field of a `jsonl:` or `tfds:` record holds the text.
+        paragraphs: in `jsonl:` and `tfds:` texts; "lines" (each line is one) or "blank" (blank
+            lines separate them and the lines between are joined: hard-wrapped text, verse).
+        errors: undecodable bytes; "strict" is an error with their place, "replace" reads U+FFFD.
+        data_dir: of `tfds:`, where data sets are prepared; None for the default of
+            TensorFlow Datasets.
+    """
+
+    source: str
+    weight: float = 1.0
+    format: str = "auto"
+    field: str = "text"
+    paragraphs: str = "lines"
+    errors: str = "strict"
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("format", FORMATS), ("paragraphs", PARAGRAPHS), ("errors", ERRORS)):
+            if getattr(self, name) not in known:
+                raise UserError(
+                    f"data.{name}: {getattr(self, name)!r} of source {self.source!r} is unknown; "
+                    f"known are {', '.join(known)}"
+                )
+        is_number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
+        if not is_number or not (math.isfinite(self.weight) and self.weight > 0):
+            raise UserError(
+                f"data.source: weight {self.weight!r} of {self.source!r} is not a number above 0"
+            )
+        if not isinstance(self.field, str) or not self.field:
+            raise UserError(f"data.field: {self.field!r} of {self.source!r} names no field")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    r"""A stretch of one document: lines separated by "\n", none of them blank.
+
+    Each line is a paragraph (or a sentence, where the source has one per line). The blocks of a
+    document follow one another.
+
+    Attributes:
+        starts_document: whether a new document begins here.
+        text: never empty; at most `BLOCK_CHARACTERS` characters, unless it is a single line.
+    """
+
+    starts_document: bool
+    text: str
+
+
+class BlockBuilder:
+    """Gathers the lines of documents into blocks."""
+
+    def __init__(self, limit: int = BLOCK_CHARACTERS):
+        self._limit = limit
+        self._lines: list[str] = []
+        self._characters = 0
+        self._starts_document = True
+
+    def add(self, line: str) -> Block | None:
+        """Takes one line without its line end; returns the block that it did not fit into."""
+        line = line.strip()
+        if not line:
+            return None
+        block = None
+        if self._lines and self._characters + len(line) + 1 > self._limit:
+            block = self._take()
+        self._lines.append(line)
+        self._characters += len(line) + 1
+        return block
+
+    def end_document(self) -> Block | None:
+        """Ends the document; returns its last block, or None where it had no text left."""
+        block = self._take() if self._lines else None
+        self._starts_document = True
+        return block
+
+    def _take(self) -> Block:
+        block = Block(self._starts_document, "\n".join(self._lines))
+        self._lines, self._characters, self._starts_document = [], 0, False
+        return block
+
+
+def document_blocks(text: str, paragraphs: str) -> Iterator[Block]:
+    """The blocks of a document that is one string (`SourceSpec.paragraphs`)."""
+    builder = BlockBuilder()
+    lines = text.replace("\r\n", "\n").split("\n")
+    for line in _join_wrapped(lines) if paragraphs == "blank" else lines:
+        if block := builder.add(line):
+            yield block
+    if block := builder.end_document():
+        yield block
+
+
+def _join_wrapped(lines: list[str]) -> Iterator[str]:
+    paragraph: list[str] = []
+    for line in lines:
+        if line := line.strip():
+            paragraph.append(line)
+        elif paragraph:
+            yield " ".join(paragraph)
+            paragraph = []
+    yield " ".join(paragraph)
+
+
+class Source(abc.ABC):
+    """A source whose files are known, but not yet read.
+
+    Attributes:
+        spec: what it was opened from.
+        size: bytes on disk that `blocks` reads, for a progress bar; 0 if unknown.
+        position: bytes that have been read.
+    """
+
+    def __init__(self, spec: SourceSpec, size: int):
+        self.spec = spec
+        self.size = size
+        self.position = 0
+
+    @property
+    def piece_sizes(self) -> list[int]:
+        """Bytes of the pieces that can be read separately; documents never span two pieces."""
+        return [self.size]
+
+    def pieces(self, start: int, stop: int) -> "Source":
+        """A source of the pieces start … stop - 1, at least one."""
+        assert (start, stop) == (0, 1)
+        return self
+
+    @abc.abstractmethod
+    def identity(self) -> dict[str, object]:
+        """JSON values that change when the text may have changed: names, sizes, times."""
+
+    @abc.abstractmethod
+    def blocks(self) -> Iterator[Block]:
+        """All documents, in the same order and in the same blocks at every call.
+
+        Raises:
+            UserError: the text cannot be read; the message names file and line.
+        """
+
+
+# The class of each kind, as "MODULE.CLASS" in this folder; imported when it is used.
 KINDS = {
-    "text": "bert_jax.data.pretraining.sources.text",
-    "jsonl": "bert_jax.data.pretraining.sources.jsonl",
-    "tfds": "bert_jax.data.pretraining.sources.tfds",
-    "python-docs": "bert_jax.data.pretraining.sources.python_docs",
+    "text": "files.TextSource",
+    "jsonl": "files.JsonLinesSource",
+    "tfds": "tfds.TensorFlowDataset",
+    "python-docs": "python_docs.PythonDocs",
 }
 
 
@@ -26,7 +184,7 @@ def open_source(spec: SourceSpec) -> Source:
     """Finds the source that a spec names, without reading it.
 
     Raises:
-        UserError: the kind is unknown, or there is nothing at that place.
+        UserError: the kind is unknown, or the place does not exist.
     """
     kind, colon, place = spec.source.partition(":")
     if not colon or kind not in KINDS:
@@ -35,8 +193,9 @@ def open_source(spec: SourceSpec) -> Source:
             f"data.source: {spec.source!r} does not begin with a known kind ({known}); "
             "write for example text:FILES"
         )
-    module = importlib.import_module(KINDS[kind])
-    return cast(Source, module.open_source(spec, place))
+    module, _, name = KINDS[kind].partition(".")
+    kind_of_source = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    return cast(Source, kind_of_source(spec, place))
 
 
 def source_specs(

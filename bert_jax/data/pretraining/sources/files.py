@@ -1,13 +1,22 @@
-"""Files of a source: found by pattern, and read line by line."""
+"""`text:PATTERN` and `jsonl:PATTERN`: documents of files that are found by a pattern."""
 
 import copy
 import glob
+import html
 import itertools
+import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bert_jax.data.pretraining.sources.source import Source, SourceSpec
+from bert_jax.data.pretraining.sources import (
+    Block,
+    BlockBuilder,
+    Source,
+    SourceSpec,
+    document_blocks,
+)
 from bert_jax.data.readers.compressed import decompress, named_errors
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import UserError
@@ -36,11 +45,10 @@ class FileSource(Source):
 
     @property
     def piece_sizes(self) -> list[int]:
-        """See `Source`; the pieces are the files."""
+        """The pieces are the files."""
         return [state.size for state in self._states]
 
     def pieces(self, start: int, stop: int) -> "FileSource":
-        """See `Source.piece_sizes`."""
         part = copy.copy(self)
         part.paths, part._states = self.paths[start:stop], self._states[start:stop]
         part.size = sum(state.size for state in part._states)
@@ -86,8 +94,8 @@ def find_files(pattern: str, source: str) -> list[Path]:
     if is_remote(place):
         if remote := matching_files(place):
             return remote
-        raise UserError(f"data.source: {source!r}: there is no file at {pattern}")
-    # A name that exists is meant as it stands, even with [brackets] in it.
+        raise UserError(f"data.source: {source!r}: {pattern} matches no file")
+    # An existing name is not a pattern, even with [brackets] in it.
     matches = [place] if os.path.exists(place) else glob.glob(place, recursive=True)
     if not matches:
         what = "matches no file" if glob.has_magic(place) else "does not exist"
@@ -105,3 +113,120 @@ def _files_below(path: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(path, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(folder, name) for name in files if not name.startswith("."))
+
+
+_DOCUMENT_TAG = re.compile(r"<doc(\s[^<>]*)?>$")
+_TITLE = re.compile(r'\btitle="([^"]*)"')
+
+
+class TextSource(FileSource):
+    """Documents of text files in one of three layouts (`SourceSpec.format`)."""
+
+    def blocks(self) -> Iterator[Block]:
+        for path in self.paths:
+            layout = self.spec.format
+            if layout == "auto":
+                layout = self._detect(path)
+            if layout == "wikiextractor":
+                yield from self._tagged_documents(path)
+            else:
+                yield from self._documents(path, one_per_line=layout == "lines")
+
+    def _detect(self, path: Path) -> str:
+        for _, line in self.numbered_lines(path):
+            if line.strip():
+                return "wikiextractor" if _DOCUMENT_TAG.match(line.strip()) else "bert"
+        return "bert"
+
+    def _documents(self, path: Path, one_per_line: bool) -> Iterator[Block]:
+        builder = BlockBuilder()
+        for _, line in self.numbered_lines(path):
+            if block := builder.add(line):
+                yield block
+            ends = one_per_line or not line.strip()
+            if ends and (block := builder.end_document()):
+                yield block
+        if block := builder.end_document():
+            yield block
+
+    def _tagged_documents(self, path: Path) -> Iterator[Block]:
+        """Documents in WikiExtractor's `<doc id=… title=…>` … `</doc>`.
+
+        The title that is repeated as the first line is left out, so that a redirect or a stub
+        without text is not a document.
+        """
+        builder = BlockBuilder()
+        inside, title = False, ""
+        for number, line in self.numbered_lines(path):
+            stripped = line.strip()
+            if tag := _DOCUMENT_TAG.match(stripped):
+                attribute = _TITLE.search(tag.group(1) or "")
+                inside, title = True, html.unescape(attribute.group(1)) if attribute else ""
+            elif stripped == "</doc>":
+                inside = False
+            elif stripped and not inside:
+                raise UserError(
+                    f"{path}:{number}: text outside of <doc …> and </doc>; "
+                    "set data.format=bert to read the file as plain text"
+                )
+            elif stripped and title == stripped:
+                title = ""
+                continue
+            else:
+                # Only the first line of text can be the title.
+                title = "" if stripped else title
+                if block := builder.add(line):
+                    yield block
+                continue
+            if block := builder.end_document():
+                yield block
+        if block := builder.end_document():
+            yield block
+
+
+class JsonLinesSource(FileSource):
+    """One JSON object per line, whose field `data.field` is a document; blank lines are skipped."""
+
+    def blocks(self) -> Iterator[Block]:
+        for path in self.paths:
+            for number, line in self.numbered_lines(path):
+                if line.strip():
+                    text = self._text(line, path, number)
+                    yield from document_blocks(text, self.spec.paragraphs)
+
+    def _text(self, line: str, path: Path, number: int) -> str:
+        place = f"{path}:{number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = str(error)
+            if isinstance(error, json.JSONDecodeError):
+                reason = f"{error.msg}, column {error.colno}"
+            raise UserError(f"{place}: not valid JSON: {reason}; fix or remove the line") from error
+        if not isinstance(record, dict):
+            raise UserError(f"{place}: not a JSON object but {type(record).__name__}")
+        field = self.spec.field
+        if field not in record:
+            fields = ", ".join(map(repr, record)) or "none"
+            raise UserError(
+                f"{place}: no field {field!r}; its fields are {fields}; "
+                "set data.field to one of them"
+            )
+        if not isinstance(record[field], str):
+            raise UserError(
+                f"{place}: field {field!r} is not a string but {type(record[field]).__name__}"
+            )
+        return self._without_surrogates(record[field], place)
+
+    def _without_surrogates(self, text: str, place: str) -> str:
+        r"""JSON can spell half of a surrogate pair ("\ud83d"), which no encoding can write."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            if self.spec.errors == "strict":
+                raise UserError(
+                    f"{place}: field {self.spec.field!r} has half a surrogate pair at character "
+                    f"{error.start + 1}; set data.errors=replace to read ? in its place"
+                ) from error
+            return text.encode(errors="replace").decode()
+        return text

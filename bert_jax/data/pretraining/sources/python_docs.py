@@ -2,7 +2,7 @@
 
 A document for each topic of `help()`, then one for each module of the standard library: its
 docstring and those of its classes and functions in the order of the source, which is read, never
-imported. This text is hard-wrapped and full of code; what is kept are paragraphs of prose, each
+imported. This text is hard-wrapped and full of code; only paragraphs of prose are kept, each
 joined to one line.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from bert_jax.data.pretraining.sources.source import Block, Source, SourceSpec, document_blocks
+from bert_jax.data.pretraining.sources import Block, Source, SourceSpec, document_blocks
 from bert_jax.errors import UserError
 
 _SKIPPED_FOLDERS = {
@@ -29,18 +29,16 @@ _BULLET = re.compile(r"(?:[*•-]|\d+[.)])\s+")
 _PROSE_SHARE = 0.85
 
 
-def open_source(spec: SourceSpec, place: str) -> "PythonDocs":
-    """Finds the standard library; called by `bert_jax.data.pretraining.sources.open_source`."""
-    if place:
-        raise UserError(f"data.source: {spec.source!r}: nothing may follow 'python-docs:'")
-    return PythonDocs(spec, Path(sysconfig.get_path("stdlib")))
-
-
 class PythonDocs(Source):
     """Topics and docstrings of the running interpreter."""
 
-    def __init__(self, spec: SourceSpec, library: Path):
-        paths = [path for path in library.rglob("*.py") if _is_wanted(path.relative_to(library))]
+    def __init__(self, spec: SourceSpec, place: str = "", *, library: Path | None = None):
+        if place:
+            raise UserError(f"data.source: {spec.source!r}: nothing may follow 'python-docs:'")
+        library = library or Path(sysconfig.get_path("stdlib"))
+        paths = [
+            path for path in library.rglob("*.py") if _is_documented(path.relative_to(library))
+        ]
         self._paths = sorted(paths)
         if not self._paths:
             raise UserError(
@@ -54,8 +52,7 @@ class PythonDocs(Source):
         return {"python": sys.version, "files": len(self._paths), "bytes": self.size}
 
     def blocks(self) -> Iterator[Block]:
-        """See `Source.blocks`."""
-        # Parsing takes seconds and the text is small, so a second reading finds it at hand.
+        # Parsing takes seconds and the text is small, so it is kept for the second reading.
         yield from self._all_blocks
         self.position = self.size
 
@@ -80,7 +77,7 @@ def _topics() -> dict[str, str]:
         ) from error
 
 
-def _is_wanted(path: Path) -> bool:
+def _is_documented(path: Path) -> bool:
     return not _SKIPPED_FOLDERS.intersection(path.parts)
 
 
@@ -88,9 +85,9 @@ def _docstrings(path: Path) -> Iterator[str]:
     """Docstrings of a module and of what it defines, in the order of the source."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old escapes in other people's strings
+            warnings.simplefilter("ignore")  # old escapes in strings
             module = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # a template, or a broken file that some package left
+    except (SyntaxError, ValueError):  # a template, or a broken file of some package
         return
     yield from _docstrings_below(module)
 

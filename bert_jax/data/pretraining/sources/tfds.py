@@ -4,25 +4,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.data.pretraining.prepared import PreparedDataset
+from bert_jax.data.pretraining.sources import Block, Source, SourceSpec, document_blocks
 from bert_jax.data.pretraining.sources.files import REMEDY
-from bert_jax.data.pretraining.sources.source import Block, Source, SourceSpec, document_blocks
 from bert_jax.data.readers.lines import decode
+from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import UserError
-
-
-def open_source(spec: SourceSpec, place: str) -> "TensorFlowDataset":
-    """Finds the prepared data set; called by `bert_jax.data.pretraining.sources.open_source`."""
-    name = f"data.source: {spec.source!r}"
-    return TensorFlowDataset(spec, PreparedDataset(name, place, spec.data_dir))
 
 
 class TensorFlowDataset(Source):
     """One split of a prepared data set; a document per example, in the order on disk."""
 
-    def __init__(self, spec: SourceSpec, dataset: PreparedDataset):
-        self._dataset = dataset
-        self._states = {path.name: path.stat() for path in sorted(dataset.directory.iterdir())}
+    def __init__(self, spec: SourceSpec, place: str):
+        name = f"data.source: {spec.source!r}"
+        self._dataset = PreparedDataset(name, place, spec.data_dir)
+        files = sorted(self._dataset.directory.iterdir())
+        self._states = {path.name: path.stat() for path in files}
         super().__init__(spec, sum(state.st_size for state in self._states.values()))
 
     def identity(self) -> dict[str, object]:
@@ -34,7 +30,6 @@ class TensorFlowDataset(Source):
         }
 
     def blocks(self) -> Iterator[Block]:
-        """See `Source.blocks`. Imports TensorFlow."""
         self._check_field(sorted(self._dataset.features))
         count = self._dataset.count
         for number, value in enumerate(self._dataset.examples(self.spec.field), start=1):
@@ -44,8 +39,8 @@ class TensorFlowDataset(Source):
     def _check_field(self, fields: list[str]) -> None:
         if self.spec.field not in fields:
             raise UserError(
-                f"data.source: {self.spec.source!r} has no field {self.spec.field!r}; fields "
-                f"there: {', '.join(fields)}; set data.field to one of them"
+                f"data.source: {self.spec.source!r} has no field {self.spec.field!r}; its "
+                f"fields are {', '.join(fields)}; set data.field to one of them"
             )
 
     def _text(self, value: object, number: int) -> str:
