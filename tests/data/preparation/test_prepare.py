@@ -203,7 +203,11 @@ def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
         ("", {}, "text.txt' has no text in it"),
         (" \n\n", {}, "text.txt' has no text in it"),
         ("\x07\n", {}, "no token in the text of 'text:"),
-        ("cat", {"validation_fraction": 1.0}, "data.validation_fraction: 1.0 is not a share of documents"),
+        (
+            "cat",
+            {"validation_fraction": 1.0},
+            "data.validation_fraction: 1.0 is not a share of documents",
+        ),
         ("cat", {"sentences": "word"}, "data.sentences: 'word' is unknown"),
         ("cat", {"call": {"limit": 0}}, "--limit: 0 is less than 1"),
         ("cat", {"workers": 0}, "--workers: 0 is less than 1"),
