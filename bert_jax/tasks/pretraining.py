@@ -1,4 +1,11 @@
-"""Pre-training: masked language model and next-sentence prediction (paper, section 3.1)."""
+"""Pre-training: masked language model and next-sentence prediction (paper, section 3.1).
+
+    loss = mean over masked tokens of  -log p(original token | masked text)
+         + mean over sentence pairs of -log p(is next or random | masked text)
+
+The first term is MLM, the second NSP; SOP ("in order or swapped") takes the place of NSP, or there
+is no second term. `data.pretraining` makes the batches, `models` the logits; here is the loss.
+"""
 
 import dataclasses
 import math
@@ -39,7 +46,7 @@ from bert_jax.tokenization import Tokenizer, load_tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationOptions:
-    """How much of the validation documents an evaluation reads.
+    """The batches of an evaluation.
 
     Attributes:
         rows: examples of a batch, over all hosts.
@@ -55,7 +62,10 @@ class EvaluationOptions:
 
 
 class PretrainingTask(Task):
-    """MLM and NSP (or SOP, or MLM alone) on a corpus."""
+    """MLM and NSP (or SOP, or MLM alone) on a corpus.
+
+    Metrics: `mlm_loss`, `mlm_accuracy`, `nsp_loss`, `nsp_accuracy`, and `mlm_perplexity`.
+    """
 
     best_metric = ("mlm_loss", False)  # lower is better
     derived_metrics = ("mlm_perplexity",)  # of mlm_loss
@@ -76,17 +86,17 @@ class PretrainingTask(Task):
 
         Args:
             corpus: the documents.
-            tokenizer: that made it.
-            options: what examples look like.
-            model_config: the model.
-            execution: how it is computed.
+            tokenizer: that of the corpus.
+            options: length, objective and masking of the examples.
+            model_config: the encoder.
+            execution: dtype and kernels.
             global_batch_size: rows of a training batch, over all hosts.
-            evaluation: how much is read of the validation documents. They are never packed, so that
-                each example counts once, whatever the batch size.
+            evaluation: the batches of an evaluation. They are never packed, so that each example
+                counts once for any batch size.
             packing: whether a row of a training batch has several examples.
 
         Raises:
-            UserError: corpus, options and model do not fit.
+            UserError: corpus, options and model do not fit together.
         """
         self.tokenizer = tokenizer
         self.description = ModelDescription(model_config, Head.PRETRAINING)
@@ -118,30 +128,28 @@ class PretrainingTask(Task):
         validation = corpus.splits["validation"]
         if not len(validation.tokens):
             raise UserError(
-                f"{corpus.path} has no validation documents to evaluate on; prepare it from at least "
-                "2 documents with data.validation_fraction above 0"
+                f"{corpus.path} has no validation documents; prepare it from at least 2 documents "
+                "with data.validation_fraction above 0"
             )
         self._validation = PretrainingBatches(validation, self.tokenizer, options, weighted=False)
 
     def check(self) -> None:
-        """A corpus has what pre-training is judged by."""
+        """Every corpus has the labels of pre-training."""
 
     @property
     def examples_per_epoch(self) -> int:
-        """Rows of an epoch; with packing each holds several examples."""
+        """Rows of an epoch; with packing, each has several examples."""
         return self._train.rows_per_epoch
 
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        """See `Task` and `PretrainingBatches`."""
         rows = self._global_batch_size // hosts
         return batches_in_order(
             lambda number: self._train.batch(number, rows, host=host, hosts=hosts), start, stop
         )
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """See `Task`."""
         return with_rows(self._train.batch(0, 1), self._global_batch_size)
 
     def evaluation_batches(
@@ -149,21 +157,21 @@ class PretrainingTask(Task):
     ) -> Generator[Batch, None, None]:
         """This host's rows of validation batches, the same examples and masks every time.
 
-        Rows that only fill up a batch, to a multiple of `divisor`, weigh nothing.
+        Batches are padded to a multiple of `divisor` rows; the weights of padding rows are 0.
         """
         rows = self._evaluation.rows
         own = -(-rows // divisor) * divisor // hosts
-        places = np.arange(host * own, (host + 1) * own)
+        columns = np.arange(host * own, (host + 1) * own)
         batches = -(-self._validation.examples_per_epoch // rows)
         if self._evaluation.batches:
             batches = min(batches, self._evaluation.batches)
         return batches_in_order(
-            lambda number: self._validation.evaluation_batch(number, rows, places), 0, batches
+            lambda number: self._validation.evaluation_batch(number, rows, columns), 0, batches
         )
 
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
-        """See `Task`; there are no predictions to write."""
-        if mesh not in self._evaluation_steps:  # else each evaluation would compile it anew
+        """Mean losses and accuracies; there are no predictions to write."""
+        if mesh not in self._evaluation_steps:  # compiled once
             self._evaluation_steps[mesh] = make_loss_step(self, mesh)
         share = batch_share(mesh)
         batches = self.evaluation_batches(
@@ -172,7 +180,7 @@ class PretrainingTask(Task):
         return mean_losses(self, self._evaluation_steps[mesh], params, batches, mesh)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """Masked positions and labelled pairs of a batch."""
+        """Number of masked tokens, and of labelled pairs."""
         return {
             "mlm": batch["masked_lm_weights"].sum(),
             "nsp": batch["next_sentence_weights"].sum(),
@@ -184,7 +192,7 @@ class PretrainingTask(Task):
             {"params": params},
             batch["input_ids"],
             batch["token_type_ids"],
-            # A batch has the one or the other, see `PretrainingBatches` and `PackedBatches`.
+            # Unpacked batches have the mask, packed ones positions and segments.
             batch.get("attention_mask"),
             batch.get("position_ids"),
             segment_ids=batch.get("segment_ids"),
@@ -210,11 +218,11 @@ class PretrainingTask(Task):
         return {**metrics, "mlm_perplexity": math.exp(min(metrics["mlm_loss"], 20.0))}
 
     def examples_as_text(self, count: int) -> str:
-        """The first rows of the run, readable."""
+        """The first rows of the run, see `as_text`."""
         return as_text(self._train.batch(0, count), self.tokenizer, self._objective)
 
     def baselines(self) -> dict[str, float]:
-        """Held-out accuracy of two answers that need no model.
+        """Validation accuracy of two constant answers.
 
         `mlm_most_frequent`: always the most frequent masked token; `nsp_majority`: always the more
         frequent label.
@@ -247,7 +255,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section.
 
     `tokenizer` are those of `VocabularyOptions`; `data` those of `PrepareOptions`, of the sources,
-    and of `PretrainingOptions`; `data.packing` is whether rows have several examples.
+    and of `PretrainingOptions`; `data.packing` puts several examples in a row.
     """
     return {
         "tokenizer": keys_of(VocabularyOptions),
@@ -264,7 +272,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def prepare_options(config: ConfigDict) -> PrepareOptions:
-    """What `bert-jax prepare` makes of a config: the sections `data` and `tokenizer`."""
+    """The options of `bert-jax prepare`, from the sections `data` and `tokenizer`."""
     data = config.data
     per_source = {name: data[name] for name in keys_of(SourceSpec, omit=("source", "weight"))}
     return from_keys(
@@ -302,10 +310,10 @@ def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
 
 
 def create_without_data(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
-    """The task of a config that has no corpus yet, on a stand-in: its shapes are the true ones.
+    """The task of a config without a corpus, for planning: a synthetic one has the same shapes.
 
     The vocabulary is that of `tokenizer.path` or `init_from`, else of `model.vocab_size`, else of
-    the size that `prepare` would make.
+    the size that `prepare` trains.
     """
     tokenizer = model_init.tokenizer or synthetic_tokenizer(
         config.model.vocab_size or config.tokenizer.vocab_size
@@ -325,7 +333,7 @@ def _task(
         model_init.architecture(tokenizer),
         model_init.execution,
         global_batch_size=config.train.global_batch_size,
-        # As many rows as pass through the model at once in training.
+        # As many rows as a micro-batch of training.
         evaluation=EvaluationOptions(
             config.train.global_batch_size // config.train.microbatches, data.evaluation_batches
         ),

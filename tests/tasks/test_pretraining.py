@@ -1,4 +1,4 @@
-"""Packed and unpacked rows: the same losses, the same gradients, the same evaluation."""
+"""Packed and unpacked rows give the same losses and gradients; tasks without a corpus."""
 
 import dataclasses
 
@@ -6,11 +6,14 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import model_init
+from bert_jax.config import default_config, set_key
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import Execution
+from bert_jax.tasks import pretraining
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 
@@ -70,7 +73,7 @@ def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(make_task, 
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6 * largest)
 
 
-def test_packing_is_for_training_and_held_out_examples_are_not_packed(make_task):
+def test_packing_is_for_training_only(make_task):
     packed, unpacked = make_task(packing=True), make_task(packing=False)
     assert packed.examples_per_epoch < unpacked.examples_per_epoch
     for found, expected in zip(
@@ -84,3 +87,35 @@ def test_packing_is_for_training_and_held_out_examples_are_not_packed(make_task)
     assert packed.baselines() == unpacked.baselines()
     assert "row 0, example 1: " in packed.examples_as_text(8)
     assert "row" not in unpacked.examples_as_text(8)
+
+
+@pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
+def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
+    config = default_config("pretraining")
+    for key, value in {
+        "data.objective": objective,
+        "data.length": 20,
+        "data.max_predictions": 4,
+        "train.global_batch_size": 6,
+        "model.size": "tiny",
+        "tokenizer.path": str(tiny_corpus / "tokenizer"),
+    }.items():
+        set_key(config, key, value, where="test")
+    without = pretraining.create_without_data(config, model_init.of_config(config))
+    config.data.corpus = str(tiny_corpus)
+    task = pretraining.create(config, model_init.of_config(config))
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    real = {key: jax.ShapeDtypeStruct(value.shape, value.dtype) for key, value in batch.items()}
+    assert without.batch_shapes() == task.batch_shapes() == real
+    assert without.description == task.description
+
+
+def test_the_vocabulary_of_a_model_that_has_none_yet():
+    config = default_config("pretraining")
+    assert (
+        pretraining.create_without_data(
+            config, model_init.of_config(config)
+        ).description.config.vocab_size
+        == config.tokenizer.vocab_size
+        == 30_522
+    )

@@ -120,3 +120,12 @@ def test_a_manifest_of_another_version_or_damaged(path):
 def test_ids_take_two_bytes_up_to_65536_pieces():
     assert token_dtype(65_536) == np.dtype("<u2")
     assert token_dtype(65_537) == np.dtype("<u4")
+
+
+def test_a_corpus_of_an_earlier_version_must_be_prepared_again(tmp_path):
+    splits = {"train": {}, "held_out": {}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"format_version": 1, "splits": splits}))
+    with pytest.raises(
+        UserError, match=r"manifest.json: .* held_out, .*; prepare the corpus again"
+    ):
+        Corpus.open(tmp_path)
