@@ -13,7 +13,6 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from ml_collections import ConfigDict
 
 from bert_jax.errors import OptionError, UserError
 from bert_jax.options import keys_of
-
-TASKS = "bert_jax.tasks"
 
 # Keys of earlier versions; the error for one of them names the new one.
 RENAMED_KEYS = {
@@ -188,15 +185,9 @@ def task_module(name: str) -> Any:
     Raises:
         UserError: there is none.
     """
-    package = importlib.import_module(TASKS)
-    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
-    if name in names and hasattr(module := importlib.import_module(f"{TASKS}.{name}"), "create"):
-        return module
-    modules = (importlib.import_module(f"{TASKS}.{one}") for one in names)
-    known = ", ".join(
-        one for one, module in zip(names, modules, strict=True) if hasattr(module, "create")
-    )
-    raise UserError(f"task {name!r} is unknown; known are {known}")
+    from bert_jax.tasks import find_task
+
+    return find_task(name)
 
 
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -35,8 +35,8 @@ from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import state_shardings
+from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
-from bert_jax.tasks.classification.decoding import label_names
 from bert_jax.tokenization import load_tokenizer
 
 MODEL_CONFIG = "model_config.json"

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.inference.predict import check_request, predict
     from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.sharding.runtime import use_compilation_cache
-    from bert_jax.tasks.base.predict_options import PredictOptions
+    from bert_jax.tasks.base.predict_task import PredictOptions
     from bert_jax.training.signals import StopSignals
 
     use_compilation_cache()
@@ -134,7 +134,7 @@ def with_options(message: str) -> str:
 
     What stands in quotation marks, and the name of a file, is the user's own, and stays.
     """
-    from bert_jax.tasks.base.predict_options import PredictOptions
+    from bert_jax.tasks.base.predict_task import PredictOptions
 
     names = [field.name for field in dataclasses.fields(PredictOptions)]
     # A name of one word ("header") may be just a word.

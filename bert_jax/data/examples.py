@@ -1,13 +1,24 @@
-"""What labelled files hold, one class for each kind of problem.
+"""The examples of labelled files, one class for each kind of task.
 
 Every example has an `id`, as its file gives it, else the number of its row from 0; and a `place`,
-"file:line", for errors. A label that is None was not given: the example is there to be predicted.
+"file:line", for errors. An example whose label is None can only be predicted.
 """
 
 import dataclasses
+from typing import Protocol
 
 Label = str | float | tuple[str, ...]
 """A class, a value to regress on, or the classes of a text that may have several or none."""
+
+
+class LabelledExample(Protocol):
+    """The attributes of every example."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def place(self) -> str: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

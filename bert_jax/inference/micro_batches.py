@@ -1,4 +1,4 @@
-"""Items of a source that keeps us waiting, such as a pipe: what has come is answered first."""
+"""Items of a source that makes us wait, such as a pipe: what has come is computed at once."""
 
 import queue
 import threading
@@ -8,19 +8,19 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-# Where so many items take longer to come, they are few, and what has come is computed.
+# An iterator ends when so many items take longer than so long to come.
 _MANY = 256
 _SECONDS = 0.1
 
 
-def bursts(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
-    """The items in iterators, each of which begins with a wait and has no other that is long.
+def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
+    """The items in iterators, each of which may wait long for its first item only.
 
-    As long as items come fast, they are all in one. They are read in a thread of its own, a little
-    ahead. Each iterator is to be used up before the next one; the last one may be empty.
+    As long as items come fast, they are all in one. A thread reads them a little ahead. Each
+    iterator must be used up before the next one; the last one may be empty.
 
     Args:
-        items: read once; what they raise is raised where their item would be.
+        items: read once; an error of theirs is raised where their item would be.
     """
     # An item, or nothing at the end.
     arrived: queue.Queue[tuple[Item, ...] | BaseException] = queue.Queue(_MANY)
@@ -34,24 +34,24 @@ def bursts(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
         except BaseException as error:
             arrived.put(error)
 
-    def burst() -> Iterator[Item]:
+    def micro_batch() -> Iterator[Item]:
         nonlocal ended
-        found, count, left = arrived.get(), 0, _SECONDS
-        while not isinstance(found, BaseException) and found:
-            yield from found
+        following, count, left = arrived.get(), 0, _SECONDS
+        while not isinstance(following, BaseException) and following:
+            yield from following
             count += 1
             left = _SECONDS if count % _MANY == 0 else left
-            asked = time.monotonic()
+            begun = time.monotonic()
             try:
-                found = arrived.get(timeout=max(0.0, left))
+                following = arrived.get(timeout=max(0.0, left))
             except queue.Empty:
                 return
-            left -= time.monotonic() - asked
+            left -= time.monotonic() - begun
         ended = True
-        if isinstance(found, BaseException):
-            raise found
+        if isinstance(following, BaseException):
+            raise following
 
-    # Nobody waits for it: who stops, does not ask whether the source has an end.
+    # A daemon: at the end of the program nobody waits for a source that may have no end.
     threading.Thread(target=read, daemon=True).start()
     while not ended:
-        yield burst()
+        yield micro_batch()

@@ -20,16 +20,12 @@ from bert_jax.inference import surgery
 from bert_jax.inference.progress import Progress
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import EncoderConfig
+from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, Text, as_list, check_finite
-from bert_jax.tasks.classification.decoding import LabelPredictor, Prediction
-from bert_jax.tasks.features import (
-    AttentionMaps,
-    AttentionsPredictor,
-    EmbeddingPredictor,
-    HiddenStatesPredictor,
-    TokenStates,
-)
+from bert_jax.tasks.classification.predict import LabelPredictor, Prediction
+from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
+from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates
 from bert_jax.tasks.multiple_choice.decoding import (
     Choice,
     ChoicePredictor,
@@ -44,7 +40,7 @@ from bert_jax.tasks.question_answering.answering import (
     question_examples,
     stored_threshold,
 )
-from bert_jax.tasks.similarity.decoding import Match, checked_texts, cosine, stored_pooling
+from bert_jax.tasks.similarity.predict import Match, checked_texts, cosine, stored_pooling
 from bert_jax.tasks.tagging.decoding import Sentence, Tagging, TagPredictor, as_sentences
 from bert_jax.tokenization import Tokenizer
 

@@ -1,7 +1,44 @@
-"""One file for each kind of problem; a config names it by `task`.
+"""The tasks, one module (or folder) each, found by its name: nothing has to be registered.
 
-A file here is all that training and evaluation need: nothing else names it. That users can ask the
-model by the same name takes a line in each of two tables: `TASKS` of `inference.loading`, which
-says what `bert_jax.load(path, task)` reads, and `TASKS` of `inference.predictions.tasks`, which
-says how `bert-jax predict --task` answers a file.
+A module of this package defines
+
+    create(config, model_init)   the `Task` that a config trains and evaluates
+    defaults()                   keys of a config that the task adds, or with its own defaults
+    PREDICT                      a `PredictionTask`: what `bert-jax predict --task NAME` does
+
+A task without training defines `PREDICT` alone. `tests/recipes` shows how to add one.
 """
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from bert_jax.errors import UserError
+
+
+def find_task(name: str, attribute: str = "create") -> ModuleType:
+    """The module `tasks/<name>`.
+
+    Args:
+        name: of the task, a config's `task` or the `--task` of `bert-jax predict`.
+        attribute: what the module must define: "create" to train, "PREDICT" to predict.
+
+    Raises:
+        UserError: no module of this name defines it.
+    """
+    if name in _module_names() and hasattr(module := _import(name), attribute):
+        return module
+    raise UserError(f"task {name!r} is unknown; known are {', '.join(task_names(attribute))}")
+
+
+def task_names(attribute: str = "create") -> list[str]:
+    """The names of the tasks that define an attribute; imports all of them."""
+    return [name for name in _module_names() if hasattr(_import(name), attribute)]
+
+
+def _module_names() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def _import(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{name}")

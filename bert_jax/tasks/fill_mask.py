@@ -2,14 +2,18 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.data.records import shortest
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.architectures import PreTrainingOutput
+from bert_jax.models.config import Head
+from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     ExampleError,
@@ -46,12 +50,11 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
     """
 
     def __init__(self, model: Model, options: BatchOptions, *, top_k: int = 5) -> None:
-        """Takes the model.
+        """Without `max_length`, longer texts are refused: a cut could remove a mask.
 
         Args:
             model: has the masked-language-model head.
-            options: without `max_length`, longer texts are refused, since a cut could remove a
-                mask.
+            options: sizes of the batches.
             top_k: the number of pieces; at most V.
 
         Raises:
@@ -60,10 +63,11 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         if "mlm_head" not in model.params:
             raise UserError(
                 f"this {model.description.class_name} has no masked-language-model head; give "
-                'the directory of a model that has one, and load it with load(path, task="masked_lm")'
+                "the directory of a model that has one, and load it with "
+                'load(path, task="masked_lm")'
             )
         if top_k < 1:
-            raise UserError(f"top_k is {top_k}; it must be at least 1")
+            raise OptionError("top_k", top_k, "it must be at least 1")
         super().__init__(model, options, refuse_long=options.max_length is None)
         self._model = model
         self._tokenizer = model.tokenizer
@@ -87,7 +91,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         check_finite(output[0], "the scores of words for a mask")
         return [
             [
-                _filling(self._tokenizer, encoding, position, int(word), float(score))
+                _mask_prediction(self._tokenizer, encoding, position, int(word), float(score))
                 for score, word in zip(*of_mask, strict=True)
             ]
             for position, *of_mask in zip(_masks(encoding, self._tokenizer), *output, strict=False)
@@ -106,19 +110,19 @@ def _with_positions(batch: PredictionBatch[Text], tokenizer: Tokenizer) -> dict[
     Raises:
         ExampleError: a text has no mask.
     """
-    found = [_masks(encoding, tokenizer) for encoding in batch.encodings]
-    for (request, _), masks in zip(batch.rows, found, strict=True):
+    masks_of_rows = [_masks(encoding, tokenizer) for encoding in batch.encodings]
+    for (request, _), masks in zip(batch.rows, masks_of_rows, strict=True):
         if not masks:
             mask = tokenizer.id_to_token(tokenizer.special_ids.mask)
             raise ExampleError(f"the text has no {mask}: {request.example!r:.80}", request.number)
-    most = 1 << (max(map(len, found)) - 1).bit_length()
+    most = 1 << (max(map(len, masks_of_rows)) - 1).bit_length()
     positions = np.zeros((len(batch.arrays["input_ids"]), most), np.int32)
-    for row, masks in enumerate(found):
+    for row, masks in enumerate(masks_of_rows):
         positions[row, : len(masks)] = masks
     return {**batch.arrays, "masked_lm_positions": positions}
 
 
-def _filling(
+def _mask_prediction(
     tokenizer: Tokenizer, encoding: Encoding, position: int, word: int, score: float
 ) -> MaskPrediction:
     filled = [*encoding.ids[:position], word, *encoding.ids[position + 1 :]]
@@ -157,3 +161,20 @@ def _best_words(
     probabilities = jax.nn.softmax(logits[..., :vocab_size], axis=-1)
     best, words = jax.lax.top_k(probabilities, top_k)
     return best, words
+
+
+def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any]:
+    return {
+        "fillings": [
+            [{**dataclasses.asdict(one), "score": shortest(one.score)} for one in mask]
+            for mask in masks
+        ]
+    }
+
+
+PREDICT = PredictionTask(
+    open_texts,
+    lambda model, options: MaskPredictor(model, options.batches(), top_k=options.top_k or 5),
+    {JSONL: json_lines(_as_record)},
+    heads=(Head.PRETRAINING, Head.MASKED_LM),
+)

@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from bert_jax.tasks.base.chunks import encoded
+from bert_jax.tasks.base.predictor import encode_in_chunks
 
 
 @pytest.mark.parametrize("count", [0, 1, 1999, 2000, 2001, 6000])
 def test_every_item_once_and_in_order(count):
-    found = encoded(lambda items: [[-item] for item in items], range(count))
+    found = encode_in_chunks(lambda items: [[-item] for item in items], range(count))
     assert list(found) == [[-item] for item in range(count)]
 
 
@@ -21,7 +21,7 @@ def test_no_more_is_read_and_encoded_than_is_asked_for():
         sizes.append(len(chunk))
         return chunk
 
-    found = encoded(encode, items)
+    found = encode_in_chunks(encode, items)
     assert sizes == []
     assert list(itertools.islice(found, 2000)) == list(range(2000))
     assert (sizes, next(items)) == ([2000], 2000)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.class_weights import balanced_weights, is_balanced
+from bert_jax.tasks.base.labelled_task import balanced_weights, is_balanced
 
 
 def test_every_class_that_occurs_has_the_same_share_of_a_loss_with_mean_1():

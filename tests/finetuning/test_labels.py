@@ -3,12 +3,6 @@
 import dataclasses
 
 import pytest
-
-from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import TextExample
-from bert_jax.data.readers.texts import TextOptions
-from bert_jax.errors import UserError
-from bert_jax.models.config import Execution, Head
 from bert_jax.tasks.base.labels import (
     choose_labels,
     drop_unknown_labels,
@@ -16,6 +10,12 @@ from bert_jax.tasks.base.labels import (
     infer_problem_type,
     labels_of,
 )
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.examples import TextExample
+from bert_jax.data.readers.texts import TextOptions
+from bert_jax.errors import UserError
+from bert_jax.models.config import Execution, Head
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.classification.problems import MultiLabel, Number, SingleLabel

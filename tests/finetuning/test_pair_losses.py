@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.models.sentence_pairs import pair_features
-from bert_jax.tasks.similarity.losses import (
+from bert_jax.tasks.similarity.objectives import (
     contrastive_losses,
     cosine_losses,
     cosines,
-    in_batch_losses,
+    ranking_losses,
 )
 
 # Cosines 1, 0, -1 and 0.6.
@@ -47,7 +47,7 @@ def test_in_batch_losses_by_hand():
     # Of two pairs of the same directions: scores 2 × [[1, 0], [0, 1]].
     vectors = jnp.array([[[1, 0], [2, 0]], [[0, 3], [0, 1]]], jnp.float32)
     expected = np.log(np.exp(2) + 1) - 2
-    found = in_batch_losses(vectors, DIFFERENT[:2], jnp.ones(2, bool), scale=2)
+    found = ranking_losses(vectors, DIFFERENT[:2], jnp.ones(2, bool), scale=2)
     np.testing.assert_allclose(found, [expected, expected], rtol=1e-5)
 
 
@@ -62,7 +62,7 @@ def test_in_batch_losses_by_hand():
 )
 def test_what_is_no_wrong_answer(texts, competitors):
     vectors = jnp.ones((3, 2, 4))
-    found = in_batch_losses(vectors, jnp.array(texts), jnp.ones(3, bool), scale=20)
+    found = ranking_losses(vectors, jnp.array(texts), jnp.ones(3, bool), scale=20)
     np.testing.assert_allclose(found, np.log(competitors), rtol=1e-5)
 
 
@@ -71,8 +71,8 @@ def test_rows_that_fill_up_a_batch_are_no_wrong_answers():
     vectors[4:] = 0
     is_pair = jnp.arange(6) < 4
     texts = jnp.arange(12).reshape(6, 2)
-    found = in_batch_losses(jnp.asarray(vectors), texts, is_pair, scale=20)
-    alone = in_batch_losses(jnp.asarray(vectors[:4]), texts[:4], is_pair[:4], scale=20)
+    found = ranking_losses(jnp.asarray(vectors), texts, is_pair, scale=20)
+    alone = ranking_losses(jnp.asarray(vectors[:4]), texts[:4], is_pair[:4], scale=20)
     np.testing.assert_allclose(found[:4], alone, rtol=1e-6)
     assert np.isfinite(found).all()
 
@@ -93,7 +93,7 @@ def test_losses_in_numpy(seed):
     scores = 20 * unit[:, 0] @ unit[:, 1].T
     expected = np.log(np.exp(scores).sum(1)) - np.diag(scores)
     texts = jnp.arange(12).reshape(6, 2)
-    found = in_batch_losses(jnp.asarray(vectors), texts, jnp.ones(6, bool), 20.0)
+    found = ranking_losses(jnp.asarray(vectors), texts, jnp.ones(6, bool), 20.0)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
@@ -102,7 +102,7 @@ def test_gradients_are_finite_at_zero_vectors(number):
     loss = (
         lambda vectors: cosine_losses(vectors, jnp.ones(3)).sum(),
         lambda vectors: contrastive_losses(vectors, jnp.zeros(3), 0.5).sum(),
-        lambda vectors: in_batch_losses(
+        lambda vectors: ranking_losses(
             vectors, DIFFERENT[:3], jnp.array([True, True, False]), 20.0
         ).sum(),
     )[number]
@@ -128,7 +128,7 @@ def test_loss_and_gradient_are_those_of_sentence_transformers(name):
         if name == "contrastive":
             return contrastive_losses(vectors, labels, 0.5).mean()
         if name == "in_batch":
-            return in_batch_losses(vectors, texts, is_pair, 20.0).mean()
+            return ranking_losses(vectors, texts, is_pair, 20.0).mean()
         logits = jax.nn.log_softmax(pair_features(vectors[:, 0], vectors[:, 1]) @ kernel)
         return -logits[jnp.arange(8), labels].mean()
 

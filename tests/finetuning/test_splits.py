@@ -4,7 +4,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.sections import DATA
+from bert_jax.tasks.base.labelled_task import DATA
 from bert_jax.tasks.base.splits import read_splits
 
 

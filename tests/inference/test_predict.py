@@ -11,13 +11,12 @@ import time
 
 import numpy as np
 import pytest
+from bert_jax.inference.predict_tasks import TASKS
 
 from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.inference.predict_tasks import TASKS
-from bert_jax.tasks.base.predict_options import PredictOptions
-from bert_jax.tasks.base.predict_task import PredictionTask, json_lines
+from bert_jax.tasks.base.predict_task import PredictionTask, PredictOptions, json_lines
 
 ROWS = [
     {"id": 1, "text": "the cat sat on the mat ."},

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.tasks.base.predictor import TextError
-from bert_jax.tasks.similarity.decoding import (
+from bert_jax.tasks.similarity.predict import (
     Match,
     cosine,
     pair_vectors,

@@ -15,7 +15,7 @@ from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.loading import TASKS
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predict_task import PredictOptions
 
 NAMES = sorted({module.name for module in pkgutil.iter_modules(tasks.__path__)} - {"pretraining"})
 

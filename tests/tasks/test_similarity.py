@@ -129,7 +129,7 @@ def test_pairs_without_labels(train, write_table):
         data__validation_fraction=0.3, train__epochs=10.0,
     )  # fmt: skip
     assert result["mean_reciprocal_rank"] > 2 * result["mean_reciprocal_rank_chance"]
-    assert result["accuracy_at_1"] > 0.5
+    assert result["accuracy@1"] > 0.5
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Modules of this layer."""
+"""What all tasks share: the interfaces `Task`, `LabelledTask`, `Predictor` and `PredictionTask`."""

@@ -1,38 +1,55 @@
-"""The half of a task that all labelled problems have in common."""
+"""What all tasks with labelled examples share: their options, batches, evaluation, and files."""
 
 import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.examples import LabelledExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.readers.rows import Row
 from bert_jax.data.row_packing import RowSharing
-from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.errors import OptionError, UserError, renamed_options
+from bert_jax.models.config import Execution
 from bert_jax.models.shared_rows import SharedRows
+from bert_jax.tasks.base.predict_task import EXPECTED, JSONL, PredictionTask
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import ModelInit, Task, with_rows
 from bert_jax.tokenization import Tokenizer
 
-# Training batches by whose lengths it is decided how short rows share one.
-_LOOKED_AT = 64
+# Training batches whose lengths decide how short rows are packed.
+_SAMPLE_BATCHES = 64
 
-Example = TypeVar("Example")
-Answer = TypeVar("Answer")
+Example = TypeVar("Example", bound=LabelledExample)
+Prediction = TypeVar("Prediction")
+
+# Keys of section `data` that all labelled tasks have, see `splits.read_splits`.
+DATA: dict[str, Any] = {
+    "directory": "",
+    "train": "",
+    "validation": (),
+    "test": (),
+    "validation_fraction": 0.1,
+    "limit": 0,
+    "length": 128,
+    "best_metric": "",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedModel:
-    """What is trained.
+    """The model that a task trains.
 
     Attributes:
         tokenizer: of the model.
@@ -47,7 +64,7 @@ class TrainedModel:
 
 @dataclasses.dataclass(frozen=True)
 class LabelledOptions:
-    """What every labelled task is told.
+    """The options of every labelled task.
 
     Attributes:
         best_metric: see `Task`.
@@ -62,25 +79,29 @@ class LabelledOptions:
     seed: int
 
 
-class LabelledTask(Task, Generic[Example, Answer]):
-    """Training on labelled examples, and judging by the answers that users would get.
+class LabelledTask(Task, Generic[Example, Prediction]):
+    """Training on labelled examples, and evaluation of what users would get.
 
-    An evaluation asks the model for its answers through `inference/`, as `bert-jax predict` does,
-    and compares them with the labels; rows have the length that the config says.
+    `inference.evaluation.evaluate` predicts the examples of a validation set with `predictor`, as
+    `bert-jax predict` does, and compares predictions with labels. Rows have the config's length.
+
+    A task defines: `make_batches` and `loss_sums` to train; `predictor` to predict; `metrics` and
+    `metric_names` to evaluate; `label_of`, `PREDICT` and perhaps `as_output`, `write_reports` to
+    write files.
 
     Attributes:
+        PREDICT: what `bert-jax predict` does for the task; files of predictions have its formats.
         splits: the examples.
     """
+
+    PREDICT: ClassVar[PredictionTask[Any, Any]]
 
     def __init__(
         self, splits: Splits[Example], model: TrainedModel, options: LabelledOptions
     ) -> None:
-        """Takes what every labelled task has.
-
-        Raises:
-            UserError: the model has fewer positions than rows are to have tokens.
-        """
-        check_length(options.length, model.description.config)
+        """Raises OptionError where the model has fewer positions than `options.length`."""
+        with renamed_options(max_length="length"):
+            BatchOptions(max_length=options.length).limit(model.description.config)
         self.splits = splits
         self.tokenizer = model.tokenizer
         self.description = model.description
@@ -89,69 +110,89 @@ class LabelledTask(Task, Generic[Example, Answer]):
         self.best_metric = options.best_metric
 
     def check(self) -> None:
-        """See `Task`.
+        """Checks that a training can be evaluated.
 
         Raises:
-            UserError: a training has nothing to be judged by, or no metric of the name that the
-                best is chosen by, or labels are of the wrong kind.
+            UserError: a validation set has no labels or labels of the wrong kind, or there is no
+                metric of the name that chooses the best checkpoint.
         """
         for part in self.splits.validation:
             if self.is_labelled(part):
                 names = set(self.metric_names(part.examples))
                 if self.splits.train and self.best_metric[0] not in names:
-                    raise UserError(
-                        f"data.best_metric {self.best_metric[0]!r} is none of "
-                        f"{', '.join(sorted(names))}"
+                    raise OptionError(
+                        "best_metric", self.best_metric[0], f"known are {', '.join(sorted(names))}"
                     )
             elif self.splits.train:
                 raise UserError(
-                    f"{part.source} has no labels that a training can be judged by; give it as "
+                    f"{part.source} has no labels to evaluate a training with; give it as "
                     "data.test to have it predicted"
                 )
 
     @abc.abstractmethod
     def make_batches(self) -> LabelledBatches:
-        """The batches of the training examples; this is where they are tokenised."""
+        """Tokenises the training examples."""
 
     @abc.abstractmethod
-    def predictor(self, model: Model) -> Predictor[Any, Answer]:
-        """How the model predicts; the same as for users of the loaded model."""
+    def predictor(self, model: Model) -> Predictor[Any, Prediction]:
+        """The predictor of a model; its predictions are what `metrics` takes."""
 
     def predictor_input(self, example: Example) -> Any:
         """What the predictor reads of an example: everything but its label."""
         return example
 
     @abc.abstractmethod
+    def label_of(self, example: Example) -> Any:
+        """The label as it stands in files of predictions; None: it has none."""
+
     def has_labels(self, example: Example) -> bool:
-        """Whether an example can be judged; else it is only predicted."""
+        """Whether an example can be evaluated; else it is only predicted."""
+        return self.label_of(example) is not None
 
     @abc.abstractmethod
-    def metrics(self, examples: list[Example], answers: list[Answer]) -> dict[str, float]:
-        """Compares answers with labels; all examples have them."""
+    def metrics(self, examples: list[Example], predictions: list[Prediction]) -> dict[str, float]:
+        """Compares predictions with labels; all examples have them."""
 
     @abc.abstractmethod
     def metric_names(self, examples: list[Example]) -> Iterable[str]:
-        """The names of what `metrics` gives for such examples.
+        """The names of what `metrics` returns for such examples.
 
         Raises:
-            UserError: they cannot be judged, as their labels are of the wrong kind.
+            UserError: the labels are of the wrong kind.
         """
 
-    def calibrate(self, examples: list[Example], answers: list[Answer]) -> None:
-        """Sets what is tuned by the first validation file, before `metrics`; mostly nothing."""
+    def calibrate(self, examples: list[Example], predictions: list[Prediction]) -> None:
+        """Sets what is tuned on the first validation set, before `metrics`."""
 
-    @abc.abstractmethod
     def baseline_metrics(self, examples: list[Example]) -> dict[str, float]:
-        """Metrics of answers that need no model, as `<metric>_<name>`; all examples have labels."""
+        """Metrics without a model, as `<metric>_<baseline>`; all examples have labels."""
+        return {}
 
-    @abc.abstractmethod
-    def write(self, directory: Path, part: EvalSet[Example], answers: list[Answer]) -> None:
-        """Writes predictions, named after the part, and where there are labels, reports."""
+    def as_output(self, prediction: Prediction) -> Any:
+        """A prediction as `PREDICT.formats` write it."""
+        return prediction
+
+    def write(self, directory: Path, part: EvalSet[Example], predictions: list[Prediction]) -> None:
+        """Writes `<set>.jsonl`, the set's further files, and with labels the reports."""
+        rows = [self._row(example) for example in part.examples]
+        for file in (f"{part.name}.{JSONL}", *self.further_files(part)):
+            self.PREDICT.write(directory / file, rows, map(self.as_output, predictions))
+        if self.is_labelled(part):
+            self.write_reports(directory, part, predictions)
+
+    def further_files(self, part: EvalSet[Example]) -> Iterable[str]:
+        """Names of files of predictions in other formats, which their endings stand for."""
+        return ()
+
+    def write_reports(
+        self, directory: Path, part: EvalSet[Example], predictions: list[Prediction]
+    ) -> None:
+        """Writes text and pictures for people, as `<set>.report.txt`; all examples have labels."""
 
     def batches_of(
         self, lengths: np.ndarray, make: Callable[[np.ndarray, int], Batch]
     ) -> LabelledBatches:
-        """Batches as the options say, for `make_batches`; arguments as of `LabelledBatches`."""
+        """Batches of the options' sizes, for `make_batches`; arguments as of `LabelledBatches`."""
         return LabelledBatches(
             lengths,
             make,
@@ -161,7 +202,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
         )
 
     def forward(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Any:
-        """What `module` gives for a batch; with a key, dropout is on."""
+        """The outputs of `module` for a batch; with a key, dropout is on."""
         return self.module.apply(
             {"params": params},
             batch["input_ids"],
@@ -173,7 +214,7 @@ class LabelledTask(Task, Generic[Example, Answer]):
         )
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The sum of `weights` of a batch, of which rows that fill it up have none."""
+        """The sum of a batch's `weights`, which are 0 in rows of padding alone."""
         return {"": batch["weights"].sum()}
 
     @functools.cached_property
@@ -183,27 +224,25 @@ class LabelledTask(Task, Generic[Example, Answer]):
 
     @functools.cached_property
     def sharing(self) -> RowSharing:
-        """How short rows of a training batch share one: as suits the first batches."""
-        first = range(min(_LOOKED_AT, self.batches.batches_per_epoch))
+        """How short rows of a training batch are packed, decided by the first batches."""
+        first = range(min(_SAMPLE_BATCHES, self.batches.batches_per_epoch))
         return RowSharing(map(self.batches.batch, first))
 
     @property
     def examples_per_epoch(self) -> int:
-        """Training examples; a task whose examples give several rows counts these."""
+        """Training examples; a task whose examples give several rows counts rows."""
         return len(self.splits.train)
 
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        """See `Task`. Padding tokenised rows takes microseconds: nothing is made ahead."""
+        # Padding tokenised rows takes microseconds: nothing is made ahead.
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
 
     def pack_rows(self, rows: Batch) -> Batch:
-        """See `Task`: short rows share one."""
         return self.sharing.share(rows)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """See `Task`: rows as long as the config allows."""
         return with_rows(self.batches.empty_row(), self.options.batch_size)
 
     def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
@@ -213,31 +252,35 @@ class LabelledTask(Task, Generic[Example, Answer]):
         return evaluate(self, params, mesh, directory)
 
     def baselines(self) -> dict[str, float]:
-        """See `Task`; named as in `evaluate`."""
-        found: dict[str, float] = {}
+        """Metrics without a model, named as those of an evaluation."""
+        metrics: dict[str, float] = {}
         for part in self.splits.validation:
             if self.is_labelled(part):
-                found |= self.named(part, self.baseline_metrics(part.examples))
-        return found
+                metrics |= self.named(part, self.baseline_metrics(part.examples))
+        return metrics
 
     def is_labelled(self, part: EvalSet[Example]) -> bool:
-        """Whether all examples of a part can be judged."""
+        """Whether all examples of a set can be evaluated."""
         return all(map(self.has_labels, part.examples))
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Nothing follows from the metrics of a step."""
         return metrics
 
     def named(self, part: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
-        """Metrics under the names that they have beside those of other parts."""
+        """Metrics with the set's name before them, where there are several sets."""
         prefix = f"{part.name}_" if len(self.splits.validation) > 1 else ""
         return {f"{prefix}{name}": value for name, value in metrics.items()}
 
-    def best(self, found: dict[str, float]) -> dict[str, float]:
-        """The metric that the best checkpoint is chosen by: of several parts, their mean."""
+    def best(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The metric that chooses the best checkpoint: of several sets, their mean."""
         name, parts = self.best_metric[0], self.splits.validation
         names = [name] if len(parts) == 1 else [f"{part.name}_{name}" for part in parts]
-        return {name: sum(found[one] for one in names) / len(names)}
+        return {name: sum(metrics[one] for one in names) / len(names)}
+
+    def _row(self, example: Example) -> Row[Any]:
+        label = self.label_of(example)
+        other = {"id": example.id, **({} if label is None else {EXPECTED: label})}
+        return Row(self.predictor_input(example), other, example.place, example.id)
 
 
 def _shared_rows(batch: Mapping[str, jax.Array]) -> SharedRows | None:
@@ -248,11 +291,66 @@ def _shared_rows(batch: Mapping[str, jax.Array]) -> SharedRows | None:
     return SharedRows(batch["slots"], unpack_indices.reshape(-1, unpack_indices.shape[-1]))
 
 
+def labelled_defaults(
+    data: Mapping[str, Any],
+    optimizer: Mapping[str, Any] = MappingProxyType({}),
+    train: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, dict[str, Any]]:
+    """The keys of a labelled task with their defaults, by section.
+
+    Training follows the paper (appendix A.3), with the two corrections that make few examples
+    suffice: Adam's bias correction, and a decay from the end of the warm-up (Mosbach et al., 2021).
+
+    Args:
+        data: the task's own keys of section `data`.
+        optimizer: keys that have another default here.
+        train: likewise.
+    """
+    return {
+        "data": {**DATA, **data},
+        "optimizer": {
+            "learning_rate": 3e-5,
+            "warmup_ratio": 0.1,
+            "decay_from": "warmup",
+            "bias_correction": True,
+            **optimizer,
+        },
+        "train": {
+            "steps": 0,
+            "epochs": 3.0,
+            "eval_every": 0,
+            "global_batch_size": 32,
+            "evaluate_per_epoch": 1,
+            "export": "best",
+            **train,
+        },
+    }
+
+
+def labelled_options(config: ConfigDict, best_metric: tuple[str, bool]) -> LabelledOptions:
+    """The options that every labelled task reads from a config.
+
+    Args:
+        config: the whole config.
+        best_metric: the default of `data.best_metric`; of a metric named there the higher value is
+            better, unless it is a loss or an error.
+    """
+    name = config.data.best_metric
+    if name:
+        best_metric = (name, not name.endswith(("loss", "error")))
+    return LabelledOptions(
+        best_metric=best_metric,
+        batch_size=config.train.global_batch_size,
+        length=config.data.length,
+        seed=config.seed,
+    )
+
+
 def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     """The tokenizer of the model that is trained.
 
     Raises:
-        UserError: the config names neither a model to begin with nor a tokenizer.
+        UserError: the config names neither a model to start from nor a tokenizer.
     """
     if model_init.tokenizer is None:
         raise UserError(
@@ -262,9 +360,20 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     return model_init.tokenizer
 
 
-def check_length(length: int, config: EncoderConfig) -> None:
-    """Raises UserError where rows are longer than the model takes."""
-    try:
-        BatchOptions(max_length=length).limit(config)
-    except UserError as error:
-        raise UserError(str(error).replace("max_length", "data.length", 1)) from None
+def is_balanced(class_weights: str) -> bool:
+    """Whether classes have equal weights in the loss (`data.class_weights`); else examples do.
+
+    Raises:
+        OptionError: the value is neither "" nor "balanced".
+    """
+    if class_weights not in ("", "balanced"):
+        raise OptionError("class_weights", class_weights, "it must be '' or 'balanced'")
+    return class_weights == "balanced"
+
+
+def balanced_weights(counts: np.ndarray) -> np.ndarray:
+    """int64 [C], examples of each class → the weight of such an example, float32 [C].
+
+    The mean over all examples is 1, so that the learning rate keeps its meaning.
+    """
+    return (counts.sum() / np.count_nonzero(counts) / counts.clip(1)).astype(np.float32)

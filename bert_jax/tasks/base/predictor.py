@@ -7,6 +7,7 @@ the methods of a loaded model.
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,12 +17,16 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.errors import NotFiniteError, OptionError, UserError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
+Rows = TypeVar("Rows")
+
+# Examples that are tokenised in one call: enough to keep all threads of a tokenizer busy.
+_CHUNK = 2000
 
 Text = str | tuple[str, str]
 """A text, or a text and its pair."""
@@ -81,21 +86,22 @@ class BatchOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise UserError(f"batch_size is {self.batch_size}; it must be at least 1")
+            raise OptionError("batch_size", self.batch_size, "it must be at least 1")
 
     def limit(self, config: EncoderConfig) -> int:
         """The most tokens of a row.
 
         Raises:
-            UserError: the model has fewer positions, or `max_length` leaves no space for text.
+            OptionError: the model has fewer positions, or `max_length` leaves no space for text.
         """
         most = config.max_position_embeddings
         if self.max_length is None:
             return most
         if not 3 <= self.max_length <= most:
-            raise UserError(
-                f"max_length is {self.max_length}; this model takes 3 to {most} tokens, "
-                "[CLS] and [SEP] included"
+            raise OptionError(
+                "max_length",
+                self.max_length,
+                f"this model takes 3 to {most} tokens, [CLS] and [SEP] included",
             )
         return self.max_length
 
@@ -186,6 +192,33 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         """Prints to stderr, after the last prediction, what was cut or empty."""
 
 
+def encode_in_chunks(
+    encode: Callable[[Sequence[Example]], Iterable[Rows]],
+    examples: Iterable[Example],
+    check: Callable[[Example, int], None] | None = None,
+) -> Iterator[Rows]:
+    """What `encode` returns for each example of a large data set, in order.
+
+    A token takes some hundred bytes in an encoding and five in `data.labelled_batches.Sequences`,
+    so not all encodings are in memory at once.
+
+    Args:
+        encode: from several examples to as many results.
+        examples: read once, a chunk at a time.
+        check: called with each example and its number before it is encoded.
+    """
+
+    def checked() -> Iterator[Example]:
+        for index, example in enumerate(examples):
+            if check is not None:
+                check(example, index)
+            yield example
+
+    remaining = checked()
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        yield from encode(chunk)
+
+
 def check_finite(array: np.ndarray, what: str) -> np.ndarray:
     """The same array.
 
@@ -210,3 +243,9 @@ def as_list(texts: Iterable[Text]) -> list[Text]:
     if isinstance(texts, str):
         raise UserError("the texts are one string; give a list of strings")
     return list(texts)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis, in double precision."""
+    exponentials = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)

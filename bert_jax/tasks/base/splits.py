@@ -1,30 +1,33 @@
-"""The labelled files of a task: what is trained on, what is validation, what is to be predicted."""
+"""The labelled files of a task: training, validation and test examples, and their labels."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.randomness import derive_key, permute
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
+from bert_jax.tasks.base.task import ModelInit
 
 Example = TypeVar("Example")
 
-# Which examples are validation, or drawn, is the same for all seeds of a run: their scores are
-# compared with each other.
+# Which examples are drawn, and which are validation, is the same for all seeds of a run, so that
+# their scores can be compared.
 _SEED = 2018
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalSet(Generic[Example]):
-    """The examples of one file.
+    """The examples of one validation or test file.
 
     Attributes:
-        name: of the part, as it stands in metrics and names of files.
+        name: in metrics and file names.
         source: where they are from.
         examples: in the order of the file.
     """
@@ -39,14 +42,14 @@ class Splits(Generic[Example]):
     """All labelled data of a task.
 
     Attributes:
-        given: all examples of the training file, those that are validation or not drawn among them:
-            what labels there are. Empty if a finished model is judged.
-        train: what is trained on; likewise.
-        validation: what the model is judged by; parts of several files have their metrics apart.
-        test: what is predicted in the end.
+        all_train: all examples of the training files, those that are validation or not drawn, too:
+            they define the labels. Empty if a finished model is evaluated.
+        train: the examples to train on; likewise.
+        validation: the sets that the model is evaluated on; each of several has its own metrics.
+        test: the sets that are predicted in the end.
     """
 
-    given: list[Example]
+    all_train: list[Example]
     train: list[Example]
     validation: list[EvalSet[Example]]
     test: list[EvalSet[Example]]
@@ -57,78 +60,77 @@ def read_splits(
     read: Callable[[str, str], Iterable[Example]],
     *,
     with_train: bool,
-    default_names: dict[str, tuple[str, ...]] | None = None,
+    default_names: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Splits[Example]:
     """Reads the files that section `data` of a config names.
 
     Args:
-        data: the section. `train`, `validation` and `test` are files, below `directory` if it is
-            given, or "tfds:…"; `validation` and `test` may be several. Without a validation file,
-            the share `validation` of the training examples is taken for it. Of the rest, `limit`
+        data: the section. `train`, `validation` and `test` are files, below `directory` if that is
+            set, or "tfds:…"; `validation` and `test` may be several. Without a validation file,
+            the share `validation_fraction` of the training examples is used. Of the rest, `limit`
             drawn at random are trained on; 0: all.
         read: the examples of a source, and of which split ("train", "validation", "test") it is.
-        with_train: whether there is to be something to train on.
+        with_train: whether there must be examples to train on.
         default_names: names of files below `directory` of which those that exist are used, by
             split, where the config names none.
 
     Raises:
-        UserError: a file is missing or has no examples, nothing is given, or `limit` is below 0.
+        UserError: a file is missing or has no examples, there is no file, or `limit` is below 0.
     """
     if data.limit < 0:
-        raise UserError(f"data.limit is {data.limit}; it must be 0 (all examples) or more")
+        raise OptionError("limit", data.limit, "it must be 0 (all examples) or more")
 
     def sources(split: str) -> list[str]:
         return _sources(data, split, (default_names or {}).get(split, ()))
 
-    given: list[Example] = []
+    all_train: list[Example] = []
     train: list[Example] = []
-    validation = _parts(sources("validation"), "validation", read)
+    validation = _eval_sets(sources("validation"), "validation", read)
     if with_train or not validation:
         to_train = sources("train")
         if not to_train:
             raise UserError("data.train is not set; give a file of examples to train on")
-        given = [example for source in to_train for example in read(source, "train")]
-        if not given:
-            raise UserError(f"{', '.join(to_train)}: no examples; give another data.train")
-        order = permute(np.arange(len(given)), len(given), derive_key(_SEED))
+        all_train = [example for source in to_train for example in read(source, "train")]
+        if not all_train:
+            raise _no_examples(", ".join(to_train), "train")
+        order = permute(np.arange(len(all_train)), len(all_train), derive_key(_SEED))
         if not validation:
-            count = _validation(data.validation_fraction, len(given))
+            count = _validation_count(data.validation_fraction, len(all_train))
             chosen = np.sort(order[:count])
-            part = EvalSet("validation", to_train[0], [given[place] for place in chosen])
+            part = EvalSet("validation", to_train[0], [all_train[place] for place in chosen])
             validation, order = [part], order[count:]
         kept = np.sort(order[: data.limit] if data.limit else order)
-        train = [given[place] for place in kept]
-    test = _parts(sources("test"), "test", read)
+        train = [all_train[place] for place in kept]
+    test = _eval_sets(sources("test"), "test", read)
     names = [part.name for part in (*validation, *test)]
     if len(set(names)) < len(names):
         raise UserError(f"the files {', '.join(names)} have a name in common; rename one")
-    return (
-        Splits(given, train, validation, test) if with_train else Splits([], [], validation, test)
-    )
+    if not with_train:
+        return Splits([], [], validation, test)
+    return Splits(all_train, train, validation, test)
 
 
 def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> list[str]:
-    given = data[split]
-    names = [given] if isinstance(given, str) else list(given)
+    names = [data[split]] if isinstance(data[split], str) else list(data[split])
     directory = as_path(data.directory) if data.directory else None
-    found = []
+    sources = []
     for name in filter(None, names):
         if name.startswith("tfds:"):
-            found.append(name)
+            sources.append(name)
             continue
         path = directory / name if directory and not is_remote(name) else as_path(name)
         if not _is_file(path):
             raise UserError(f"data.{split}: {path} does not exist; give another file")
-        found.append(str(path))
-    if not found and directory:
+        sources.append(str(path))
+    if not sources and directory:
         paths = [directory / name for name in default_names]
-        found = [str(path) for path in paths if _is_file(path)]
-        if not found and split == "train" and default_names:
+        sources = [str(path) for path in paths if _is_file(path)]
+        if not sources and split == "train" and default_names:
             raise UserError(
                 f"data.directory {directory} has no {default_names[0]}; name the file with "
                 f"data.{split}"
             )
-    return found
+    return sources
 
 
 def _is_file(path: Path) -> bool:
@@ -136,7 +138,7 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
 
 
-def _parts(
+def _eval_sets(
     sources: list[str], split: str, read: Callable[[str, str], Iterable[Example]]
 ) -> list[EvalSet[Example]]:
     names = [Path(source).name.split(".")[0] if len(sources) > 1 else split for source in sources]
@@ -146,19 +148,77 @@ def _parts(
     ]
     for part in parts:
         if not part.examples:
-            raise UserError(f"{part.source}: no examples; give another data.{split}")
+            raise _no_examples(part.source, split)
     return parts
 
 
-def _validation(share: float, count: int) -> int:
+def _no_examples(source: str, split: str) -> UserError:
+    return UserError(f"{source}: no examples; give another data.{split}")
+
+
+def _validation_count(share: float, count: int) -> int:
     if not 0 < share < 1:
         raise UserError(
-            f"data.validation_fraction is {share}; without a data.validation file it must lie between 0 and 1"
+            f"data.validation_fraction is {share}; without a data.validation file it must lie "
+            "between 0 and 1"
         )
-    found = round(share * count)
-    if not 0 < found < count:
+    chosen = round(share * count)
+    if not 0 < chosen < count:
         raise UserError(
-            f"data.validation_fraction {share} of {count} examples is {found}; give more examples, or a "
-            "data.validation file"
+            f"data.validation_fraction {share} of {count} examples is {chosen}; give more "
+            "examples, or a data.validation file"
         )
-    return found
+    return chosen
+
+
+def label_names(description: ModelDescription) -> tuple[str, ...]:
+    """The names of all C labels of a model; without names, those that Hugging Face makes."""
+    count = description.config.num_labels
+    return description.labels or tuple(f"LABEL_{number}" for number in range(count))
+
+
+def choose_labels(
+    present: Iterable[str], model_init: ModelInit, named: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The labels of a task in their order.
+
+    Args:
+        present: labels of the data, in any order; a mapping has their places.
+        model_init: of the model.
+        named: the labels that the config names, in their order.
+
+    Returns:
+        For a model that is evaluated its own labels, or the named ones as names of its outputs. In
+        a training the named ones; else those of the initial model, if they are the same set; else
+        those present, in the order of the numbers that they are, else of the alphabet.
+
+    Raises:
+        UserError: a label of the data is unknown.
+    """
+    labels = set(present)
+    if model_init.is_finished and model_init.description:
+        own = label_names(model_init.description)
+        chosen, source = own, "the model"
+        if not labels <= set(own) and len(named) == len(own):
+            chosen, source = named, "data.labels"
+    elif named:
+        chosen, source = named, "data.labels"
+    else:
+        known = model_init.description.labels if model_init.description else ()
+        return known if labels == set(known) else tuple(sorted(labels, key=_order))
+    unknown = sorted(labels - set(chosen))
+    if unknown:
+        place = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
+        raise UserError(
+            f"{place}label {unknown[0]!r} is none of those of {source}: {', '.join(chosen)}; fix "
+            "the data, or name the labels in the order of the model's with data.labels"
+        )
+    return chosen
+
+
+def _order(label: str) -> tuple[int, float, str]:
+    try:
+        number = float(label)
+    except ValueError:
+        number = math.nan
+    return (0, number, label) if math.isfinite(number) else (1, 0.0, label)

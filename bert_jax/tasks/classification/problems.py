@@ -1,13 +1,15 @@
-"""The three problems of a classifier: one class of several, any of several, or a number.
+"""The three problem types of a classifier: one class of several, any of several, or a number.
 
-Each says what a label is as numbers, what its loss is, what its metrics and reports are.
+Each defines its labels as numbers, its loss, metrics and reports.
 """
 
 import abc
 import dataclasses
 import io
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,37 +17,48 @@ import numpy as np
 import optax
 
 from bert_jax.data.examples import TextExample
-from bert_jax.errors import UserError
+from bert_jax.data.readers.texts import TextOptions
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.task import ModelInit
+from bert_jax.tasks.classification.predict import problem_type
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem(abc.ABC):
-    """What labels mean.
+    """A problem type with its labels.
 
     Attributes:
+        problem_type: Hugging Face's name.
+        best_metric: chooses the best checkpoint.
         labels: names of the C classes.
     """
 
-    labels: tuple[str, ...]
+    problem_type: ClassVar[str]
+    best_metric: ClassVar[str]
 
-    # Hugging Face's `problem_type`, and the metric that chooses the best checkpoint.
-    problem_type = ""
-    best_metric = ""
+    labels: tuple[str, ...]
 
     @property
     def outputs(self) -> int:
-        """How many numbers the classifier gives, C."""
+        """The number of outputs of the classifier, C."""
         return len(self.labels)
+
+    @property
+    @abc.abstractmethod
+    def metric_names(self) -> tuple[str, ...]:
+        """The keys of `metrics`."""
 
     @abc.abstractmethod
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Labels as numbers, [n] or [n, C].
 
         Raises:
-            UserError: a label is none of the known ones, with its place.
+            UserError: a label is unknown; names its place.
         """
 
     @abc.abstractmethod
@@ -53,20 +66,20 @@ class Problem(abc.ABC):
         """float32 [B, C] and targets → the loss of each example, float32 [B]."""
 
     def correct(self, logits: jax.Array, targets: jax.Array) -> jax.Array | None:
-        """Whether each example is answered right, bool [B]; None: there is no right and wrong."""
+        """Whether each prediction is correct, bool [B]; None: that is not defined."""
         return None
 
     @abc.abstractmethod
     def metrics(self, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Metrics of answers [n, C] to n examples, without the loss."""
+        """Metrics of n predictions, float32 [n, C], without the loss."""
 
     @abc.abstractmethod
-    def commonest(self, targets: np.ndarray) -> np.ndarray:
-        """One answer [C] for everything, as good as can be: the baseline."""
+    def majority(self, targets: np.ndarray) -> np.ndarray:
+        """The best constant prediction, [C]: the baseline."""
 
     @abc.abstractmethod
     def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """Writes what a person looks at, as `<stem>.report.txt` and pictures."""
+        """Writes text and pictures for people, as `<stem>.report.txt`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,17 +89,23 @@ class SingleLabel(Problem):
     problem_type = "single_label_classification"
     best_metric = "accuracy"
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        f1 = "f1" if len(self.labels) == 2 else "macro_f1"
+        return "accuracy", f1, "matthews_correlation"
+
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """int32 [n]."""
         numbers = {label: number for number, label in enumerate(self.labels)}
-        return np.array([_number(example, numbers) for example in examples], np.int32)
+        return np.array(
+            [_known(str(example.label), numbers, example) for example in examples], np.int32
+        )
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
         """Cross-entropy."""
         return optax.softmax_cross_entropy_with_integer_labels(logits, targets)
 
     def correct(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
-        """Whether the highest score is that of the label."""
         return logits.argmax(axis=-1) == targets
 
     def metrics(self, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
@@ -103,8 +122,7 @@ class SingleLabel(Problem):
             "matthews_correlation": matrix.matthews,
         }
 
-    def commonest(self, targets: np.ndarray) -> np.ndarray:
-        """The most frequent class."""
+    def majority(self, targets: np.ndarray) -> np.ndarray:
         return np.bincount(targets, minlength=len(self.labels)).astype(np.float32)
 
     def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
@@ -123,16 +141,17 @@ class MultiLabel(Problem):
 
     problem_type = "multi_label_classification"
     best_metric = "micro_f1"
+    metric_names = ("micro_f1", "macro_f1", "samples_f1", "accuracy")
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """float32 [n, C], 1 where a class applies."""
         numbers = {label: number for number, label in enumerate(self.labels)}
-        found = np.zeros((len(examples), len(self.labels)), np.float32)
+        targets = np.zeros((len(examples), len(self.labels)), np.float32)
         for row, example in enumerate(examples):
             labels = example.label if isinstance(example.label, tuple) else (str(example.label),)
             for label in labels:
-                found[row, _known(label, numbers, example)] = 1
-        return found
+                targets[row, _known(label, numbers, example)] = 1
+        return targets
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
         """Binary cross-entropy, the mean over the classes."""
@@ -152,7 +171,7 @@ class MultiLabel(Problem):
             "accuracy": sets.subset_accuracy,
         }
 
-    def commonest(self, targets: np.ndarray) -> np.ndarray:
+    def majority(self, targets: np.ndarray) -> np.ndarray:
         """The classes that most texts have."""
         return (targets.mean(axis=0) - 0.5).astype(np.float32)
 
@@ -167,23 +186,23 @@ class MultiLabel(Problem):
 
 @dataclasses.dataclass(frozen=True)
 class Regression(Problem):
-    """Each text has a number: a regression, as STS-B's."""
+    """Each text has a number, as in STS-B."""
 
     labels: tuple[str, ...] = ()
 
     problem_type = "regression"
     best_metric = "pearson"
+    metric_names = ("pearson", "spearman", "mean_squared_error")
 
     @property
     def outputs(self) -> int:
-        """One."""
         return 1
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """float32 [n]."""
         for example in examples:
             if not isinstance(example.label, float):
-                raise UserError(f"{example.place}: the label {example.label!r} is no number")
+                raise UserError(f"{example.place}: the label {example.label!r} is not a number")
         return np.array([example.label for example in examples], np.float32)
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
@@ -199,12 +218,12 @@ class Regression(Problem):
             "mean_squared_error": mean_squared_error(targets, predicted),
         }
 
-    def commonest(self, targets: np.ndarray) -> np.ndarray:
+    def majority(self, targets: np.ndarray) -> np.ndarray:
         """The mean."""
         return targets.mean(keepdims=True)
 
     def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """The metrics as text, and a picture of each value beside the one that was predicted."""
+        """The metrics as text, and a picture of expected and predicted values."""
         from matplotlib.figure import Figure
 
         lines = [f"{name:20} {value:.4f}" for name, value in self.metrics(logits, targets).items()]
@@ -221,14 +240,71 @@ class Regression(Problem):
         write_atomically(stem.with_suffix(".values.png"), picture.getvalue())
 
 
-def _number(example: TextExample, numbers: dict[str, int]) -> int:
-    return _known(str(example.label), numbers, example)
-
-
 def _known(label: str, numbers: dict[str, int], example: TextExample) -> int:
     if label not in numbers:
         raise UserError(
-            f"{example.place}: label {label!r} is none of {', '.join(numbers)}; mend the line, or "
+            f"{example.place}: label {label!r} is none of {', '.join(numbers)}; fix the line, or "
             "name the labels with data.labels"
         )
     return numbers[label]
+
+
+PROBLEMS: dict[str, type[Problem]] = {
+    problem.problem_type: problem for problem in (SingleLabel, MultiLabel, Regression)
+}
+
+
+def infer_problem_type(name: str, options: TextOptions, model_init: ModelInit) -> type[Problem]:
+    """The problem type of a config: the named one, else that of the model or of the data's format.
+
+    Args:
+        name: one of Hugging Face's problem types, or "".
+        options: of the reader.
+        model_init: of the model; a finished one keeps its problem type.
+
+    Raises:
+        OptionError: there is no such type.
+    """
+    if name:
+        if name not in PROBLEMS:
+            raise OptionError("problem_type", name, f"known are {', '.join(PROBLEMS)}")
+        return PROBLEMS[name]
+    if model_init.is_finished and model_init.description:
+        return PROBLEMS[problem_type(model_init.description)]
+    if options.layout and options.layout.regression:
+        return Regression
+    return MultiLabel if options.label_separator else SingleLabel
+
+
+def has_lists(examples: Iterable[TextExample]) -> bool:
+    """Whether labels are lists, as in JSON."""
+    return any(isinstance(example.label, tuple) for example in examples)
+
+
+def labels_of(examples: Iterable[TextExample]) -> dict[str, str]:
+    """All labels, each with the place of its first example."""
+    places: dict[str, str] = {}
+    for example in examples:
+        labels = example.label if isinstance(example.label, tuple) else (example.label,)
+        for label in labels:
+            if label is not None:
+                places.setdefault(str(label), example.place)
+    return places
+
+
+def drop_unknown_labels(part: EvalSet[TextExample], problem: Problem) -> EvalSet[TextExample]:
+    """A set to be predicted, without its labels where the model does not know them all."""
+    if all(example.label is None for example in part.examples):
+        return part
+    try:
+        # An empty cell means that none of several labels applies; a whole column of them, that
+        # nobody labelled the file.
+        if all(example.label == () for example in part.examples):
+            raise UserError(f"{part.source}: no text has a label")
+        problem.targets(part.examples)
+    except UserError as error:
+        if is_main_host():
+            print(f"{part.source}: skipping metrics: {error}", file=sys.stderr)
+        unlabelled = [dataclasses.replace(example, label=None) for example in part.examples]
+        return dataclasses.replace(part, examples=unlabelled)
+    return part

@@ -1,7 +1,7 @@
 """Classes or a number for texts and pairs of texts (paper, section 4.1): GLUE, and users' files."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,44 +17,52 @@ from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import TextOptions, read_texts
-from bert_jax.data.records import open_records
 from bert_jax.data.sequences import Sequences
-from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base import sections
-from bert_jax.tasks.base.chunks import encoded
-from bert_jax.tasks.base.class_weights import balanced_weights, is_balanced
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
+    balanced_weights,
+    is_balanced,
+    labelled_defaults,
+    labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labels import (
-    choose_labels,
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    Model,
+    Predictor,
+    Text,
+    encode_in_chunks,
+)
+from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tasks.classification.predict import (
+    PREDICT,
+    ClassificationPredictor,
+    Prediction,
+    to_prediction,
+)
+from bert_jax.tasks.classification.problems import (
+    MultiLabel,
+    Problem,
+    Regression,
+    SingleLabel,
     drop_unknown_labels,
     has_lists,
     infer_problem_type,
     labels_of,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, Text
-from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
-from bert_jax.tasks.base.text_rows import TextEncoder
-from bert_jax.tasks.classification.decoding import (
-    SUBMISSION_HEAD,
-    ClassificationPredictor,
-    as_record,
-    outcome,
-    submission_line,
-)
-from bert_jax.tasks.classification.problems import MultiLabel, Problem, Regression, SingleLabel
 
 
 class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
-    """Sentences and sentence pairs; an answer is the scores of the labels, float32 [C]."""
+    """Texts and pairs of texts; what is evaluated are the scores of the labels, float32 [C]."""
+
+    PREDICT = PREDICT
 
     def __init__(
         self,
@@ -66,33 +74,34 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         balanced: bool = False,
         submissions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """See `LabelledTask`.
+        """For splits, model and options see `LabelledTask`.
 
         Args:
             splits: the examples.
             model: what is trained.
             options: of all labelled tasks.
-            problem: what the labels mean.
-            balanced: whether every class is to have the same weight in the loss; else every text.
-            submissions: the files that a benchmark wants, by the name of the test file.
+            problem: the problem type with its labels.
+            balanced: whether every class has the same weight in the loss; else every text.
+            submissions: names of a benchmark's submission files, by the names of the test files.
 
         Raises:
-            UserError: see `LabelledTask`; or what is to be balanced is no class.
+            UserError: see `LabelledTask`; or other labels than classes are balanced.
         """
         if balanced and not isinstance(problem, SingleLabel):
-            raise UserError("data.class_weights is for texts that have one label each")
+            raise OptionError(
+                "class_weights", "balanced", "that is for texts that have one label each"
+            )
         super().__init__(splits, model, options)
         self._problem = problem
         self._balanced = balanced
         self._submissions = submissions
 
     def make_batches(self) -> LabelledBatches:
-        """Each example is one row."""
         examples = self.splits.train
         targets = self._problem.targets(examples)
         weights = self._weights(targets)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        rows = encoded(encode, map(text_of, examples), encode.check)
+        rows = encode_in_chunks(encode, map(text_of, examples), encode.check)
         sequences = Sequences.of(row for (row,) in rows)
         encode.report()
 
@@ -106,7 +115,6 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         return self.batches_of(sequences.lengths, make)
 
     def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        """The loss, and what is answered right."""
         logits: Any = self.forward(params, batch, dropout_key)
         values = {"loss": self._problem.losses(logits, batch["labels"])}
         correct = self._problem.correct(logits, batch["labels"])
@@ -115,7 +123,6 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         return {"": weighted_sums(batch["weights"], values)}
 
     def predictor(self, model: Model) -> Predictor[Text, np.ndarray]:
-        """The predictor of users."""
         return ClassificationPredictor(
             model, BatchOptions(self.options.batch_size, self.options.length)
         )
@@ -123,24 +130,27 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     def predictor_input(self, example: TextExample) -> Text:
         return text_of(example)
 
-    def has_labels(self, example: TextExample) -> bool:
-        """Whether it has a label."""
-        return example.label is not None
+    def label_of(self, example: TextExample) -> Any:
+        return example.label
 
-    def metrics(self, examples: list[TextExample], answers: list[np.ndarray]) -> dict[str, float]:
-        """Those of the problem, and the mean loss."""
-        targets, scores = self._problem.targets(examples), np.stack(answers)
+    def metrics(
+        self, examples: list[TextExample], predictions: list[np.ndarray]
+    ) -> dict[str, float]:
+        """Those of the problem type, and the mean loss."""
+        targets, scores = self._problem.targets(examples), np.stack(predictions)
         losses = self._problem.losses(jnp.asarray(scores), jnp.asarray(targets))
         loss = float(np.mean(jax.device_get(losses), dtype=np.float64))
         return {"loss": loss, **self._problem.metrics(scores, targets)}
 
     def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
-        """Those of the problem, and the loss."""
-        return "loss", *self._problem.metrics(*_one_answer(self._problem, examples))
+        self._problem.targets(examples)  # labels of the wrong kind are refused
+        return "loss", *self._problem.metric_names
 
     def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
-        """`<metric>_majority`: what the commonest answer alone would get."""
-        metrics = self._problem.metrics(*_one_answer(self._problem, examples))
+        """`<metric>_majority`: those of the best constant prediction."""
+        targets = self._problem.targets(examples)
+        scores = np.tile(self._problem.majority(targets), (len(targets), 1))  # nC
+        metrics = self._problem.metrics(scores, targets)
         return {f"{name}_majority": value for name, value in metrics.items()}
 
     def examples_as_text(self, count: int) -> str:
@@ -151,21 +161,18 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
             for one in chosen
         )
 
-    def write(self, directory: Path, part: EvalSet[TextExample], answers: list[np.ndarray]) -> None:
-        """`<part>.jsonl`, the file of a benchmark, and a report where there are labels."""
-        lines = [SUBMISSION_HEAD]
-        with open_records(directory / f"{part.name}.jsonl") as records:
-            for example, scores in zip(part.examples, answers, strict=True):
-                found = outcome(self.description, scores)
-                gold = {} if example.label is None else {"expected": example.label}
-                records.write({"id": example.id, **gold, **as_record(found)})
-                lines.append(submission_line(example.id, found))
+    def as_output(self, prediction: np.ndarray) -> Prediction:
+        return to_prediction(self.description, prediction)
+
+    def further_files(self, part: EvalSet[TextExample]) -> Iterable[str]:
         submission = self._submissions.get(Path(part.source).name)
-        if submission:
-            write_atomically(directory / submission, "".join(lines).encode())
-        if self.is_labelled(part):
-            targets = self._problem.targets(part.examples)
-            self._problem.report(np.stack(answers), targets, directory / part.name)
+        return (submission,) if submission else ()
+
+    def write_reports(
+        self, directory: Path, part: EvalSet[TextExample], predictions: list[np.ndarray]
+    ) -> None:
+        targets = self._problem.targets(part.examples)
+        self._problem.report(np.stack(predictions), targets, directory / part.name)
 
     def _weights(self, targets: np.ndarray) -> np.ndarray:
         """The weight of each example in the loss, float32 [n]."""
@@ -175,20 +182,14 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         return balanced_weights(counts)[targets]
 
 
-def _one_answer(problem: Problem, examples: Sequence[TextExample]) -> tuple[np.ndarray, np.ndarray]:
-    """The commonest answer to all examples, [n, C], and what is right."""
-    targets = problem.targets(examples)
-    return np.tile(problem.commonest(targets), (len(targets), 1)), targets
-
-
 def text_of(example: TextExample) -> Text:
-    """What the model reads of an example."""
+    """The text of an example, or its pair of texts."""
     return example.text if example.pair is None else (example.text, example.pair)
 
 
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TextOptions` are keys of `data`."""
-    return sections.defaults(
+    return labelled_defaults(
         {
             **keys_of(TextOptions),
             "problem_type": "",
@@ -199,7 +200,11 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
-    """The task of a config, see `bert_jax.config`."""
+    """The task of a config.
+
+    Raises:
+        UserError: the data and the options do not fit together.
+    """
     data = config.data
     balanced = is_balanced(data.class_weights)
     tokenizer = model_tokenizer(model_init)
@@ -214,13 +219,13 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
         with_train=not model_init.is_finished,
         default_names=_files(layout),
     )
-    if kind is SingleLabel and not data.problem_type and has_lists(splits.given):
+    if kind is SingleLabel and not data.problem_type and has_lists(splits.all_train):
         kind = MultiLabel
-    given = tuple(map(str, data.labels)) or (layout.classes if layout else ())
-    # Of a finished model nothing is trained: the labels are those that it is judged by.
-    judged = (one for part in splits.validation for one in part.examples)
-    found = labels_of(judged if model_init.is_finished else splits.given)
-    labels = () if kind is Regression else choose_labels(found, model_init, given)
+    named = tuple(map(str, data.labels)) or (layout.classes if layout else ())
+    # A finished model is only evaluated.
+    evaluated = (one for part in splits.validation for one in part.examples)
+    present = labels_of(evaluated if model_init.is_finished else splits.all_train)
+    labels = () if kind is Regression else choose_labels(present, model_init, named)
     problem = kind(labels)
     splits = dataclasses.replace(
         splits, test=[drop_unknown_labels(part, problem) for part in splits.test]
@@ -238,7 +243,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
     return ClassificationTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        sections.labelled_options(config, (layout.metric if layout else problem.best_metric, True)),
+        labelled_options(config, (layout.metric if layout else problem.best_metric, True)),
         problem,
         balanced=balanced,
         submissions={of.file: of.submission for of in layout.test} if layout else {},

@@ -1,10 +1,6 @@
-"""The task: `defaults` and `create`, imported when they are first used."""
+"""The right one of several endings or answers: SWAG and its relatives."""
 
-import importlib
-from typing import Any
+from bert_jax.tasks.multiple_choice.predict import PREDICT
+from bert_jax.tasks.multiple_choice.task import create, defaults
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("create", "defaults"):
-        return getattr(importlib.import_module(f"{__name__}.task"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["PREDICT", "create", "defaults"]

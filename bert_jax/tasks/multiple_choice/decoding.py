@@ -19,9 +19,15 @@ from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    ExampleError,
+    Model,
+    Predictor,
+    check_finite,
+    softmax,
+)
 from bert_jax.tasks.base.text_rows import TextEncoder
-from bert_jax.tasks.classification.decoding import softmax
 from bert_jax.tokenization import Encoding, Tokenizer
 
 

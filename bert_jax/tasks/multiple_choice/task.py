@@ -3,7 +3,6 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,28 +16,29 @@ from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
-from bert_jax.data.records import open_records
 from bert_jax.data.sequences import Sequences
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.layers import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base import sections
-from bert_jax.tasks.base.chunks import encoded
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, model_tokenizer
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
-from bert_jax.tasks.base.splits import EvalSet, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
-from bert_jax.tasks.multiple_choice.decoding import (
-    ChoiceEncoder,
-    ChoicePredictor,
-    as_record,
-    best_choice,
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    labelled_defaults,
+    labelled_options,
+    model_tokenizer,
 )
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
+from bert_jax.tasks.base.splits import read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.multiple_choice.decoding import ChoiceEncoder, ChoicePredictor
+from bert_jax.tasks.multiple_choice.predict import PREDICT
 from bert_jax.tokenization import Tokenizer
 
 
 class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     """Multiple choice; an answer is the scores of the choices, float32 [C]."""
+
+    PREDICT = PREDICT
 
     def make_batches(self) -> LabelledBatches:
         """Each item is an example with a row for each of its choices.
@@ -48,7 +48,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         """
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
-        of_examples = encoded(encode, examples, encode.check)
+        of_examples = encode_in_chunks(encode, examples, encode.check)
         sequences = Sequences.of(row for rows in of_examples for row in rows)
         encode.report()
         rows = _row_numbers([len(example.choices) for example in examples])  # nC
@@ -79,9 +79,8 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         """The predictor of users."""
         return ChoicePredictor(model, BatchOptions(self.options.batch_size, self.options.length))
 
-    def has_labels(self, example: ChoiceExample) -> bool:
-        """Whether the right choice is known."""
-        return example.label is not None
+    def label_of(self, example: ChoiceExample) -> int | None:
+        return example.label
 
     def metrics(self, examples: list[ChoiceExample], answers: list[np.ndarray]) -> dict[str, float]:
         """Accuracy, and the mean cross-entropy."""
@@ -113,20 +112,10 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
             for one in self.splits.train[:count]
         )
 
-    def write(
-        self, directory: Path, part: EvalSet[ChoiceExample], answers: list[np.ndarray]
-    ) -> None:
-        """`<part>.jsonl`: the choice with its number, and the probabilities of all."""
-        with open_records(directory / f"{part.name}.jsonl") as records:
-            for example, scores in zip(part.examples, answers, strict=True):
-                gold = {} if example.label is None else {"expected": example.label}
-                found = as_record(best_choice(example.choices, scores))
-                records.write({"id": example.id, **gold, **found})
-
 
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `ChoiceOptions` are keys of `data`."""
-    return sections.defaults(
+    return labelled_defaults(
         keys_of(ChoiceOptions),
         optimizer={"learning_rate": 2e-5},
         train={"global_batch_size": 16},
@@ -145,7 +134,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
     return MultipleChoiceTask(
         splits,
         TrainedModel(tokenizer, _description(model_init, tokenizer), model_init.execution),
-        sections.labelled_options(config, ("accuracy", True)),
+        labelled_options(config, ("accuracy", True)),
     )
 
 

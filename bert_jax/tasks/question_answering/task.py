@@ -18,7 +18,6 @@ from bert_jax.data.examples import Question
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
-from bert_jax.data.records import open_records
 from bert_jax.data.windows.span_rows import SpanRows
 from bert_jax.errors import UserError
 from bert_jax.metrics.squad import best_f1_threshold, score_v1
@@ -26,11 +25,12 @@ from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.layers import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base import sections
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
+    labelled_defaults,
+    labelled_options,
     model_tokenizer,
 )
 from bert_jax.tasks.base.predictor import Model, Predictor
@@ -40,8 +40,6 @@ from bert_jax.tasks.question_answering.answering import (
     NULL_THRESHOLD,
     AnswerOptions,
     SpanPredictor,
-    as_record,
-    best_answers,
     stored_threshold,
 )
 from bert_jax.tasks.question_answering.files import write_squad_files
@@ -50,6 +48,7 @@ from bert_jax.tasks.question_answering.null_threshold import (
     gold_texts,
     scores_v2,
 )
+from bert_jax.tasks.question_answering.predict import PREDICT, Found
 from bert_jax.tasks.question_answering.spans import Spans
 
 VERSIONS = ("", "1.1", "2.0")
@@ -57,6 +56,8 @@ VERSIONS = ("", "1.1", "2.0")
 
 class QuestionAnsweringTask(LabelledTask[Question, Spans]):
     """Extractive question answering; an answer is the best spans of the passage."""
+
+    PREDICT = PREDICT
 
     def __init__(
         self,
@@ -136,9 +137,12 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
         """The predictor of users."""
         return SpanPredictor(model, self._answer_options)
 
-    def has_labels(self, example: Question) -> bool:
-        """Whether its answers are known, if only that there is none."""
-        return example.answers is not None
+    def label_of(self, example: Question) -> list[str] | None:
+        """The texts of the accepted answers."""
+        return None if example.answers is None else [answer.text for answer in example.answers]
+
+    def as_output(self, prediction: Spans) -> Found:
+        return Found(prediction, self._threshold, 1)
 
     def metrics(self, examples: list[Question], answers: list[Spans]) -> dict[str, float]:
         """The official ones, in percent; where questions may have no answer, for both kinds."""
@@ -175,16 +179,9 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
 
     def write(self, directory: Path, part: EvalSet[Question], answers: list[Spans]) -> None:
         """`<part>.jsonl`, and the files of SQuAD, see `write_squad_files`."""
-        threshold = self._threshold
-        with open_records(directory / f"{part.name}.jsonl") as records:
-            for question, found in zip(part.examples, answers, strict=True):
-                gold = question.answers
-                given = {} if gold is None else {"expected": [answer.text for answer in gold]}
-                records.write(
-                    {"id": question.id, **given, **as_record(best_answers(found, threshold))}
-                )
+        super().write(directory, part, answers)
         identities = [question.id for question in part.examples]
-        write_squad_files(directory, part.name, identities, answers, threshold)
+        write_squad_files(directory, part.name, identities, answers, self._threshold)
 
     @property
     def _threshold(self) -> float | None:
@@ -217,7 +214,7 @@ def defaults() -> dict[str, dict[str, Any]]:
     or to the model that is judged. `window_step`, `question_length`, `answer_length`, `n_best`: see
     `AnswerOptions`.
     """
-    return sections.defaults(
+    return labelled_defaults(
         {
             **keys_of(QuestionOptions),
             **keys_of(AnswerOptions, omit=("batch_size", "max_length")),
@@ -253,16 +250,16 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
         model_init.architecture(tokenizer), num_labels=EncoderConfig.num_labels
     )
     description = ModelDescription(architecture, Head.QUESTION_ANSWERING, other=other)
-    labelled_options = sections.labelled_options(config, ("f1", True))
+    options_of_all = labelled_options(config, ("f1", True))
     return QuestionAnsweringTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options,
+        options_of_all,
         from_keys(
             AnswerOptions,
             data,
-            batch_size=labelled_options.batch_size,
-            max_length=labelled_options.length,
+            batch_size=options_of_all.batch_size,
+            max_length=options_of_all.length,
         ),
         tunes_threshold=not model_init.is_finished,
     )

@@ -1,13 +1,14 @@
-"""How good the vectors of pairs are, by whatever labels the pairs have.
+"""The metrics of the vectors of pairs, by the kind of labels that the pairs have.
 
-numbers    correlations of cosine and label
-1 and 0    for similar and other pairs: average precision of the cosine, and the accuracy at the
-           threshold that is best for these very pairs
-classes    accuracy of the classifier, if there is one; the mean cosine of each class
-none       pairs that belong together: the mean reciprocal rank of a text's own second text
-           among all second texts, and how often it comes first
+numbers    `EmbeddingSimilarityEvaluator`: correlations of cosine and label
+1 and 0    `BinaryClassificationEvaluator`, for similar and other pairs: average precision of the
+           cosine, and the accuracy at the threshold that is best for these very pairs
+classes    `LabelAccuracyEvaluator`: accuracy of the classifier, if there is one; the mean cosine of
+           each class
+none       `RetrievalEvaluator`, for pairs that belong together: the mean reciprocal rank of a
+           text's second text among all second texts, and how often it has rank 1 (accuracy@1)
 
-Source of the choice: the evaluators of sentence-transformers.
+Source of the choice and the names: the evaluators of sentence-transformers.
 """
 
 import abc
@@ -24,8 +25,8 @@ from bert_jax.metrics.similarity import (
     reciprocal_ranks,
     spearman,
 )
-from bert_jax.tasks.similarity.decoding import cosine
 from bert_jax.tasks.similarity.objectives import numbers_of, text_numbers
+from bert_jax.tasks.similarity.predict import cosine
 
 
 class PairEvaluator(abc.ABC):
@@ -33,18 +34,19 @@ class PairEvaluator(abc.ABC):
 
     Attributes:
         examples: the pairs.
-        best: the name of the metric to choose by; higher is better.
+        best: the metric that chooses the best checkpoint; higher is better.
+        metric_names: the keys of `metrics`.
     """
 
-    best = ""
+    best: str
+    metric_names: tuple[str, ...]
 
     def __init__(self, examples: Sequence[TextExample]) -> None:
-        """Takes the pairs."""
         self.examples = examples
 
     @abc.abstractmethod
-    def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
-        """The metrics.
+    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+        """The metrics of the pairs.
 
         Args:
             vectors: float32 [n, 2, D].
@@ -53,15 +55,15 @@ class PairEvaluator(abc.ABC):
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:
-        """What needs no model, as `<metric>_<name>`."""
+        """Metrics without a model, as `<metric>_<baseline>`."""
 
 
-def metrics_for(examples: Sequence[TextExample], classes: tuple[str, ...]) -> PairEvaluator:
-    """The metrics that the labels allow.
+def find_evaluator(examples: Sequence[TextExample], classes: tuple[str, ...]) -> PairEvaluator:
+    """The evaluator for the labels of some pairs.
 
     Args:
         examples: one or more.
-        classes: what the classifier tells apart, if there is one.
+        classes: of the classifier, if there is one.
     """
     labels = {example.label for example in examples}
     if None in labels:
@@ -81,10 +83,11 @@ def metrics_for(examples: Sequence[TextExample], classes: tuple[str, ...]) -> Pa
 
 class EmbeddingSimilarityEvaluator(PairEvaluator):
     best = "spearman"
+    metric_names = ("spearman", "pearson")
 
-    def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
-        gold, found = numbers_of(self.examples), _cosines(vectors)
-        return {"spearman": spearman(gold, found), "pearson": pearson(gold, found)}
+    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+        gold, cosines = numbers_of(self.examples), _cosines(vectors)
+        return {"spearman": spearman(gold, cosines), "pearson": pearson(gold, cosines)}
 
     def baselines(self) -> dict[str, float]:
         return {"spearman_overlap": spearman(numbers_of(self.examples), _overlaps(self.examples))}
@@ -92,12 +95,13 @@ class EmbeddingSimilarityEvaluator(PairEvaluator):
 
 class BinaryClassificationEvaluator(PairEvaluator):
     best = "average_precision"
+    metric_names = ("average_precision", "best_accuracy", "best_threshold")
 
-    def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
-        gold, found = numbers_of(self.examples) > 0, _cosines(vectors)
-        accuracy, threshold = best_accuracy(gold, found)
+    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+        gold, cosines = numbers_of(self.examples) > 0, _cosines(vectors)
+        accuracy, threshold = best_accuracy(gold, cosines)
         return {
-            "average_precision": average_precision(gold, found),
+            "average_precision": average_precision(gold, cosines),
             "best_accuracy": accuracy,
             "best_threshold": threshold,
         }
@@ -117,18 +121,20 @@ class LabelAccuracyEvaluator(PairEvaluator):
         super().__init__(examples)
         self._classes = classes
         self._gold = np.array([str(example.label) for example in examples])
-        self.best = "accuracy" if classes else f"cosine_{min(self._gold)}"
+        of_classes = tuple(f"cosine_{label}" for label in sorted(set(self._gold)))
+        self.metric_names = ("accuracy", *of_classes) if classes else of_classes
+        self.best = self.metric_names[0]
 
-    def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
-        found = _cosines(vectors)
+    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+        cosines = _cosines(vectors)
         means = {
-            f"cosine_{label}": float(found[self._gold == label].mean())
+            f"cosine_{label}": float(cosines[self._gold == label].mean())
             for label in sorted(set(self._gold))
         }
         if logits is None:
             return means
-        told = np.array(self._classes)[logits.argmax(axis=-1)]
-        return {"accuracy": float((told == self._gold).mean()), **means}
+        predicted = np.array(self._classes)[logits.argmax(axis=-1)]
+        return {"accuracy": float((predicted == self._gold).mean()), **means}
 
     def baselines(self) -> dict[str, float]:
         most = max(Counter(self._gold).values())
@@ -137,21 +143,22 @@ class LabelAccuracyEvaluator(PairEvaluator):
 
 class RetrievalEvaluator(PairEvaluator):
     best = "mean_reciprocal_rank"
+    metric_names = ("mean_reciprocal_rank", "accuracy@1")
 
-    def of(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
         lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
         unit = vectors / np.maximum(lengths, 1e-12)
-        found = reciprocal_ranks(unit, text_numbers(self.examples))
+        ranks = reciprocal_ranks(unit, text_numbers(self.examples))
         return {
-            "mean_reciprocal_rank": float(found.mean()),
-            "accuracy_at_1": float((found == 1).mean()),
+            "mean_reciprocal_rank": float(ranks.mean()),
+            "accuracy@1": float((ranks == 1).mean()),
         }
 
     def baselines(self) -> dict[str, float]:
         count = len(self.examples)
         return {
             "mean_reciprocal_rank_chance": float((1 / np.arange(1, count + 1)).mean()),
-            "found_first_chance": 1 / count,
+            "accuracy@1_chance": 1 / count,
         }
 
 
@@ -161,7 +168,7 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(examples: Sequence[TextExample]) -> np.ndarray:
-    """The words that both texts have, as a share of those that either has, float64 [n]."""
+    """The Jaccard index of the words of both texts, float64 [n]."""
     words = [
         (set(one.text.lower().split()), set(str(one.pair).lower().split())) for one in examples
     ]

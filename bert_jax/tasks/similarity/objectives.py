@@ -1,4 +1,8 @@
-"""What the vectors of pairs are trained for (Sentence-BERT, section 3): one class for each loss."""
+"""The losses that make the vectors of two texts comparable, a number for each pair.
+
+Source: Sentence-BERT (Reimers and Gurevych, 2019), section 3, as in the library
+sentence-transformers. The two vectors are called u and v.
+"""
 
 import abc
 import dataclasses
@@ -6,31 +10,33 @@ import sys
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
 from bert_jax.data.examples import TextExample
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
+from bert_jax.models.layers import MASK_VALUE, l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
-from bert_jax.tasks.similarity.losses import contrastive_losses, cosine_losses, in_batch_losses
 
 
 class Objective(abc.ABC):
-    """A loss of pairs, and what it takes for labels.
+    """A loss of pairs, and the labels that it takes.
 
     Attributes:
-        labels: names of the C classes, if they are classes.
+        labels: names of the C classes, if labels are classes.
+        needs_labels: whether every pair must have one.
     """
 
     labels: tuple[str, ...] = ()
     needs_labels = True
 
     def select(self, examples: list[TextExample]) -> list[TextExample]:
-        """The training examples that it can use."""
+        """The training examples that the loss can use."""
         return examples
 
-    def judges(self, examples: Sequence[TextExample]) -> bool:
-        """Whether its mean loss over validation pairs is a metric of them."""
+    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+        """Whether the mean loss over validation pairs is a metric of them."""
         return True
 
     @abc.abstractmethod
@@ -47,14 +53,14 @@ class Objective(abc.ABC):
 
         Args:
             output: of B pairs.
-            targets: theirs.
-            is_pair: bool [B], False for rows that fill up the batch.
+            targets: of the same pairs.
+            is_pair: bool [B], False for rows of padding.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class CosineObjective(Objective):
-    """The cosine is to be the label, which is brought from its range to 0 … 1.
+    """Regression of the cosine on the label, which is scaled from its range to 0 … 1.
 
     Attributes:
         label_range: the least and the greatest label.
@@ -68,24 +74,25 @@ class CosineObjective(Objective):
         numbers = numbers_of(examples)
         for example, number in zip(examples, numbers, strict=True):
             if not least <= number <= greatest:
-                raise UserError(
-                    f"{example.place}: the label {number:g} lies outside data.label_range, "
-                    f"{least:g} to {greatest:g}; set it to what the labels range over, as "
-                    "data.label_range=0,5"
+                raise OptionError(
+                    "label_range",
+                    self.label_range,
+                    "set {label_range} to the range of the labels, as {label_range=0,5}",
+                    problem=f"{example.place}: the label {number:g} is not between {least:g} and "
+                    f"{greatest:g}",
                 )
         return ((numbers - least) / (greatest - least)).astype(np.float32)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        """The squared difference."""
         return cosine_losses(output.vectors, targets)
 
 
 @dataclasses.dataclass(frozen=True)
 class ContrastiveObjective(Objective):
-    """Similar pairs (label 1) are to be near, others (label 0) further away than a margin.
+    """Moves similar pairs (label 1) together, and others (label 0) apart up to a margin.
 
     Attributes:
-        margin: that distance, 1 - cosine.
+        margin: the distance, 1 - cosine, above which the loss of other pairs is 0.
     """
 
     margin: float = 0.5
@@ -96,23 +103,22 @@ class ContrastiveObjective(Objective):
         for example, number in zip(examples, numbers, strict=True):
             if number not in (0, 1):
                 raise UserError(
-                    f"{example.place}: the label is {number:g}; the contrastive loss knows 1 for "
-                    "similar pairs and 0 for others"
+                    f"{example.place}: the label is {number:g}; for the contrastive loss it must "
+                    "be 1 (similar pairs) or 0 (others)"
                 )
         return numbers.astype(np.float32)
 
-    def judges(self, examples: Sequence[TextExample]) -> bool:
-        """Whether they are labelled in the same way, and not by degrees."""
+    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+        """Whether they have the labels 0 and 1, and not degrees of similarity."""
         return set(numbers_of(examples)) <= {0, 1}
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        """See `contrastive_losses`."""
         return contrastive_losses(output.vectors, targets, self.margin)
 
 
 @dataclasses.dataclass(frozen=True)
 class SoftmaxObjective(Objective):
-    """A classifier is to tell the label from u, v and |u - v|, as that of NLI."""
+    """A classifier of the label that reads u, v and |u - v|, as for NLI."""
 
     labels: tuple[str, ...] = ()
 
@@ -123,28 +129,27 @@ class SoftmaxObjective(Objective):
             if example.label not in numbers:
                 raise UserError(
                     f"{example.place}: label {example.label!r} is none of {', '.join(numbers)}; "
-                    "mend the line"
+                    "fix the line"
                 )
         return np.array([numbers[str(example.label)] for example in examples], np.int32)
 
-    def judges(self, examples: Sequence[TextExample]) -> bool:
-        """Whether there is a classifier, and they have its labels."""
+    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+        """Whether there is a classifier, and the pairs have its labels."""
         return bool(self.labels) and {one.label for one in examples} <= set(self.labels)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        """Cross-entropy."""
         return optax.softmax_cross_entropy_with_integer_labels(output.logits, targets)
 
 
 @dataclasses.dataclass(frozen=True)
 class MultipleNegativesRanking(Objective):
-    """Of all second texts of a batch, each first text is to find its own.
+    """Ranks each first text's own second text above all other second texts of the batch.
 
-    Labels are not needed. Where there are some, pairs in the lower half of their range are no
-    pairs to learn from.
+    Labels are not needed. Where there are some, pairs in the lower half of their range are left
+    out.
 
     Attributes:
-        scale: of the cosines, one over the temperature.
+        scale: of the cosines, 1 / temperature.
         label_range: the least and the greatest label.
     """
 
@@ -153,13 +158,15 @@ class MultipleNegativesRanking(Objective):
     needs_labels = False
 
     def select(self, examples: list[TextExample]) -> list[TextExample]:
-        """The pairs that belong together."""
+        """The pairs that belong together: without a label, or in the upper half of the range."""
         middle = sum(self.label_range) / 2
         chosen = [one for one in examples if one.label is None or number_of(one) > middle]
         if not chosen:
-            raise UserError(
-                f"data.train: no pair has a label above {middle:g}, the middle of "
-                "data.label_range; give pairs that belong together"
+            raise OptionError(
+                "label_range",
+                self.label_range,
+                "give pairs that belong together, or set {label_range}",
+                problem=f"no training pair has a label above {middle:g}, the middle of their range",
             )
         if len(chosen) < len(examples):
             print(
@@ -169,17 +176,15 @@ class MultipleNegativesRanking(Objective):
             )
         return chosen
 
-    def judges(self, examples: Sequence[TextExample]) -> bool:
-        """No: the loss of a pair depends on the others of its batch."""
-        return False
+    def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
+        return False  # the loss of a pair depends on the others of its batch
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Numbers of the texts, int32 [n, 2]."""
         return text_numbers(examples)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
-        """See `in_batch_losses`."""
-        return in_batch_losses(output.vectors, targets, is_pair, self.scale)
+        return ranking_losses(output.vectors, targets, is_pair, self.scale)
 
 
 def text_numbers(examples: Sequence[TextExample]) -> np.ndarray:
@@ -196,7 +201,7 @@ def numbers_of(examples: Sequence[TextExample]) -> np.ndarray:
     """The labels as numbers, float64 [n].
 
     Raises:
-        UserError: one is no number.
+        OptionError: one is not a number.
     """
     return np.array([number_of(example) for example in examples], np.float64)
 
@@ -205,12 +210,70 @@ def number_of(example: TextExample) -> float:
     """The label as a number.
 
     Raises:
-        UserError: it is none.
+        OptionError: it is not a number.
     """
     try:
-        return float(example.label)  # type: ignore[arg-type]  # a tuple is no number either
+        return float(example.label)  # type: ignore[arg-type]  # a tuple is refused, too
     except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{example.place}: the label {example.label!r:.40} is no number; set "
-            "data.label_column, or train with data.loss=softmax"
+        raise OptionError(
+            "label_column",
+            None,
+            "set {label_column}, or train with {loss=softmax}",
+            problem=f"{example.place}: the label {example.label!r:.40} is not a number",
         ) from error
+
+
+def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
+    """The cosine of each pair of vectors: float32 [B, D] twice → [B]; 0 for a zero vector."""
+    return (l2_normalize(u) * l2_normalize(v)).sum(axis=-1)
+
+
+def cosine_losses(vectors: jax.Array, similarity: jax.Array) -> jax.Array:
+    """The squared difference of cosine and label (the regression objective).
+
+    Args:
+        vectors: float32 [B, 2, D].
+        similarity: float32 [B], the labels.
+    """
+    return jnp.square(cosines(vectors[:, 0], vectors[:, 1]) - similarity)
+
+
+def contrastive_losses(vectors: jax.Array, similar: jax.Array, margin: float) -> jax.Array:
+    """Moves similar pairs together, and others apart up to a margin.
+
+    With the distance d = 1 - cosine: d² / 2 for a similar pair, else max(0, margin - d)² / 2
+    (Hadsell et al., 2006, "Dimensionality reduction by learning an invariant mapping").
+
+    Args:
+        vectors: float32 [B, 2, D].
+        similar: float32 [B], 1 or 0.
+        margin: the distance above which the loss of other pairs is 0.
+    """
+    distance = 1 - cosines(vectors[:, 0], vectors[:, 1])
+    apart = jax.nn.relu(margin - distance)
+    return 0.5 * (similar * jnp.square(distance) + (1 - similar) * jnp.square(apart))
+
+
+def ranking_losses(
+    vectors: jax.Array, texts: jax.Array, is_pair: jax.Array, scale: float
+) -> jax.Array:
+    """Cross-entropy of each first text's own second text among all second texts of the batch.
+
+    Multiple negatives ranking: the logits are scale × cosine (Henderson et al., 2017, section 4.4).
+    A second text is not used as a negative if it equals the positive or the first text, or belongs
+    to an equal first text.
+
+    Args:
+        vectors: float32 [B, 2, D].
+        texts: int32 [B, 2], equal numbers for equal texts.
+        is_pair: bool [B], False for rows of padding.
+        scale: 1 / temperature.
+    """
+    first, second = l2_normalize(vectors[:, 0]), l2_normalize(vectors[:, 1])
+    scores = scale * jnp.einsum("BD,SD->BS", first, second)  # BB
+    same = (texts[:, None, :] == texts[None, :, :]).any(axis=-1)
+    same |= texts[:, None, 0] == texts[None, :, 1]
+    positive = jnp.eye(len(texts), dtype=bool)
+    negative = ~same & is_pair[None, :]
+    scores = jnp.where(positive | negative, scores, MASK_VALUE)
+    return optax.softmax_cross_entropy_with_integer_labels(scores, jnp.arange(len(texts)))

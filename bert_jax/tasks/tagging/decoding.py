@@ -19,7 +19,7 @@ from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
-from bert_jax.tasks.classification.decoding import label_names
+from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.tagging.tag_decoding import Decoded, argmax_decode, possible, viterbi_decode
 from bert_jax.tokenization import Encoding
 

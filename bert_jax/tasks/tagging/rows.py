@@ -9,8 +9,8 @@ from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.sequences import Sequences
 from bert_jax.data.windows.word_windows import SPECIALS, WordWindow, WordWindows
-from bert_jax.tasks.base.chunks import encoded
-from bert_jax.tasks.base.class_weights import balanced_weights
+from bert_jax.tasks.base.labelled_task import balanced_weights
+from bert_jax.tasks.base.predictor import encode_in_chunks
 from bert_jax.tasks.tagging.tags import TagSet
 from bert_jax.tokenization import Tokenizer
 
@@ -73,7 +73,7 @@ class TaggedRows:
         self, examples: Sequence[TaggedSentence], tag_set: TagSet, encode: WordWindows
     ) -> Iterator[WordWindow]:
         """The tokens of the rows; what is learned of them is kept."""
-        of_examples = encoded(encode, (example.words for example in examples))
+        of_examples = encode_in_chunks(encode, (example.words for example in examples))
         for example, windows in zip(examples, of_examples, strict=True):
             self._rows += labelled_rows(example, windows, tag_set)
             yield from windows

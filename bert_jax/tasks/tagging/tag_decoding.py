@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.metrics.entities import detect_scheme
 from bert_jax.models.crf import IMPOSSIBLE, CRFParams, marginals, viterbi
-from bert_jax.tasks.classification.decoding import softmax
+from bert_jax.tasks.base.predictor import softmax
 
 Item = TypeVar("Item")
 

@@ -11,8 +11,7 @@ from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.conll import OUTSIDE
 from bert_jax.errors import UserError
 from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans
-from bert_jax.tasks.base.labels import choose_labels
-from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.splits import EvalSet, choose_labels
 from bert_jax.tasks.base.task import ModelInit
 
 SCHEMES = ("iob2", "bioes")

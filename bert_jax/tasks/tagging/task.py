@@ -17,7 +17,6 @@ from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.conll import as_columns
 from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
-from bert_jax.data.records import open_records
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
@@ -26,19 +25,21 @@ from bert_jax.models import crf
 from bert_jax.models.config import Head
 from bert_jax.models.heads import gather_positions
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base import sections
-from bert_jax.tasks.base.class_weights import is_balanced
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
+    is_balanced,
+    labelled_defaults,
+    labelled_options,
     model_tokenizer,
 )
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
-from bert_jax.tasks.tagging.decoding import Tagging, TagPredictor, as_record, entity_tags
+from bert_jax.tasks.tagging.decoding import Tagging, TagPredictor, entity_tags
 from bert_jax.tasks.tagging.files import tagged_file
+from bert_jax.tasks.tagging.predict import PREDICT
 from bert_jax.tasks.tagging.rows import TaggedRows
 from bert_jax.tasks.tagging.tag_decoding import possible
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set
@@ -51,6 +52,8 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     sentence each window, given the labels beside it. Paths that the scheme does not allow have no
     share in the probability, neither here nor when words are tagged.
     """
+
+    PREDICT = PREDICT
 
     def __init__(
         self,
@@ -144,9 +147,8 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     def predictor_input(self, example: TaggedSentence) -> Sequence[str]:
         return example.words
 
-    def has_labels(self, example: TaggedSentence) -> bool:
-        """Whether its words have tags."""
-        return example.tags is not None
+    def label_of(self, example: TaggedSentence) -> tuple[str, ...] | None:
+        return example.tags
 
     def metrics(self, examples: list[TaggedSentence], answers: list[Tagging]) -> dict[str, float]:
         """F1, precision and recall of entities as conlleval has them, and the accuracy of tags.
@@ -182,10 +184,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
 
         In columns, tags are in the scheme of their file, if that has any.
         """
-        with open_records(directory / f"{part.name}.jsonl") as records:
-            for example, found in zip(part.examples, answers, strict=True):
-                gold = {} if example.tags is None else {"expected": example.tags}
-                records.write({"id": example.id, **gold, **as_record(found)})
+        super().write(directory, part, answers)
         tags: list[Sequence[str]] = [found.tags for found in answers]
         if not all(map(self.has_labels, part.examples)):
             self._write_columns(directory, part, tags)
@@ -240,7 +239,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
 
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TaggedOptions` are keys of `data`."""
-    return sections.defaults(
+    return labelled_defaults(
         {
             **keys_of(TaggedOptions),
             "scheme": "iob2",
@@ -281,7 +280,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     return TaggingTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        sections.labelled_options(config, (metric, True)),
+        labelled_options(config, (metric, True)),
         tag_set,
         files,
         balanced=is_balanced(data.class_weights),

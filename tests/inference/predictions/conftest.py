@@ -10,7 +10,7 @@ import pytest
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predict_task import PredictOptions
 
 
 @pytest.fixture(scope="session")

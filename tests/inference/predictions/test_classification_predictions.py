@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import Head
-from bert_jax.tasks.classification.decoding import Classification, as_record
+from bert_jax.tasks.classification.predict import Classification, as_record
 
 # exp(0) : exp(1.0986) : exp(1.3863) = 1 : 3 : 4
 SCORES = (0.0, float(np.log(3)), float(np.log(4)))

@@ -12,7 +12,7 @@ from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predict_task import PredictOptions
 from bert_jax.tasks.question_answering.answering import AnswerOptions, spans
 from bert_jax.tasks.question_answering.files import write_squad_files
 

@@ -9,7 +9,7 @@ import pytest
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_options import PredictOptions
+from bert_jax.tasks.base.predict_task import PredictOptions
 
 LABELS = ("O", "B-PER", "I-PER")
 

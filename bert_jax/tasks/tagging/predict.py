@@ -19,17 +19,16 @@ from bert_jax.data.readers.rows import Row, Rows, TextReader, open_rows
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
+from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.records import Output
 from bert_jax.errors import UserError
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import (
     JSONL,
     PredictionTask,
+    PredictOptions,
     Write,
-    batch_options,
     json_lines,
-    text_options,
 )
 from bert_jax.tasks.tagging.decoding import Tagging, TagPredictor, as_record
 
@@ -56,14 +55,14 @@ def _open_sentences(source: str | Path, options: PredictOptions) -> Iterator[Row
             yield Rows(_blocks(lines, options), lines.fraction)
     elif form == "jsonl":
         with open_records(source, TableOptions(form)) as table:
-            reader = TextReader(text_options(options).columns)
+            reader = TextReader(options.reading(TextOptions, empty="keep").columns)
             rows = (
                 _object(record, number, reader, options)
                 for number, record in enumerate(table.records)
             )
             yield Rows(rows, table.fraction)
     else:
-        with open_rows(source, text_options(options)) as texts:
+        with open_rows(source, options.reading(TextOptions, empty="keep")) as texts:
             yield Rows(map(_sentence, texts), texts.fraction)
 
 
@@ -164,9 +163,9 @@ class _SentencePredictor(TagPredictor):
         return super().prepare(words, index)
 
 
-TASK = PredictionTask(
+PREDICT = PredictionTask(
     _open_sentences,
-    lambda model, options: _SentencePredictor(model, batch_options(options)),
+    lambda model, options: _SentencePredictor(model, options.batches()),
     {JSONL: json_lines(_as_record), CONLL: _conll},
     endings={".txt": CONLL, **dict.fromkeys(_ENDINGS, CONLL)},
     heads=(Head.TAGGING,),

@@ -18,16 +18,15 @@ from bert_jax.data.readers.squad import (
     question_of,
     read_questions,
 )
-from bert_jax.data.readers.tables import Record, format_of
+from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.records import Output, open_output
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import (
     JSONL,
     PredictionTask,
+    PredictOptions,
     Write,
     json_lines,
-    table_options,
 )
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.question_answering.answering import (
@@ -79,7 +78,7 @@ def _open_questions(source: str | Path, options: PredictOptions) -> Iterator[Row
         yield Rows(check(Row(one, {"id": one.id}, one.place, one.id) for one in questions))
         return
     form = form or format_of(source) or "jsonl"
-    with open_records(source, table_options(options, form)) as table:
+    with open_records(source, options.reading(TableOptions, format=form)) as table:
         rows = (
             _row(record, number, reading, options) for number, record in enumerate(table.records)
         )
@@ -181,7 +180,7 @@ def _json_object(output: Output) -> Iterator[WriteValue]:
     output.write("{}\n" if separator.startswith("{") else "\n}\n")
 
 
-TASK = PredictionTask(
+PREDICT = PredictionTask(
     _open_questions,
     _QuestionPredictor,
     {JSONL: json_lines(_as_record), SQUAD: _squad},

@@ -20,15 +20,13 @@ from bert_jax.data.readers.choices import (
 )
 from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import open_records
-from bert_jax.data.readers.tables import Record, Table, format_of
+from bert_jax.data.readers.tables import Record, Table, TableOptions, format_of
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_options import PredictOptions
 from bert_jax.tasks.base.predict_task import (
     JSONL,
     PredictionTask,
-    batch_options,
+    PredictOptions,
     json_lines,
-    table_options,
 )
 from bert_jax.tasks.multiple_choice.decoding import ChoicePredictor, as_record, best_choice
 
@@ -45,7 +43,7 @@ def _open_choices(source: str | Path, options: PredictOptions) -> Iterator[Rows[
     told = options.input_format or ""
     layout = told if told in LAYOUTS else ""
     form = format_of(source) if layout or not told else told
-    reading = table_options(options, form or FILES[layout] or "jsonl")
+    reading = options.reading(TableOptions, format=form or FILES[layout] or "jsonl")
     with open_records(source, reading) as table:
         yield Rows(_rows(table, layout, options.label_column), table.fraction)
 
@@ -67,9 +65,9 @@ def _as_record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:
     return as_record(best_choice(example.choices, scores))
 
 
-TASK = PredictionTask(
+PREDICT = PredictionTask(
     _open_choices,
-    lambda model, options: ChoicePredictor(model, batch_options(options)),
+    lambda model, options: ChoicePredictor(model, options.batches()),
     {JSONL: json_lines(_as_record)},
     heads=(Head.MULTIPLE_CHOICE,),
 )

@@ -1,0 +1,77 @@
+"""The attention weights between the tokens of a text."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.models.bert import Bert
+from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
+from bert_jax.tasks.base.predictor import BatchOptions, Model
+from bert_jax.tasks.base.text_rows import TextPredictor
+from bert_jax.tasks.hidden_states import (
+    LARGE_OUTPUT_WINDOW,
+    apply_encoder,
+    encoder_of,
+    layer_numbers,
+)
+from bert_jax.tokenization import Encoding
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionMaps:
+    """How much each token of a text attends to each other.
+
+    Attributes:
+        tokens: T pieces, special tokens included.
+        weights: float32 [L, N, T, T]: of L chosen layers and N heads, from each token to each; rows
+            sum to 1.
+    """
+
+    tokens: list[str]
+    weights: np.ndarray
+
+
+class AttentionsPredictor(TextPredictor[AttentionMaps]):
+    """The attention weights of some layers."""
+
+    def __init__(
+        self, model: Model, options: BatchOptions, *, layers: Sequence[int] | None = None
+    ) -> None:
+        """For arguments see `LoadedModel.attentions`.
+
+        Raises:
+            UserError: there is no such layer.
+        """
+        super().__init__(model, dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW))
+        self._encoder, self._params = encoder_of(model)
+        last = model.config.num_hidden_layers
+        requested = range(1, last + 1) if layers is None else layers
+        self._layers = layer_numbers(requested, first=1, last=last)
+
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return _weights(self._params, batch, encoder=self._encoder, layers=self._layers)
+
+    def decode_row(self, encoding: Encoding, output: np.ndarray) -> AttentionMaps:
+        length = len(encoding)
+        return AttentionMaps(encoding.tokens, output[..., :length, :length].copy())
+
+
+@functools.partial(jax.jit, static_argnames=("encoder", "layers"))
+def _weights(
+    params: Any, batch: dict[str, jax.Array], *, encoder: Bert, layers: tuple[int, ...]
+) -> jax.Array:
+    """A batch → attention weights of L chosen layers, float32 [B, L, N, T, T]."""
+    output = apply_encoder(encoder, params, batch, attentions=True)
+    return jnp.stack([output.attentions[layer - 1] for layer in layers], axis=1)
+
+
+PREDICT = PredictionTask(
+    open_texts,
+    lambda model, options: AttentionsPredictor(model, options.batches(8), layers=options.layers),
+    {JSONL: json_lines(lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights})},
+)

@@ -1,0 +1,178 @@
+"""The similarity of two texts: the cosine of their vectors (Sentence-BERT, 2019)."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
+from bert_jax.data.readers.rows import Row, Rows
+from bert_jax.data.records import shortest
+from bert_jax.errors import OptionError, UserError
+from bert_jax.tasks.base.predict_task import (
+    JSONL,
+    PredictionTask,
+    PredictOptions,
+    json_lines,
+    open_texts,
+)
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    ExampleError,
+    Model,
+    Predictor,
+    check_finite,
+    softmax,
+)
+from bert_jax.tasks.embed import EmbeddingPredictor
+from bert_jax.tokenization import Encoding
+
+Pair = tuple[str, str]
+
+DEFAULT_POOLING = "mean"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Match:
+    """A text that a search returns.
+
+    Attributes:
+        index: its number among the texts, from 0.
+        text: itself.
+        score: the cosine with the query.
+    """
+
+    index: int
+    text: str
+    score: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PairPrediction:
+    """The prediction for a pair of texts.
+
+    Attributes:
+        vectors: of both texts, float32 [2, D].
+        logits: scores of the labels, float32 [C], of a model with a classifier.
+        labels: their names.
+    """
+
+    vectors: np.ndarray
+    logits: np.ndarray | None = None
+    labels: tuple[str, ...] = ()
+
+
+class PairPredictor(Predictor[Pair, PairPrediction]):
+    """The vectors of both texts of each pair."""
+
+    def __init__(self, model: Model, options: BatchOptions, *, pooling: str | None = None) -> None:
+        """For a model with any head.
+
+        Args:
+            model: with an encoder.
+            options: sizes; `batch_size` counts texts.
+            pooling: see `LoadedModel.embed`; None: that of `config.json`, else the mean.
+
+        Raises:
+            OptionError: the pooling is unknown, or the model has no pooler.
+        """
+        # A pair has two rows: half as many examples are as many rows.
+        self.options = dataclasses.replace(options, window=options.window // 2)
+        self._texts = EmbeddingPredictor(
+            model, options, pooling=pooling or stored_pooling(model.description)
+        )
+
+    def prepare(self, example: Pair, index: int) -> Pair:
+        if not isinstance(example, tuple) or [type(text) for text in example] != [str, str]:
+            raise ExampleError(f"{example!r:.80} is not a pair of texts; give two strings", index)
+        return example
+
+    def encode(self, examples: Sequence[Pair]) -> list[list[Encoding]]:
+        rows = self._texts.encode([text for pair in examples for text in pair])
+        return [[*first, *second] for first, second in zip(rows[::2], rows[1::2], strict=True)]
+
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return self._texts.compute(batch)
+
+    def decode(
+        self, example: Pair, encodings: list[Encoding], outputs: list[np.ndarray]
+    ) -> PairPrediction:
+        return PairPrediction(check_finite(np.stack(outputs), "the vectors of a pair"))
+
+    def characters(self, example: Pair) -> int:
+        return len(example[0]) + len(example[1])
+
+    def report(self) -> None:
+        self._texts.report()
+
+
+def cosine(vectors: np.ndarray) -> float:
+    """Of two vectors, float32 [2, D], in double precision; 0 if one of them is zero."""
+    first, second = vectors.astype(np.float64)
+    norms = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(np.clip(first @ second / norms, -1, 1)) if norms else 0.0
+
+
+def stored_pooling(description: ModelDescription) -> str:
+    """The pooling that a model was trained with, from `config.json`; without one, the mean.
+
+    Raises:
+        UserError: the value is not a string.
+    """
+    value = description.other.get(SENTENCE_POOLING, DEFAULT_POOLING)
+    if not isinstance(value, str):
+        raise UserError(f"config.json: {SENTENCE_POOLING} is {value!r}; it must be a pooling")
+    return value
+
+
+def checked_texts(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts.
+
+    Raises:
+        UserError: `texts` is one string, which is an iterable of characters.
+        ExampleError: an element is not a string.
+    """
+    if isinstance(texts, str):
+        raise UserError("the texts are one string; give a list of strings")
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ExampleError(f"text {index} is {text!r:.80}; give a string", index)
+        yield text
+
+
+@contextlib.contextmanager
+def _open_pairs(source: str | Path, options: PredictOptions) -> Iterator[Rows[Pair]]:
+    def pairs(rows: Rows[str | Pair]) -> Iterator[Row[Pair]]:
+        for row in rows:
+            if isinstance(row.item, str):
+                raise OptionError(
+                    "text_column",
+                    None,
+                    "set {text_column} and {pair_column}",
+                    problem=f"{row.place}: there is one text, and no second one to compare it with",
+                )
+            yield Row(row.item, row.other, row.place, row.id, row.gold)
+
+    with open_texts(source, options) as rows:
+        yield Rows(pairs(rows), rows.fraction)
+
+
+def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
+    record: dict[str, Any] = {"similarity": shortest(cosine(prediction.vectors))}
+    if prediction.logits is not None:
+        probabilities = map(shortest, softmax(prediction.logits))
+        record["label"] = prediction.labels[int(prediction.logits.argmax())]
+        record["probabilities"] = dict(zip(prediction.labels, probabilities, strict=True))
+    return record
+
+
+PREDICT = PredictionTask(
+    _open_pairs,
+    lambda model, options: PairPredictor(model, options.batches(), pooling=options.pooling),
+    {JSONL: json_lines(_as_record)},
+)
