@@ -3,22 +3,23 @@
 import dataclasses
 
 import pytest
-from bert_jax.tasks.base.labels import (
-    choose_labels,
-    drop_unknown_labels,
-    has_lists,
-    infer_problem_type,
-    labels_of,
-)
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
 from bert_jax.models.config import Execution, Head
-from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.splits import EvalSet, choose_labels
 from bert_jax.tasks.base.task import ModelInit
-from bert_jax.tasks.classification.problems import MultiLabel, Number, SingleLabel
+from bert_jax.tasks.classification.problems import (
+    MultiLabel,
+    Regression,
+    SingleLabel,
+    drop_unknown_labels,
+    has_lists,
+    infer_problem_type,
+    labels_of,
+)
 
 
 def example(label, place="a.tsv:1"):
@@ -73,9 +74,9 @@ def test_the_kind_of_a_problem(founded):
     none = ModelInit(Execution(), lambda tokenizer: None)
     assert infer_problem_type("", TextOptions(), none) is SingleLabel
     assert infer_problem_type("", TextOptions(label_separator=","), none) is MultiLabel
-    assert infer_problem_type("regression", TextOptions(), none) is Number
-    assert infer_problem_type("", TextOptions(format="glue:stsb"), none) is Number
-    assert infer_problem_type("", TextOptions(), founded(is_finished=True, outputs=1)) is Number
+    assert infer_problem_type("regression", TextOptions(), none) is Regression
+    assert infer_problem_type("", TextOptions(format="glue:stsb"), none) is Regression
+    assert infer_problem_type("", TextOptions(), founded(is_finished=True, outputs=1)) is Regression
     with pytest.raises(UserError, match="data.problem_type 'ranking' is unknown; known are"):
         infer_problem_type("ranking", TextOptions(), none)
     examples = [example("a"), example(("b", "c")), example(None)]
