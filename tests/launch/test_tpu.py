@@ -158,6 +158,7 @@ def test_the_names_of_slices(run_script, topology, accelerator, runtime):
     assert f"--runtime-version={runtime}" in words
 
 
+@pytest.mark.slow
 def test_a_preempted_run_goes_on_with_a_new_slice(run_script, cloud):
     (cloud / "script").write_text("preempted 75 0")
     done = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--spot", "--", *RUN)
@@ -180,6 +181,7 @@ def test_bad_input_ends_it_and_the_slice_is_not_forgotten(run_script, cloud):
     assert "delete" not in calls_of(cloud)
 
 
+@pytest.mark.slow
 def test_a_network_that_fails_for_a_while_leaves_no_slice_alone(run_script, cloud):
     (cloud / "script").write_text("preempted 0")
     (cloud / "offline").write_text("2")
@@ -196,6 +198,7 @@ def test_a_network_that_fails_for_a_while_leaves_no_slice_alone(run_script, clou
     assert calls_of(cloud)[-1] == "delete"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["resources create", "resources delete", "worker.sh wait"])
 def test_a_call_that_fails_once_leaves_no_slice_alone(run_script, cloud, call):
     (cloud / "script").write_text("0 0")
@@ -207,6 +210,7 @@ def test_a_call_that_fails_once_leaves_no_slice_alone(run_script, cloud, call):
     assert not (cloud / "state").exists()
 
 
+@pytest.mark.slow
 def test_a_slice_that_its_owner_deletes_stays_deleted(run_script, cloud):
     (cloud / "script").write_text("deleted")
     done = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--", *RUN)
@@ -215,6 +219,7 @@ def test_a_slice_that_its_owner_deletes_stays_deleted(run_script, cloud):
     assert calls_of(cloud).count("create") == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_installed_is_tried_three_times(run_script, cloud):
     (cloud / "script").write_text("0")
     assert run_script("tpu.sh", "create", *SLICE, "--topology", "v5e:4x4").returncode == 0
@@ -226,6 +231,7 @@ def test_what_cannot_be_installed_is_tried_three_times(run_script, cloud):
     assert "cannot be installed or started on bert (see above), which still" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_was_broken_off_is_found_again(run_script, cloud):
     (cloud / "script").write_text("wait 0")
     assert run_script("tpu.sh", "create", *SLICE, "--topology", "v5e:4x4").returncode == 0

@@ -1,128 +1,201 @@
-"""The loop in this process: what it logs and saves when, and how it stops at a loss of NaN."""
+"""The loop with a task of eight parameters: order of events, resuming, early stopping, divergence.
+
+The loop needs no more of a task than `LineTask` has; so a run takes less than a second.
+"""
 
 import json
 import shutil
 
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints
-from bert_jax.models.bert import abstract_params
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.loop import DivergedError, train
 from bert_jax.training.optimizer import OptimizerOptions
 from bert_jax.training.options import TrainOptions
 
-pytestmark = pytest.mark.slow
+MESH = make_mesh(MeshShape(), jax.devices()[:1])
+ROWS, WIDTH = 8, 4
+
+
+class Line(nn.Module):
+    """x [B, 4] → x · kernel + bias [B]."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(1, name="classifier")(jnp.broadcast_to(x, (len(x), WIDTH)))[:, 0]
+
+
+class LineTask:
+    """Finds a line through points; batch n is a pure function of n, the dropout of the key."""
+
+    module = Line()
+    best_metric = ("error", False)
+
+    def train_batches(self, start, stop, *, host, hosts):
+        for number in range(start, stop):
+            x = np.random.default_rng(number).normal(size=(ROWS, WIDTH)).astype(np.float32)
+            yield {"input_ids": x, "labels": x @ np.float32([1, -2, 3, -4]) + 5}
+
+    def pack_rows(self, rows):
+        return rows
+
+    def loss_weights(self, batch):
+        return {"": jnp.float32(len(batch["labels"]))}
+
+    def loss_sums(self, params, batch, dropout_key=None):
+        x = batch["input_ids"]
+        if dropout_key is not None:
+            x = x * jax.random.bernoulli(dropout_key, 0.9, x.shape)
+        error = self.module.apply({"params": params}, x) - batch["labels"]
+        return {"": {"loss": (error**2).sum()}}
+
+    def summary(self, metrics):
+        return {**metrics, "root": metrics.get("loss", 0.0) ** 0.5}
+
+
+def evaluate(params, directory):
+    """How far the parameters are from the line; "directory" is not used."""
+    kernel, bias = params["classifier"]["kernel"][:, 0], params["classifier"]["bias"][0]
+    return {"error": float(np.abs(np.r_[kernel, bias] - [1, -2, 3, -4, 5]).max())}
 
 
 @pytest.fixture
-def run(make_tiny_task, tiny_config, tmp_path):
-    """Trains eight rows a step in `tmp_path`."""
+def run(tmp_path):
+    """Trains in `tmp_path`, or in a folder there."""
 
-    def train_tiny(optimizer=None, initial_params=None, **options):
-        task = make_tiny_task(tiny_config)
-        mesh = make_mesh(MeshShape(), jax.devices()[:1])
+    def train_line(optimizer=None, initial_params=None, folder=".", evaluate=evaluate, **options):
         return train(
-            task,
-            lambda params, directory: task.evaluate(params, mesh, directory),
+            LineTask(),
+            evaluate,
             optimizer_options=OptimizerOptions(**optimizer or {}),
-            options=TrainOptions(global_batch_size=8, **options),
-            mesh=mesh,
-            workdir=tmp_path,
+            options=TrainOptions(global_batch_size=ROWS, **options),
+            mesh=MESH,
+            workdir=tmp_path / folder,
             seed=0,
             initial_params=initial_params,
         )
 
-    return train_tiny
+    return train_line
 
 
-def records_of(tmp_path) -> list[tuple[int, str]]:
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    return [(record["step"], record["split"]) for record in map(json.loads, lines)]
+def records_of(workdir) -> list[dict]:
+    """The lines of the log, without the speeds."""
+    records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in one.items() if not k.endswith("per_second")} for one in records]
 
 
-def steps_of(tmp_path) -> list[int]:
-    return sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir())
+def events_of(workdir) -> list[tuple[int, str]]:
+    return [(record["step"], record["split"]) for record in records_of(workdir)]
+
+
+def steps_of(workdir) -> list[int]:
+    return sorted(int(path.name) for path in (workdir / "checkpoints").iterdir())
 
 
 def test_what_is_logged_evaluated_and_saved_when(run, tmp_path):
     validation = run(steps=11, log_every=3, eval_every=4, checkpoint_every=5, keep_checkpoints=9)
-    # The first step is logged at once; what an evaluation or a checkpoint covers is read before it.
-    assert records_of(tmp_path) == [
+    # The first step is logged at once; an evaluation or a checkpoint logs all steps before it.
+    assert events_of(tmp_path) == [
         (1, "train"), (3, "train"), (4, "train"), (4, "validation"), (5, "train"), (6, "train"),
-        (8, "train"), (8, "validation"), (9, "train"), (10, "train"), (11, "train"), (11, "validation"),
+        (8, "train"), (8, "validation"), (9, "train"), (10, "train"), (11, "train"),
+        (11, "validation"),
     ]  # fmt: skip
     assert steps_of(tmp_path) == [5, 10, 11]
-    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
-    assert validation == {k: v for k, v in last.items() if k not in ("step", "split")}
-    assert validation["mlm_perplexity"] == pytest.approx(np.exp(validation["mlm_loss"]))
+    first, *_, last = records_of(tmp_path)
+    assert last == {"step": 11, "split": "validation", **validation}
+    assert first["root"] == pytest.approx(first["loss"] ** 0.5)  # as the task's summary has it
+
+    # 0: only at the end, and the log also at the first step.
+    run(steps=4, log_every=0, eval_every=0, checkpoint_every=0, folder="rare")
+    assert events_of(tmp_path / "rare") == [(1, "train"), (4, "train"), (4, "validation")]
+    assert steps_of(tmp_path / "rare") == [4]
 
 
-def test_zero_means_only_at_the_end(run, tmp_path):
-    run(steps=4, log_every=0, eval_every=0, checkpoint_every=0)
-    assert records_of(tmp_path) == [(1, "train"), (4, "train"), (4, "validation")]
-    assert steps_of(tmp_path) == [4]
+def test_each_step_logs_then_evaluates_then_saves(run, tmp_path):
+    seen = []
+
+    def watch(params, directory):
+        written = (tmp_path / "metrics.jsonl").read_text().splitlines()
+        (step, split), saved = events_of(tmp_path)[-1], tmp_path / "checkpoints"
+        seen.append((step, split, len(written), (saved / str(step)).exists()))
+        return evaluate(params, directory)
+
+    run(steps=3, log_every=1, eval_every=1, checkpoint_every=1, evaluate=watch)
+    assert seen == [(1, "train", 1, False), (2, "train", 3, False), (3, "train", 5, False)]
 
 
-def test_an_absurd_learning_rate_is_stopped(run, tmp_path, make_tiny_task, tiny_config):
+def state_of(workdir, step: int) -> list[bytes]:
+    """Parameters, moments and counter of a checkpoint, and its position, to the bit."""
+    place = workdir.absolute() / "checkpoints" / str(step)
+    state = ocp.StandardCheckpointer().restore(place / "state")
+    position = (place / "position" / "metadata").read_bytes()
+    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)] + [position]
+
+
+def test_a_resumed_run_is_the_uninterrupted_run_to_the_bit(run, tmp_path):
+    optimizer = {"learning_rate": 0.1, "warmup_steps": 2}
+    options = {
+        "steps": 9, "log_every": 1, "eval_every": 2, "checkpoint_every": 3, "keep_checkpoints": 9,
+        "microbatches": 2,
+    }  # fmt: skip
+    whole = run(optimizer, folder="whole", **options)
+    shutil.copytree(tmp_path / "whole", tmp_path / "again")
+    for later in (6, 9):  # as if killed after step 5: the log is ahead of the checkpoint
+        shutil.rmtree(tmp_path / "again" / "checkpoints" / str(later))
+    assert run(optimizer, folder="again", **options) == whole
+    assert records_of(tmp_path / "again") == records_of(tmp_path / "whole")
+    for step in (6, 9):
+        states = [state_of(tmp_path / folder, step) for folder in ("again", "whole")]
+        assert len(states[0]) == 3 * 2 + 1 + 1
+        assert states[0] == states[1]
+    # It has learned, and the dropout of each step is another one.
+    losses = [one["loss"] for one in records_of(tmp_path / "whole") if one["split"] == "train"]
+    assert len(set(losses)) == 9
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(run, tmp_path):
     # The rate is 0 at step 1 and absurd at step 2, which no norm of the parameters survives.
     optimizer = {"learning_rate": 1e30, "warmup_steps": 2}
     with pytest.raises(DivergedError) as raised:
         run(optimizer, steps=50, log_every=10, checkpoint_every=1, keep_checkpoints=5)
-    message = str(raised.value)
-    assert message.startswith("a parameter after step 2 is not finite; ")
-    assert "; the last good checkpoint is that of step 1; start another --workdir" in message
-    assert "\n" not in message
+    assert str(raised.value) == (
+        "a parameter after step 2 is not finite; the last good checkpoint is that of step 1; start "
+        "another --workdir with a lower optimizer.learning_rate or a longer warm-up"
+    )
     assert steps_of(tmp_path) == [1]
-    assert max(step for step, _ in records_of(tmp_path)) <= 2
-    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    wanted = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
-        abstract_params(make_tiny_task(tiny_config).module),
-    )
-    checkpoints = RunCheckpoints(tmp_path, keep=2, best_metric=("mlm_loss", False))
-    params = checkpoints.restore_params(1, wanted)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
-    checkpoints.close()
+    assert max(step for step, _ in events_of(tmp_path)) <= 2
 
-
-def test_parameters_that_are_no_numbers_are_stopped_before_any_checkpoint(
-    run, tmp_path, make_tiny_task, tiny_config
-):
-    nothing = jax.tree.map(
-        lambda leaf: np.full(leaf.shape, np.nan, np.float32),
-        abstract_params(make_tiny_task(tiny_config).module),
-    )
+    nan = {"classifier": {"kernel": np.full((WIDTH, 1), np.nan), "bias": np.zeros(1)}}
+    nan = jax.tree.map(np.float32, nan)
     with pytest.raises(DivergedError, match=r"loss of step 1 is not finite; .* that of no step; "):
-        run(steps=5, checkpoint_every=1, initial_params=nothing)
-    assert steps_of(tmp_path) == []
+        run(steps=5, checkpoint_every=1, initial_params=nan, folder="nan")
+    assert steps_of(tmp_path / "nan") == []
 
 
-def test_training_begins_with_the_given_parameters(run, make_tiny_task, tiny_config):
-    ones = jax.tree.map(
-        lambda leaf: np.zeros(leaf.shape, np.float32),
-        abstract_params(make_tiny_task(tiny_config).module),
-    )
-    found = run({"learning_rate": 0.0}, steps=1, initial_params=ones)
-    # With zeros everywhere, all words and both labels are equally likely.
-    assert found["mlm_loss"] == pytest.approx(np.log(40), rel=1e-6)
-    assert found["nsp_loss"] == pytest.approx(np.log(2), rel=1e-6)
+def test_training_starts_with_the_initial_parameters(run):
+    line = {"classifier": {"kernel": np.c_[[1.0, -2, 3, -4]], "bias": np.r_[4.5]}}
+    line = jax.tree.map(np.float32, line)
+    assert run({"learning_rate": 0.0}, steps=1, initial_params=line) == {"error": 0.5}
 
 
-def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
+def test_early_stopping_ends_a_run_and_says_so(run, tmp_path, capsys):
     # A rate of 0: no evaluation is better than the first, at step 2.
     options = {"steps": 50, "eval_every": 2, "checkpoint_every": 5, "log_every": 0, "patience": 3}
     validation = run({"learning_rate": 0.0}, **options)
-    assert records_of(tmp_path) == [
-        (1, "train"), (2, "train"), (2, "validation"), (4, "train"), (4, "validation"), (5, "train"),
-        (6, "train"), (6, "validation"), (8, "train"), (8, "validation"),
+    assert events_of(tmp_path) == [
+        (1, "train"), (2, "train"), (2, "validation"), (4, "train"), (4, "validation"),
+        (5, "train"), (6, "train"), (6, "validation"), (8, "train"), (8, "validation"),
     ]  # fmt: skip
     assert steps_of(tmp_path) == [5, 8]
-    said = capsys.readouterr().err
-    assert "stopped at step 8: no better mlm_loss than 3." in said
-    assert " in 3 evaluations" in said
+    errors = capsys.readouterr().err
+    assert f"stopped at step 8: no better error than {validation['error']:.4f}" in errors
+    assert " in 3 evaluations" in errors
     # Started again, it knows that it is over.
     before = (tmp_path / "metrics.jsonl").read_text()
     assert run({"learning_rate": 0.0}, **options) == validation
@@ -130,34 +203,49 @@ def test_patience_ends_a_run_and_says_so(run, tmp_path, capsys):
     assert steps_of(tmp_path) == [5, 8]
 
 
-def test_the_best_model_is_saved_where_it_is_to_be_exported(run, tmp_path):
-    optimizer = {"learning_rate": 1.0, "warmup_steps": 12}
-    run(optimizer, steps=12, eval_every=2, checkpoint_every=5, keep_checkpoints=1, export="best")
-    records = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
-    losses = {one["step"]: one["mlm_loss"] for one in records if one["split"] == "validation"}
-    best = min(losses, key=losses.get)
-    # A step that is no multiple of five, and not the last, which would be saved anyhow.
-    assert best not in (10, 12)
-    checkpoints = RunCheckpoints(tmp_path, keep=1, best_metric=("mlm_loss", False), read_only=True)
-    assert checkpoints.step_of("best") == best
+def test_the_best_model_is_saved_if_it_is_to_be_exported(run, tmp_path):
+    errors = iter([5.0, 1.0, 4.0, 3.0])  # at steps 3, 6, 9, 12
+    run(
+        steps=12, eval_every=3, checkpoint_every=5, keep_checkpoints=1, export="best",
+        evaluate=lambda params, directory: {"error": next(errors)},
+    )  # fmt: skip
+    checkpoints = RunCheckpoints(tmp_path, keep=1, best_metric=("error", False), read_only=True)
+    assert checkpoints.step_of("best") == 6
     checkpoints.close()
-    assert steps_of(tmp_path) == [best, 12]
+    assert steps_of(tmp_path) == [6, 12]
 
 
 def test_evaluations_of_an_epoch(run, tmp_path):
     # Five batches an epoch, two evaluations: in the middle of the third batch and at the end.
     options = TrainOptions(
-        steps=0, epochs=2.0, eval_every=0, evaluate_per_epoch=2, global_batch_size=8
+        steps=0, epochs=2.0, eval_every=0, evaluate_per_epoch=2, global_batch_size=ROWS
     ).resolved(40)
-    run(steps=options.steps, eval_every=options.eval_every, checkpoint_every=4, log_every=0)
-    evaluated = [step for step, split in records_of(tmp_path) if split == "validation"]
+    run(steps=options.steps, eval_every=options.eval_every, checkpoint_every=0, log_every=0)
+    evaluated = [step for step, split in events_of(tmp_path) if split == "validation"]
     assert evaluated == [3, 5, 8, 10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [{"freeze_encoder": True}, {"freeze_layers": 1}])
-def test_a_run_with_frozen_parameters_is_saved_and_resumed(run, tmp_path, frozen):
-    optimizer = {"learning_rate": 1e-2, "decay": "constant", **frozen}
-    whole = run(optimizer, steps=4, checkpoint_every=2, keep_checkpoints=9)
+def test_pretraining_with_frozen_parameters_is_saved_and_resumed(
+    make_tiny_task, tiny_config, tmp_path, frozen
+):
+    task = make_tiny_task(tiny_config)
+
+    def pretrain():
+        return train(
+            task,
+            lambda params, directory: task.evaluate(params, MESH, directory),
+            optimizer_options=OptimizerOptions(learning_rate=1e-2, decay="constant", **frozen),
+            options=TrainOptions(
+                global_batch_size=8, steps=4, checkpoint_every=2, keep_checkpoints=9
+            ),
+            mesh=MESH,
+            workdir=tmp_path,
+            seed=0,
+        )
+
+    whole = pretrain()
     shutil.rmtree(tmp_path / "checkpoints" / "4")
-    assert run(optimizer, steps=4, checkpoint_every=2, keep_checkpoints=9) == whole
+    assert pretrain() == whole
     assert steps_of(tmp_path) == [2, 4]
