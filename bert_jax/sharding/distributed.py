@@ -1,8 +1,8 @@
 """Several processes as one run: `jax.distributed`, started before anything touches a device.
 
-Who the processes are is said by the command line, or by the cluster that started them: JAX asks
-Slurm, Open MPI, Kubernetes and the metadata of a TPU slice. A process that stands alone starts
-nothing and waits for nobody.
+The processes are named by the command line, or by the cluster that started them: JAX reads the
+environment of Slurm, Open MPI and Kubernetes and the metadata of a TPU slice. A single process
+starts nothing and waits for nobody.
 """
 
 import dataclasses
@@ -15,21 +15,21 @@ from typing import Any, NoReturn
 
 from bert_jax.errors import UserError, first_line
 
-# Within this time all are told of a process that is silent; JAX ends them then.
+# A process without a heartbeat for this long counts as lost; JAX then ends all processes.
 HEARTBEAT_SECONDS = 60
-# So long hosts wait for each other's word, ms: one that is gone is found by its silence.
+# How long hosts wait for each other's messages, ms: a lost one is detected by its heartbeat.
 A_WEEK = 7 * 24 * 3_600_000
 
 
 @dataclasses.dataclass(frozen=True)
 class ProcessOptions:
-    """Which of several processes this is; all three are given, or none.
+    """Which of several processes this is; all three are set, or none.
 
     Attributes:
         coordinator: HOST:PORT of process 0, as all others reach it.
-        processes: how many there are; 1, given alone: a cluster around us is none of our business.
+        processes: how many there are; 1 alone: ignore the cluster around this process.
         process_id: which one this is, from 0.
-        timeout: seconds within which all must have come.
+        timeout: seconds within which all must have joined.
     """
 
     coordinator: str | None = None
@@ -38,14 +38,14 @@ class ProcessOptions:
     timeout: int = 300
 
     def __post_init__(self) -> None:
-        given = {
+        options = {
             "--coordinator": self.coordinator,
             "--processes": self.processes,
             "--process-id": self.process_id,
         }
         if self.processes is not None and self.processes < 1:
             raise UserError(f"--processes {self.processes}: at least 1")
-        missing = [name for name, value in given.items() if value is None]
+        missing = [name for name, value in options.items() if value is None]
         if len(missing) in (1, 2) and not self.is_alone:
             raise UserError(
                 f"{' and '.join(missing)} missing: several processes need --coordinator HOST:PORT, "
@@ -67,16 +67,16 @@ class ProcessOptions:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is said that there are no others."""
+        """Whether `--processes 1` says that there are no others."""
         return self.processes == 1
 
 
 def start(options: ProcessOptions) -> None:
-    """Joins the other processes, if there are any; returns when all have come.
+    """Joins the other processes, if there are any; returns when all have joined.
 
     Raises:
-        UserError: the cluster does not say who the processes are, or the port is taken. If not all
-            come in time, the process ends with a line.
+        UserError: the cluster does not name the processes, or the port is taken. If not all join
+            in time, the process exits with one line.
     """
     if options.is_alone or not (options.coordinator or in_cluster()):
         return
@@ -84,9 +84,9 @@ def start(options: ProcessOptions) -> None:
 
     if options.coordinator and options.process_id == 0:
         _check_port(options.coordinator)
-    # Hosts agree on when to stop in a way of their own, see `training.signals`.
+    # `training.signals` does this instead.
     jax.config.update("jax_enable_preemption_service", False)
-    # JAX would abort, with a page of C++.
+    # JAX would abort with a long C++ stack trace.
     deadline = threading.Timer(
         options.timeout,
         leave,
@@ -102,7 +102,7 @@ def start(options: ProcessOptions) -> None:
     deadline.start()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say is in the error below
+            warnings.simplefilter("ignore")  # the error below contains them
             jax.distributed.initialize(
                 options.coordinator,
                 options.processes,
@@ -121,9 +121,9 @@ def start(options: ProcessOptions) -> None:
 
 
 def in_cluster() -> bool:
-    """Whether this process seems to be one of several, by what clusters tell their processes.
+    """Whether this process is probably one of several, by the environment variables of clusters.
 
-    This costs nothing where there is no cluster; JAX finds out the rest.
+    This is cheap without a cluster; JAX finds out the details.
     """
     environment = os.environ
     if "SLURM_STEP_NODELIST" in environment:  # a task of `srun`, not the shell around it
@@ -141,25 +141,24 @@ def in_cluster() -> bool:
 
 
 def coordination() -> Any:
-    """The client of the service that all processes share: a few values, and barriers.
+    """The client of the coordination service: key-value store and barriers of all processes.
 
-    Unlike a collective, it can be waited on for as long as it takes, from any thread, and it needs
-    no device.
+    Unlike a collective it needs no device, has no time limit, and can be used from any thread.
     """
     return _state().client
 
 
 def is_coordinator() -> bool:
-    """Whether this process serves the others: with it the run ends."""
+    """Whether this process runs the coordination service: the run cannot outlive it."""
     return _state().service is not None
 
 
-_speaking = threading.Lock()
+_exiting = threading.Lock()
 
 
 def leave(message: str, code: int) -> NoReturn:
-    """Ends this process with a line, and at once: an orderly end would wait for the others."""
-    _speaking.acquire()  # for good: of two threads with a message, one speaks
+    """Prints a line and exits at once: an orderly exit would wait for the other processes."""
+    _exiting.acquire()  # never released: of two threads with a message, only one prints
     state = _state()
     name = f" (process {state.process_id} of {state.num_processes})" if state.process_id else ""
     sys.__stdout__.flush()  # type: ignore[union-attr]

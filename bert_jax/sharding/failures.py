@@ -1,7 +1,7 @@
-"""If one process of a run fails, all of them end, and each says why.
+"""If one process of a run fails, all of them exit, and each prints why.
 
-The others would wait for it in a collective, on some devices for ever. So whoever fails leaves the
-reason with the coordination service, where a thread of each process waits for one.
+The others would wait for it in a collective, on some devices for ever. So a process that fails
+publishes the reason through the coordination service, where a thread of each process waits for it.
 """
 
 import contextlib
@@ -21,16 +21,21 @@ from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 
 FAILED, LOST = 1, 75
 
-_LOSS = (
+_LOST_MESSAGE = (
     "another process of this run is gone without a word: killed, out of memory, or its machine or "
     "network failed; run the same command on all hosts to go on from the last checkpoint"
 )
 
-# What JAX says where the connection to another process breaks.
-_SIGNS_OF_LOSS = ("Gloo", "coordination service", "CoordinationService", "Connection reset by peer")
+# Parts of JAX's errors when the connection to another process breaks.
+_SIGNS_OF_LOSS = (
+    "Gloo",
+    "coordination service",
+    "CoordinationService",
+    "Connection reset by peer",
+)
 
-# Whoever failed has so many seconds to say why, before it counts as gone without a word.
-_PATIENCE = 3.0
+# Seconds that a failed process has to publish the reason before it counts as lost.
+_GRACE_PERIOD = 3.0
 
 _REASON = "bert_jax/failure"
 _HOUR = 3_600_000  # ms
@@ -38,13 +43,13 @@ _HOUR = 3_600_000  # ms
 
 @contextlib.contextmanager
 def ending_together(outcome: Callable[[BaseException], tuple[str, int]]) -> Iterator[None]:
-    """Within it, an error of one process ends them all; at its end, all wait for each other.
+    """Within it, an error of one process ends all of them; at its end, all wait for each other.
 
-    Only the main host prints. Where a process is alone, nothing of this happens.
+    Only the main host prints. A single process is not affected.
 
     Args:
-        outcome: from an error that users cause to its line and the exit code; it raises any other
-            error again, which is a flaw of ours and is printed with its traceback.
+        outcome: maps an error that users cause to its message and exit code; raises any other
+            error again: a bug, which is printed with its traceback.
     """
     if not jax.distributed.is_initialized():
         yield
@@ -58,15 +63,15 @@ def ending_together(outcome: Callable[[BaseException], tuple[str, int]]) -> Iter
                 nowhere = quiet.enter_context(open(os.devnull, "w", encoding="utf-8"))
                 quiet.enter_context(contextlib.redirect_stdout(nowhere))
                 quiet.enter_context(contextlib.redirect_stderr(nowhere))
-            # Collectives of CPUs want everybody within 30 s the first time; later one may be late.
+            # The first collective of CPUs times out after 30 s; later ones may take longer.
             multihost_utils.sync_global_devices("the beginning")
             yield
             wait_for_all_hosts("the end")
     except BaseException as error:
         _fail(error, outcome, over)
     over.set()
-    _tell("null")  # that there was none
-    listener.join()  # an interpreter that ends may have no thread inside JAX
+    _publish("null")  # no failure
+    listener.join()  # no thread may be inside JAX when the interpreter exits
 
 
 def _fail(
@@ -74,29 +79,29 @@ def _fail(
     outcome: Callable[[BaseException], tuple[str, int]],
     over: threading.Event,
 ) -> None:
-    """Tells the others of an error, and ends."""
-    if _tells_of_loss(error):
-        time.sleep(_PATIENCE)  # `_listen` may hear more
-        leave(_LOSS, LOST)
-    over.set()  # whatever the others say now, this is the error to be told here
+    """Publishes an error to the other processes, and exits."""
+    if _is_loss(error):
+        time.sleep(_GRACE_PERIOD)  # `_listen` may receive the reason
+        leave(_LOST_MESSAGE, LOST)
+    over.set()  # from now on, failures of the others are ignored here
     try:
         message, code = outcome(error)
     except BaseException:
         traceback.print_exception(error, file=sys.__stderr__)
         message, code = f"{type(error).__name__}: {error}".splitlines()[0], FAILED
-    _tell(json.dumps({"process": jax.process_index(), "message": message, "code": code}))
+    _publish(json.dumps({"process": jax.process_index(), "message": message, "code": code}))
     if is_coordinator():
-        time.sleep(1)  # the service ends with this process: the others are to hear it before
+        time.sleep(1)  # the service ends with this process: the others must receive it before
     leave(message, code)
 
 
-def _tell(reason: str) -> None:
+def _publish(reason: str) -> None:
     with contextlib.suppress(Exception):  # another process was first
         coordination().key_value_set(_REASON, reason)
 
 
 def _listen(over: threading.Event) -> None:
-    """Waits for a reason to end, in a thread of its own."""
+    """Waits for a failure of another process; runs in a thread."""
     while not over.is_set():
         try:
             reason = json.loads(coordination().blocking_key_value_get(_REASON, _HOUR))
@@ -104,15 +109,15 @@ def _listen(over: threading.Event) -> None:
             if over.is_set():
                 return
             if "DEADLINE_EXCEEDED" not in str(error):
-                leave(_LOSS, LOST)
+                leave(_LOST_MESSAGE, LOST)
             continue
-        time.sleep(0.5)  # the same error may be about to show here
+        time.sleep(0.5)  # the same error may be about to be raised here
         if not over.is_set():
             leave(f"process {reason['process']} ended the run: {reason['message']}", reason["code"])
 
 
-def _tells_of_loss(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that another process is gone."""
+def _is_loss(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, is the loss of another process."""
     while error is not None:
         if any(sign in str(error) for sign in _SIGNS_OF_LOSS):
             return True

@@ -1,4 +1,4 @@
-"""What a process of a run knows about the others, and how its rows join the global batch."""
+"""Several hosts as one: decisions in common, and global batches from the rows of each host."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ def is_main_host() -> bool:
 
 @contextlib.contextmanager
 def main_host_first() -> Iterator[None]:
-    """The main host goes through the block before the others do, which find what it wrote."""
+    """The main host runs the block before the others, which then find the files that it wrote."""
     if not is_main_host():
         wait_for_all_hosts("the main host")
     yield
@@ -35,15 +35,15 @@ def main_host_first() -> Iterator[None]:
 
 
 def wait_for_all_hosts(what: str) -> None:
-    """Returns when all processes have called it, in the same order among such calls."""
+    """Returns when all processes have called it; all must make these calls in the same order."""
     if jax.process_count() > 1:
         coordination().wait_at_barrier(f"bert_jax/{next(_barriers)}: {what}", A_WEEK)
 
 
 def from_main_host(value: Any) -> Any:
-    """The main host's value on all hosts, which are to decide alike; JSON, floats to the bit.
+    """The main host's value on all hosts, so that all decide alike; any JSON, floats to the bit.
 
-    Another kind of processor rounds differently, and a file may be seen here later than there.
+    Other processors may round differently, and a new file may be visible later on other hosts.
     """
     if jax.process_count() == 1:
         return value
@@ -54,23 +54,23 @@ def from_main_host(value: Any) -> Any:
 
 
 def from_all_hosts(value: Any) -> list[Any]:
-    """The values of all hosts, on all of them and in their order; JSON."""
+    """The values of all hosts, in their order, on each of them; any JSON."""
     if jax.process_count() == 1:
         return [value]
     key = f"bert_jax/value/{next(_values)}"
     coordination().key_value_set(f"{key}/{jax.process_index()}", json.dumps(value))
-    found = (
+    texts = (
         coordination().blocking_key_value_get(f"{key}/{index}", A_WEEK)
         for index in range(jax.process_count())
     )
-    return [json.loads(text) for text in found]
+    return [json.loads(text) for text in texts]
 
 
 def batch_share(mesh: Mesh) -> BatchShare:
     """The rows of each global batch that lie on the devices of this process.
 
     Raises:
-        UserError: they are no part of it that could be named so.
+        UserError: they are not one of several equal parts.
     """
     share = share_of(mesh.devices, jax.process_index())
     if share is None:
@@ -107,7 +107,7 @@ def to_global(mesh: Mesh, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array
 
 
 def same_on_all_hosts(mesh: Mesh, arrays: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-    """A global batch, sharded over the mesh, of which every process has all rows."""
+    """The global batch, sharded over the mesh, from all rows, which every process has."""
     sharding = batch_sharding(mesh)
     return {
         key: jax.make_array_from_callback(value.shape, sharding, value.__getitem__)
@@ -118,7 +118,7 @@ def same_on_all_hosts(mesh: Mesh, arrays: Mapping[str, np.ndarray]) -> dict[str,
 def fetch(arrays: Any) -> Any:
     """A tree of arrays as NumPy arrays, whole on every process.
 
-    What lies on several processes, all of them must fetch.
+    All processes must call it for arrays that are spread over several of them.
     """
     if jax.process_count() == 1:
         return jax.device_get(arrays)

@@ -14,14 +14,14 @@ AXES = ("data", "fsdp", "tensor")
 
 @dataclasses.dataclass(frozen=True)
 class MeshShape:
-    """The section `mesh` of a config: sizes of the axes; one may be -1: all devices that are left.
+    """The section `mesh` of a config: sizes of the axes; one may be -1: the remaining devices.
 
     Attributes:
-        data: replicas of the model, each with its part of the batch.
-        fsdp: parts of the parameters, each with its part of the batch too.
+        data: replicas of the model, each with a part of the batch.
+        fsdp: parts of the parameters, each also with a part of the batch.
         tensor: parts of each layer's heads and feed-forward width.
-        auto: the sizes are chosen by what fits, see `planning.meshes.choose_mesh`; where nothing is
-            trained, every device has the whole model. In a config, `mesh=auto` is short for it.
+        auto: the sizes are chosen by memory, see `planning.meshes.choose_mesh`; if nothing is
+            trained, every device has the whole model. In a config: `mesh=auto`.
     """
 
     data: int = -1
@@ -33,7 +33,7 @@ class MeshShape:
         if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
             raise UserError(
                 f"mesh=auto chooses the sizes, but mesh.data={self.data}, mesh.fsdp={self.fsdp}, "
-                f"mesh.tensor={self.tensor} are given; leave out one or the other"
+                f"mesh.tensor={self.tensor} are set; leave out one or the other"
             )
 
 
@@ -45,17 +45,17 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
     """
     devices = list(jax.devices()) if devices is None else devices
     sizes = [getattr(shape, axis) for axis in AXES]
-    wanted = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+    requested = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
-        raise UserError(f"{wanted}: sizes are at least 1, and only one may be -1 (the rest)")
+        raise UserError(f"{requested}: sizes are at least 1, and only one may be -1 (the rest)")
     known = int(np.prod([size for size in sizes if size != -1]))
     if -1 in sizes and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
     if np.prod(sizes) != len(devices):
         raise UserError(
-            f"{wanted} does not fit {len(devices)} devices: the product must be {len(devices)}"
+            f"{requested} does not fit {len(devices)} devices: the product must be {len(devices)}"
         )
-    return Mesh(_arranged(devices, sizes), AXES)
+    return Mesh(_device_grid(devices, sizes), AXES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class BatchShare:
 
 
 def share_of(grid: np.ndarray, process: int) -> BatchShare | None:
-    """The rows of a batch that lie on the devices of a process; None if they are no equal part.
+    """The rows of a batch that lie on the devices of a process; None if not an equal part.
 
     Args:
         grid: devices, [data, fsdp, tensor].
@@ -80,8 +80,8 @@ def share_of(grid: np.ndarray, process: int) -> BatchShare | None:
     """
     groups = grid.reshape(-1, grid.shape[-1])  # the devices of a group hold the same rows
     mine = [
-        place
-        for place, devices in enumerate(groups)
+        index
+        for index, devices in enumerate(groups)
         if any(device.process_index == process for device in devices)
     ]
     if not mine or len(groups) % len(mine) or mine[0] % len(mine):
@@ -99,17 +99,17 @@ def one_device_mesh() -> Mesh:
 def programs_may_overlap(mesh: Mesh) -> bool:
     """Whether a program may be started on a mesh while another still runs there.
 
-    The CPU devices of a process share a pool of threads. Two programs with collectives at once can
-    leave each other without a thread, and wait for ever.
+    The CPU devices of a process share a thread pool. Two programs with collectives can take each
+    other's threads and deadlock.
     """
     return mesh.size == 1 or mesh.devices.flat[0].platform != "cpu"
 
 
-def _arranged(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:
+def _device_grid(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:
     """Devices as a grid, [data, fsdp, tensor], in which each process has a part of the batch.
 
-    The last axes talk most, so their devices are to be near each other: those of one process, and
-    on TPUs neighbours in the wires of a slice, as JAX arranges them.
+    The last axes communicate most, so their devices should be near each other: in one process,
+    and on TPUs connected directly, as `mesh_utils` arranges them.
     """
     plain = np.asarray(sorted(devices, key=lambda device: device.process_index)).reshape(sizes)
     if devices[0].platform != "tpu":
@@ -118,12 +118,12 @@ def _arranged(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:
     try:
         if slices == 1:
             grid = mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
-        else:  # between slices there is only the network: replicas of the model
+        else:  # slices are connected by the slower network: only replicas of the model
             within = (sizes[0] // slices, *sizes[1:])
             grid = mesh_utils.create_hybrid_device_mesh(
                 within, (slices, 1, 1), devices, allow_split_physical_axes=True
             )
     except (AssertionError, NotImplementedError, ValueError):
-        return plain  # sizes that the wires know nothing of
+        return plain  # sizes that do not match the slice
     processes = {device.process_index for device in devices}
     return plain if any(share_of(grid, process) is None for process in processes) else grid

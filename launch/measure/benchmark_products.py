@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from timed_runs import markdown
 
 from bert_jax.models.config import SIZES
-from bert_jax.models.kernels.matmul import matmul_nt, product
+from bert_jax.models.kernels.matmul import matmul, matmul_nt
 
 # Steps of one turn.
 _STEPS = 3
@@ -70,7 +70,7 @@ def seconds(products: list[Product], dtype: str, rounds: int) -> list[float]:
     calls = []
     for one in products:
         operands = [jax.random.normal(key, shape, dtype) for shape in (one.left, one.right)]
-        multiply = jax.jit(matmul_nt if one.over_last else product)
+        multiply = jax.jit(matmul_nt if one.over_last else matmul)
         jax.block_until_ready(multiply(*operands))
         calls.append((multiply, operands))
     found: list[list[float]] = [[] for _ in products]

@@ -17,7 +17,7 @@ from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
-from bert_jax.metrics.confusion import ConfusionMatrix
+from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts, convert
 from bert_jax.metrics.squad import score_v1
 
@@ -115,7 +115,7 @@ def mrpc_score(validation: Path, predictions: list[str]) -> dict[str, float]:
     """Accuracy, and F1 of the paraphrases, in percent."""
     gold = [one.label for one in read_texts(validation, TextOptions(format="glue:mrpc"))]
     labels = ("0", "1")
-    matrix = ConfusionMatrix.of(
+    matrix = ConfusionMatrix(
         labels,
         np.array([labels.index(str(label)) for label in gold]),
         np.array([labels.index(label) for label in predictions]),

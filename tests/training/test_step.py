@@ -24,6 +24,7 @@ from bert_jax.training.step import (
     new_state,
     with_params,
 )
+from tests.training.line_task import LineTask
 
 EXECUTION = Execution()
 OPTIONS = OptimizerOptions(learning_rate=1e-2, decay="constant")
@@ -80,6 +81,37 @@ def flat(tree) -> np.ndarray:
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 
 
+def test_micro_batches_give_the_update_of_the_whole_batch():
+    """By sums of weighted rows: the parts differ in weight, so a mean of means would differ."""
+    task, optimizer = LineTask(), make_optimizer(OptimizerOptions(learning_rate=0.1), 10)
+    # Without dropout, which draws other numbers for each part.
+    task.loss_sums = lambda params, batch, key: LineTask.loss_sums(task, params, batch)
+    abstract = abstract_state(task, optimizer, MESH)
+    batch = next(task.train_batches(0, 1, host=0, hosts=1))
+    batch["weights"] = np.float32([0, 0, 0, 1, 1, 0.5, 1, 1])
+
+    def one_step(microbatches):
+        step = make_train_step(
+            task, optimizer, mesh=MESH, abstract=abstract, microbatches=microbatches, seed=0
+        )
+        state = new_state(task, optimizer, abstract, seed=0)
+        before = jax.device_get(state.params)
+        state, metrics = step(state, to_global(MESH, batch))
+        return before, jax.device_get((state, metrics))
+
+    before, (whole, whole_metrics) = one_step(1)
+    _, (parts, parts_metrics) = one_step(4)
+    np.testing.assert_allclose(flat(parts.params), flat(whole.params), rtol=1e-6)
+    np.testing.assert_allclose(flat(parts.opt_state), flat(whole.opt_state), rtol=1e-5)
+    # The loss by hand.
+    kernel, bias = before["classifier"]["kernel"][:, 0], before["classifier"]["bias"]
+    error = batch["input_ids"] @ kernel + bias - batch["labels"]
+    expected = (batch["weights"] * error**2).sum() / 4.5
+    for metrics in (whole_metrics, parts_metrics):
+        assert float(metrics["loss"]) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.slow
 def test_micro_batches_of_a_shorter_batch_give_the_update_of_the_whole_batch(
     make_step, new, tiny_config, tiny_batch
 ):
