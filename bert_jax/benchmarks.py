@@ -16,8 +16,8 @@ from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import OptionError
-from bert_jax.models.bert import Bert
-from bert_jax.models.config import Execution
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.planning.roofline import real_flops
 from bert_jax.sharding.hosts import to_global
@@ -250,7 +250,7 @@ def training_step(workload: Workload, batches: list[Batch]) -> Step:
 def forward_pass(workload: Workload, batches: list[Batch]) -> Step:
     """The encoder without dropout: token ids to hidden states, as `embed` computes them."""
     config, mesh = workload.task.description.config, workload.mesh
-    encoder = Bert(config, workload.execution, add_pooling_layer=False)
+    encoder = Encoder(config, workload.execution, add_pooling_layer=False)
     names = ("input_ids", "token_type_ids", "attention_mask", "segment_ids", "position_ids")
     placed = [
         # Choices and pairs, which have more dimensions, as rows.

@@ -9,8 +9,8 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Execution
-from bert_jax.models.kernels import selection
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 
@@ -84,11 +84,11 @@ def execution(config: ConfigDict, platform: str = "") -> Execution:
         platform: "cpu", "gpu" or "tpu"; "" for the devices that are here.
     """
     model = config.model
-    fastest = selection.resolve_execution(
+    fastest = resolve_execution(
         config.precision, model.scan_layers, model.attention, platform=platform
     )
-    return Execution(
-        **fastest._asdict(),
+    return dataclasses.replace(
+        fastest,
         remat=model.remat,
         pad_vocab_to_multiple_of=model.pad_vocab_to_multiple_of,
     )

@@ -29,8 +29,8 @@ from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.config import complete_config, differing_keys
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory, reachable, read_json_object, write_atomically
-from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import Head
+from bert_jax.models.encoder import abstract_params
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh

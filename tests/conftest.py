@@ -20,9 +20,10 @@ from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOpt
 from bert_jax.data.pretraining.corpus import CorpusSplit
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
 from bert_jax.data.pretraining.sources import SourceSpec
-from bert_jax.models.bert import init_params
-from bert_jax.models.config import EncoderConfig, Execution, Head
-from bert_jax.models.kernels import selection
+from bert_jax.models import execution
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 from tests.google_storage import google_storage
 
@@ -57,7 +58,7 @@ def any_processor() -> Iterator[None]:
     Processes that tests start are told so by their configs.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "cpu_flags", frozenset)
+        patch.setattr(execution, "cpu_flags", frozenset)
         yield
 
 

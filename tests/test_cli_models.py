@@ -18,8 +18,8 @@ from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.architectures import ClassificationModel, PreTrainingModel
-from bert_jax.models.bert import init_params
 from bert_jax.models.config import Head
+from bert_jax.models.encoder import init_params
 
 
 @pytest.fixture(scope="module")

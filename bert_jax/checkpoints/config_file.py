@@ -13,8 +13,9 @@ from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.families.family import Family
 from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.bert import Bert
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
 
 CONFIG = "config.json"
 
@@ -82,7 +83,7 @@ class ModelDescription:
         if self.head is None:
             raise ValueError("the description names no head")
         if self.head is Head.ENCODER:
-            return Bert(self.config, execution, add_pooling_layer=self.add_pooling_layer)
+            return Encoder(self.config, execution, add_pooling_layer=self.add_pooling_layer)
         return MODULES[self.head](self.config, execution)
 
 

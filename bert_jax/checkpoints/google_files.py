@@ -31,7 +31,8 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
 )
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import Tokenizer, WordPieceTokenizer
 

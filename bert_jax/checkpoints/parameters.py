@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from bert_jax.checkpoints.names.rule import NameTable, Rule, fill, tensor_shape, to_tensor
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.errors import UserError
-from bert_jax.models.bert import Bert, abstract_params, init_params
+from bert_jax.models.encoder import Encoder, abstract_params, init_params
 from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.sharding.hosts import fetch
 from bert_jax.sharding.rules import state_shardings
@@ -107,7 +107,7 @@ def read_parameters(
     Raises:
         UserError: the encoder is not whole, or a tensor has another shape or no numbers in it.
     """
-    prefix = ENCODER if isinstance(module, Bert) else ""
+    prefix = ENCODER if isinstance(module, Encoder) else ""
     abstract = abstract_params(module)
     wanted = flatten_dict(abstract, sep="/")
     shardings = flatten_dict(state_shardings(mesh, abstract), sep="/")
@@ -149,7 +149,7 @@ def to_tensors(params: Any, table: NameTable, module: nn.Module) -> dict[str, np
 
     All hosts that hold a part of them must call it; each gets all.
     """
-    prefix = ENCODER if isinstance(module, Bert) else ""
+    prefix = ENCODER if isinstance(module, Encoder) else ""
     rules = {rule.ours: rule for rule in table.rules}
     tensors: dict[str, np.ndarray] = {}
     for ours, value in flatten_dict(params, sep="/").items():

@@ -1,7 +1,7 @@
-"""Which short rows of a batch share a row, and what few shapes such shared rows have.
+"""Which short rows of a batch share a packed row, and which few shapes batches of packed rows have.
 
-Every shape is compiled by itself, so there are to be few; every slot without a token is computed
-for nothing, so they are to fit. What the first batches of a training need decides.
+Every shape is compiled, so there should be few; every place without a token is computed for
+nothing, so they should fit. The first batches of a training decide.
 """
 
 import dataclasses
@@ -13,52 +13,52 @@ import numpy as np
 
 from bert_jax.data.bin_packing import best_fit_decreasing
 from bert_jax.data.pipeline import Batch
+from bert_jax.models.kernels.table import length_multiple
 
-# Shared rows may be longer than the rows of the batch by these factors, rounded up to a multiple of
-# `_STEP` slots, or of `_KERNEL_STEP` where attention may have a kernel, see `fused_attention`.
+# Packed rows may be longer than the rows of the batch by these factors, rounded up to a multiple of
+# `_LENGTH_MULTIPLE` tokens that suits the attention kernels, too.
 _STRETCHES = (1.125, 1.25)
-_STEP = 8
-_KERNEL_LENGTH, _KERNEL_STEP = 512, 128
+_LENGTH_MULTIPLE = 8
 
 # At this length, what grows with its square takes as long as all else. (As many tokens take 1,
 # 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384: all-MiniLM-L6-v2, trained on a CPU.)
 _LENGTH_OF_EQUAL_WORK = 512
 
-# A further shape is worth its compilation where it saves this part of the work.
+# A further shape is worth its compilation where it saves this share of the work.
 _WORTH = 1 / 48
 
-# A batch that needs more rows than any that was looked at gets a multiple of this part of its own.
+# A batch that needs more rows than all samples gets a multiple of this share of its own rows.
 _PARTS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class _Shapes:
-    """What shared rows of batches of one length look like.
+    """The shapes of packed rows for batches of one length.
 
     Attributes:
-        length: slots of a row.
-        counts: how many rows there may be, rising.
+        length: S, tokens of a packed row.
+        counts: the values that R, the number of packed rows, may have; ascending.
     """
 
     length: int
     counts: tuple[int, ...] = ()
 
     def rows(self, needed: int, batch_rows: int) -> int:
-        """How many rows a batch gets that needs so many."""
+        """R for a batch that needs this many packed rows."""
         step = max(1, batch_rows // _PARTS)
         beyond = min(-(-needed // step) * step, batch_rows)
         return next((count for count in self.counts if count >= needed), beyond)
 
 
-class RowSharing:
-    """Puts short rows of a batch together."""
+class RowPacker:
+    """Packs several short rows of a batch into one."""
 
     def __init__(self, samples: Iterable[Batch] = ()) -> None:
         """Chooses the shapes.
 
         Args:
-            samples: batches like those that will come, as for `share`; without any, shared rows
-                are as long as those of the batch, and their number a multiple of an eighth of its.
+            samples: batches like those that will be packed; without any, packed rows are as long
+                as those of the batch, and their number is a multiple of an eighth of its rows.
         """
         by_length: dict[int, list[np.ndarray]] = defaultdict(list)
         for batch in samples:
@@ -71,32 +71,37 @@ class RowSharing:
             for length, of_length in by_length.items()
         }
 
-    def share(self, batch: Batch) -> Batch:
-        """A batch with `slots` and `unpack_indices`, see `models.shared_rows.SharedRows`.
+    def pack(self, batch: Batch) -> Batch:
+        """A batch with `pack_indices` and `unpack_indices`, see `models.packed_rows.PackedRows`.
 
         Args:
-            batch: `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0 for the
-                others, tells the lengths; all axes but the last count rows.
+            batch: has `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0 for
+                the others; all axes but the last count rows.
 
         Returns:
-            `slots` int32 [R, S] and `unpack_indices` int32 [..., T] besides what was there.
+            The batch with `pack_indices` int32 [R, S] and `unpack_indices` int32 [..., T].
         """
         shape = batch["attention_mask"].shape
         lengths, length = _lengths(batch), shape[-1]
         shapes = self._shapes.get(length, _Shapes(length))
-        places, needed = _placed(lengths, shapes.length)
+        starts, needed = _place(lengths, shapes.length)
         if shapes.rows(needed, len(lengths)) * shapes.length**2 > len(lengths) * length**2:
             # Hardly a row is short, and the attention of longer ones would take more memory than
             # the batch by itself.
             shapes = _Shapes(length)
-            places, needed = _placed(lengths, length)
-        slots = np.full((shapes.rows(needed, len(lengths)), shapes.length), -1, np.int32)
+            starts, needed = _place(lengths, length)
+        packed_shape = (shapes.rows(needed, len(lengths)), shapes.length)
+        pack_indices = np.full(packed_shape, -1, np.int32)
         unpack_indices = np.full((len(lengths), length), -1, np.int32)
-        for row, place in places.items():
+        for row, start in starts.items():
             tokens = np.arange(lengths[row], dtype=np.int32)
-            slots.reshape(-1)[place + tokens] = row * length + tokens
-            unpack_indices[row, tokens] = place + tokens
-        return {**batch, "slots": slots, "unpack_indices": unpack_indices.reshape(shape)}
+            pack_indices.reshape(-1)[start + tokens] = row * length + tokens
+            unpack_indices[row, tokens] = start + tokens
+        return {
+            **batch,
+            "pack_indices": pack_indices,
+            "unpack_indices": unpack_indices.reshape(shape),
+        }
 
 
 def _lengths(batch: Batch) -> np.ndarray:
@@ -105,40 +110,40 @@ def _lengths(batch: Batch) -> np.ndarray:
     return mask.reshape(-1, mask.shape[-1]).sum(axis=1)
 
 
-def _placed(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
-    """The slot of the first token of each row that has tokens, and how many shared rows there are.
+def _place(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
+    """Where each row with tokens starts in the packed rows, and how many packed rows there are.
 
     Args:
         lengths: int64 [B], the tokens of each row.
-        length: slots of a shared row.
+        length: tokens of a packed row.
     """
     (filled,) = lengths.nonzero()
     counts = lengths[filled]
-    shared = best_fit_decreasing(counts, len(counts), length)
-    places = {}
+    packed = best_fit_decreasing(counts, len(counts), length)
+    starts = {}
     used: dict[int, int] = defaultdict(int)
-    for row, count, number in zip(filled.tolist(), counts.tolist(), shared.tolist(), strict=True):
-        places[row] = number * length + used[number]
+    for row, count, number in zip(filled.tolist(), counts.tolist(), packed.tolist(), strict=True):
+        starts[row] = number * length + used[number]
         used[number] += count
-    return places, max(1, len(used))
+    return starts, max(1, len(used))
 
 
 def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
-    """The shapes that take the least work for batches of rows of such lengths.
+    """The shapes that take the least work for batches like the samples.
 
     Args:
-        batches: the tokens of each row of each batch, all of which have T = `length`.
+        batches: the tokens of each row of each sample, all of which have T = `length`.
         length: T.
-        worth: the slots that a further shape must save.
+        worth: the tokens that a further shape must save.
     """
-    step = _KERNEL_STEP if length >= _KERNEL_LENGTH else _STEP
+    step = math.lcm(_LENGTH_MULTIPLE, length_multiple(length))
     stretched = {math.ceil(length * stretch / step) * step for stretch in _STRETCHES}
     candidates = []
-    for slots in sorted({length, *stretched}):
-        needed = [_placed(lengths, slots)[1] for lengths in batches]
-        work = slots * (1 + slots / _LENGTH_OF_EQUAL_WORK)
+    for packed in sorted({length, *stretched}):
+        needed = [_place(lengths, packed)[1] for lengths in batches]
+        work = packed * (1 + packed / _LENGTH_OF_EQUAL_WORK)
         counts, rows = _few_counts(needed, worth / work)
-        candidates.append((work * rows, _Shapes(slots, counts)))
+        candidates.append((work * rows, _Shapes(packed, counts)))
     return min(candidates, key=lambda candidate: candidate[0])[1]
 
 

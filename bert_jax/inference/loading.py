@@ -14,8 +14,8 @@ from bert_jax.errors import UserError
 from bert_jax.families.family import head_of_class
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import EncoderConfig, Execution, Head
-from bert_jax.models.kernels import selection
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.execution import resolve_execution
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization import load_tokenizer
@@ -112,7 +112,7 @@ def load(
         )
     if mesh is None:
         mesh = one_device_mesh()
-    module = description.make_module(Execution(**selection.resolve_execution(precision)._asdict()))
+    module = description.make_module(resolve_execution(precision))
     params, report = (
         google_files.load_params(google, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
         if google

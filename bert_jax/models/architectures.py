@@ -1,6 +1,6 @@
 """The encoder with each of its heads (BERT paper, figures 1 and 4).
 
-Every model takes the ids that `Bert` takes first, and is called in the same way; what else it
+Every model takes the ids that `Encoder` takes first, and is called in the same way; what else it
 takes, it says. Its parameters are the encoder's, under `bert`, and those of its head beside them.
 """
 
@@ -10,13 +10,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.bert import Bert
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.heads import MaskedLanguageModelHead, gather_positions
-from bert_jax.models.layers import Dense, dense
-from bert_jax.models.shared_rows import SharedRows
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
+from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.layers import Dense, dense, gather_positions
+from bert_jax.models.packed_rows import PackedRows
 
 
 class PreTrainingOutput(NamedTuple):
@@ -58,7 +59,7 @@ class PreTrainingModel(_Model):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution)
+        self.bert = Encoder(self.config, self.execution)
         self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
         self.nsp_head = self._head(2, "nsp_head")
 
@@ -74,7 +75,7 @@ class PreTrainingModel(_Model):
         next_sentence_positions: jax.Array | None = None,
         deterministic: bool = True,
     ) -> PreTrainingOutput:
-        """As `Bert`; `masked_lm_positions` int32 [B, P] limits the word scores to P positions.
+        """As `Encoder`; `masked_lm_positions` int32 [B, P] limits the word scores to P positions.
 
         `next_sentence_positions` int32 [B, K] are those of the [CLS] of K texts of a row.
         """
@@ -102,7 +103,7 @@ class MaskedLMModel(_Model):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
+        self.bert = Encoder(self.config, self.execution, add_pooling_layer=False)
         self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
 
     def __call__(
@@ -129,7 +130,7 @@ class NextSentenceModel(_Model):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution)
+        self.bert = Encoder(self.config, self.execution)
         self.nsp_head = self._head(2, "nsp_head")
 
     def __call__(
@@ -153,7 +154,7 @@ class ClassificationModel(_Model):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution)
+        self.bert = Encoder(self.config, self.execution)
         self.dropout = self._classifier_dropout()
         self.classifier = self._head(self.config.num_labels, "classifier")
 
@@ -164,7 +165,7 @@ class ClassificationModel(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
-        shared_rows: SharedRows | None = None,
+        packed_rows: PackedRows | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits, float32 [B, C]."""
@@ -173,7 +174,7 @@ class ClassificationModel(_Model):
             token_type_ids,
             attention_mask,
             position_ids,
-            shared_rows=shared_rows,
+            packed_rows=packed_rows,
             deterministic=deterministic,
         ).pooled
         pooled = self.dropout(pooled, deterministic=deterministic)
@@ -189,7 +190,7 @@ class TaggingModel(_Model):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
+        self.bert = Encoder(self.config, self.execution, add_pooling_layer=False)
         self.dropout = self._classifier_dropout()
         self.classifier = self._head(self.config.num_labels, "classifier")
         if self.config.use_crf:
@@ -205,7 +206,7 @@ class TaggingModel(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
-        shared_rows: SharedRows | None = None,
+        packed_rows: PackedRows | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits, float32 [B, T, C]."""
@@ -214,7 +215,7 @@ class TaggingModel(_Model):
             token_type_ids,
             attention_mask,
             position_ids,
-            shared_rows=shared_rows,
+            packed_rows=packed_rows,
             deterministic=deterministic,
         ).last_hidden_state
         hidden = self.dropout(hidden, deterministic=deterministic)
@@ -226,7 +227,7 @@ class QuestionAnsweringModel(_Model):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
+        self.bert = Encoder(self.config, self.execution, add_pooling_layer=False)
         self.qa_outputs = self._head(2, "qa_outputs")
 
     def __call__(
@@ -236,16 +237,16 @@ class QuestionAnsweringModel(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
-        shared_rows: SharedRows | None = None,
+        packed_rows: PackedRows | None = None,
         deterministic: bool = True,
     ) -> QuestionAnsweringOutput:
-        """As `Bert`; the span head has no dropout."""
+        """As `Encoder`; the span head has no dropout."""
         hidden = self.bert(
             input_ids,
             token_type_ids,
             attention_mask,
             position_ids,
-            shared_rows=shared_rows,
+            packed_rows=packed_rows,
             deterministic=deterministic,
         ).last_hidden_state
         logits = self.qa_outputs(hidden).astype(jnp.float32)  # BT2
@@ -257,7 +258,7 @@ class MultipleChoiceModel(_Model):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution)
+        self.bert = Encoder(self.config, self.execution)
         self.dropout = self._classifier_dropout()
         self.classifier = self._head(1, "classifier")
 
@@ -268,7 +269,7 @@ class MultipleChoiceModel(_Model):
         attention_mask: jax.Array | None = None,
         position_ids: jax.Array | None = None,
         *,
-        shared_rows: SharedRows | None = None,
+        packed_rows: PackedRows | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """int32 [B, C, T], four times → logits of the C choices, float32 [B, C]."""
@@ -281,7 +282,7 @@ class MultipleChoiceModel(_Model):
             rows(token_type_ids),
             rows(attention_mask),
             rows(position_ids),
-            shared_rows=shared_rows,
+            packed_rows=packed_rows,
             deterministic=deterministic,
         ).pooled
         pooled = self.dropout(pooled, deterministic=deterministic)
@@ -289,7 +290,7 @@ class MultipleChoiceModel(_Model):
 
 
 MODULES: dict[Head, type[nn.Module]] = {
-    Head.ENCODER: Bert,
+    Head.ENCODER: Encoder,
     Head.PRETRAINING: PreTrainingModel,
     Head.MASKED_LM: MaskedLMModel,
     Head.NEXT_SENTENCE: NextSentenceModel,

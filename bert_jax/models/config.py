@@ -1,4 +1,4 @@
-"""What a BERT is: sizes and switches of the architecture, under Hugging Face's field names."""
+"""The architecture of an encoder: its sizes and switches, under Hugging Face's field names."""
 
 import dataclasses
 import enum
@@ -18,14 +18,8 @@ SIZES: dict[str, tuple[int, int, int]] = {
     "large": (24, 1024, 16),
 }
 
-# Spellings of one function stand side by side: "gelu" is the exact (erf) form, the others tanh.
+# "gelu" is the exact (erf) form, the two after it are names of the tanh form.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
-
-# What the backward pass finds saved, from most to least; see `encoder.REMAT_POLICIES`.
-REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
-
-# What computes attention; see `fused_attention`.
-ATTENTION = ("xla", "pallas", "cudnn")
 
 
 class Head(enum.Enum):
@@ -43,7 +37,7 @@ class Head(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """The architecture; the fields of Hugging Face's `config.json` that change the function.
+    """The fields of Hugging Face's `config.json` that change the function, and `use_crf`.
 
     Attributes:
         vocab_size: V, number of token ids.
@@ -59,11 +53,11 @@ class EncoderConfig:
         initializer_range: standard deviation of the truncated normal initialisation.
         layer_norm_eps: added to the variance in every LayerNorm.
         pad_token_id: id of [PAD].
-        tie_word_embeddings: whether the word scores are read off the table of word embeddings.
+        tie_word_embeddings: whether the decoder of the MLM head is the table of word embeddings.
         classifier_dropout: dropout before a classifier; None: `hidden_dropout_prob`.
         num_labels: C, outputs of a classifier.
-        use_crf: whether a classifier of tokens has scores of neighbouring labels, see `models.crf`.
-            Hugging Face's models know no such field, and have none.
+        use_crf: whether a classifier of tokens has a CRF, see `models.crf`. Hugging Face's models
+            have no such field.
     """
 
     vocab_size: int = 30522
@@ -146,56 +140,9 @@ class EncoderConfig:
             if key not in known:
                 raise UserError(f"model.{key} is not a field; known are {', '.join(known)}")
             default = getattr(cls, key)
-            wanted = float if default is None else type(default)
+            expected = float if default is None else type(default)
             is_whole = isinstance(value, int) and not isinstance(value, bool)
-            fits = type(value) is wanted or (wanted is float and is_whole)
+            fits = type(value) is expected or (expected is float and is_whole)
             if not fits and not (value is None and default is None):
-                raise UserError(f"model.{key} is {value!r}; it must be a {wanted.__name__}")
+                raise UserError(f"model.{key} is {value!r}; it must be a {expected.__name__}")
         return cls(**fields)
-
-
-@dataclasses.dataclass(frozen=True)
-class Execution:
-    """How a model is computed; it changes speed, memory and rounding, never the function.
-
-    Attributes:
-        dtype: "float32" or "bfloat16", the dtype of activations; parameters, softmax, LayerNorm
-            statistics and losses are float32 in both.
-        scan_layers: one compiled layer in a loop (compiles 2-3 times faster) or L layers in a row.
-            The parameters are stacked [L, ...] in both, so checkpoints do not depend on it.
-        remat: what the backward pass recomputes of each layer: "none"; "dots", all but the results
-            of matrix products; "dots_with_no_batch_dims", the attention weights too, which are
-            products of activations and grow with the square of the length; "full", everything.
-        pad_vocab_to_multiple_of: the parameters with a row for each word have so many rows more
-            that their number is a multiple of this; those rows are 0 and stay 0.
-        attention: "xla", by products of matrices, or a kernel that takes its place where it can,
-            see `fused_attention`: "pallas" on TPUs, "cudnn" on GPUs.
-    """
-
-    dtype: str = "float32"
-    scan_layers: bool = True
-    remat: str = "none"
-    pad_vocab_to_multiple_of: int = 1
-    attention: str = "xla"
-
-    def __post_init__(self) -> None:
-        if self.dtype not in ("float32", "bfloat16"):
-            raise UserError(
-                f"precision {self.dtype!r} is unknown; known are auto, float32, bfloat16"
-            )
-        if not isinstance(self.scan_layers, bool):
-            raise UserError(f"model.scan_layers is {self.scan_layers!r}; it must be True or False")
-        if self.attention not in ATTENTION:
-            known = ", ".join(("auto", *ATTENTION))
-            raise UserError(f"model.attention {self.attention!r} is unknown; known are {known}")
-        if self.remat not in REMAT:
-            raise UserError(f"model.remat {self.remat!r} is unknown; known are {', '.join(REMAT)}")
-        if self.pad_vocab_to_multiple_of < 1:
-            raise UserError(
-                f"model.pad_vocab_to_multiple_of is {self.pad_vocab_to_multiple_of}; it must be at "
-                "least 1, which adds nothing"
-            )
-
-    def padded_vocab_size(self, vocab_size: int) -> int:
-        """How many rows a table for V words has, padding among them."""
-        return -(-vocab_size // self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of

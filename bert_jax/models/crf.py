@@ -22,7 +22,7 @@ PARAMETERS = ("crf_transitions", "crf_start", "crf_end")
 
 
 class CRFParams(NamedTuple):
-    """The scores of neighbours.
+    """The scores of neighbouring tags.
 
     Attributes:
         transitions: float32 [C, C], of a tag (first axis) and the tag after it.
@@ -35,19 +35,19 @@ class CRFParams(NamedTuple):
     end: jax.Array
 
     @classmethod
-    def of(cls, params: Mapping[str, jax.Array]) -> "CRFParams":
-        """The chain of a model with `use_crf`, from its parameters."""
+    def from_params(cls, params: Mapping[str, jax.Array]) -> "CRFParams":
+        """From the parameters of a model with `use_crf`."""
         return cls(*(params[name] for name in PARAMETERS))
 
     def between(self, before: jax.Array, after: jax.Array) -> "CRFParams":
-        """The chain of parts of sentences, given the tags beside them.
+        """The scores for parts of sentences, conditioned on the tags beside them.
 
         Args:
             before: int32 [B], the tag of the word before each part; -1: it begins its sentence.
-            after: int32 [B], that of the word behind it; -1: it ends its sentence.
+            after: int32 [B], the tag of the word after it; -1: it ends its sentence.
 
         Returns:
-            A chain with a start and an end for each row.
+            Scores with a start and an end for each row.
         """
         from_before = self.transitions[before.clip(0)]  # BC
         to_after = self.transitions[:, after.clip(0)].T  # BC
@@ -61,13 +61,13 @@ class CRFParams(NamedTuple):
 def log_likelihood(
     emissions: jax.Array, tags: jax.Array, mask: jax.Array, chain: CRFParams
 ) -> jax.Array:
-    """The logarithm of the probability of given tags.
+    """The logarithm of the probability of tags.
 
     Args:
         emissions: float32 [B, W, C].
-        tags: int32 [B, W]; what stands outside the mask does not count.
-        mask: bool [B, W], True for the first words of each row and False for the padding behind.
-        chain: the scores of neighbours.
+        tags: int32 [B, W]; ignored outside the mask.
+        mask: bool [B, W], True for the first words of each row and False for the padding after.
+        chain: the scores of neighbouring tags.
 
     Returns:
         float32 [B]; 0 for a row without words.
@@ -79,15 +79,15 @@ def log_likelihood(
     steps = chain.transitions[tags[:, :-1], tags[:, 1:]]  # B(W-1)
     first = jnp.take_along_axis(start, tags[:, :1], axis=1)  # B1
     last = jnp.maximum(mask.sum(axis=1) - 1, 0)[:, None]  # B1
-    behind = jnp.take_along_axis(end, jnp.take_along_axis(tags, last, axis=1), axis=1)  # B1
+    at_end = jnp.take_along_axis(end, jnp.take_along_axis(tags, last, axis=1), axis=1)  # B1
     by_word = jnp.where(mask, emitted + jnp.concatenate([first, steps], axis=1), 0)
-    scores = jnp.concatenate([by_word, behind], axis=1)
+    scores = jnp.concatenate([by_word, at_end], axis=1)
     # Word by word, since the sums of long sentences are large and their difference is small.
     return jnp.where(mask[:, 0], (scores - log_partition_parts(emissions, mask, chain)).sum(1), 0)
 
 
 def log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
-    """What each word, and then the end, adds to log Z, float32 [B, W + 1].
+    """The summands of log Z, one for each word and one for the end, float32 [B, W + 1].
 
     The forward algorithm, normalised at every word: its numbers stay small however long the
     sentence is.
@@ -100,13 +100,13 @@ def log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: CRFParams)
         return jnp.where(is_word[:, None], onward, alpha), jnp.where(is_word, added, 0)
 
     alpha, first = _normalise(chain.start + emissions[:, 0])
-    alpha, added = jax.lax.scan(step, alpha, _words_behind(emissions, mask))  # BC and (W-1)B
+    alpha, added = jax.lax.scan(step, alpha, _words_after_first(emissions, mask))  # BC and (W-1)B
     last = jax.nn.logsumexp(alpha + chain.end, axis=-1)
     return jnp.concatenate([first[:, None], added.T, last[:, None]], axis=1)
 
 
 def _normalise(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """float32 [B, C] → logarithms of probabilities, and what was taken off, float32 [B]."""
+    """float32 [B, C] → log probabilities, and the logarithm of the sum, float32 [B]."""
     total = jax.nn.logsumexp(scores, axis=-1)
     return scores - total[:, None], total
 
@@ -114,7 +114,7 @@ def _normalise(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
     """The most probable path of each row, int32 [B, W]; 0 outside the mask.
 
-    Of equal paths it is the one with the lower tag where they part last.
+    Of equally probable paths it is the one with the lower tag where they differ last.
     """
 
     def step(best: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -128,7 +128,7 @@ def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Arra
         return jnp.where(is_word[:, None], onward, best), origin
 
     best, origins = jax.lax.scan(
-        step, chain.start + emissions[:, 0], _words_behind(emissions, mask)
+        step, chain.start + emissions[:, 0], _words_after_first(emissions, mask)
     )  # BC and (W-1)BC
     last = (best + chain.end).argmax(axis=-1)  # B
 
@@ -136,8 +136,8 @@ def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Arra
         before = jnp.take_along_axis(origin, tag[:, None], axis=1)[:, 0]
         return before, tag
 
-    first, behind = jax.lax.scan(back, last, origins, reverse=True)  # B and (W-1)B
-    path = jnp.concatenate([first[:, None], behind.T], axis=1)
+    first, others = jax.lax.scan(back, last, origins, reverse=True)  # B and (W-1)B
+    path = jnp.concatenate([first[:, None], others.T], axis=1)
     return jnp.where(mask, path, 0).astype(jnp.int32)
 
 
@@ -161,15 +161,15 @@ def marginals(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Ar
         before, _ = _normalise(left)
         return jnp.where(is_word[:, None], before, beta), beta
 
-    words = _words_behind(emissions, mask)
+    words = _words_after_first(emissions, mask)
     first, _ = _normalise(chain.start + emissions[:, 0])
     _, alphas = jax.lax.scan(forward, first, words)  # (W-1)BC
     end = jnp.broadcast_to(chain.end, first.shape)
-    behind_first, betas = jax.lax.scan(backward, end, words, reverse=True)  # BC and (W-1)BC
-    by_word = jnp.concatenate([(first + behind_first)[None], alphas + betas])  # WBC
+    beta_of_first, betas = jax.lax.scan(backward, end, words, reverse=True)  # BC and (W-1)BC
+    by_word = jnp.concatenate([(first + beta_of_first)[None], alphas + betas])  # WBC
     return jnp.where(mask[..., None], jax.nn.softmax(by_word.swapaxes(0, 1), axis=-1), 0)
 
 
-def _words_behind(emissions: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _words_after_first(emissions: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Emissions and mask of all words but the first, with the words as first axis."""
     return emissions[:, 1:].swapaxes(0, 1), mask[:, 1:].T

@@ -6,8 +6,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
+from bert_jax.models.execution import Execution
 from bert_jax.models.layers import kernel_init, layer_norm, word_rows_init
 
 

@@ -1,29 +1,14 @@
-"""What stands on the encoder: the pooler and the word scores (paper, section 3.1)."""
+"""The word scores of the masked language model (paper, section 3.1)."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.activations import activation
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
+from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.kernels.matmul import scores
-from bert_jax.models.layers import HIDDEN_AXES, MASK_VALUE, dense, layer_norm, word_rows_init
-
-
-class Pooler(nn.Module):
-    """The vector of a whole text: tanh of a dense map of its [CLS]."""
-
-    config: EncoderConfig
-    execution: Execution
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array, cls_positions: jax.Array | None = None) -> jax.Array:
-        """[B, T, D] → [B, D]; with the positions of several [CLS], int32 [B, K], → [B, K, D]."""
-        first = hidden[:, 0] if cls_positions is None else gather_positions(hidden, cls_positions)
-        axes = ("batch", "hidden") if cls_positions is None else HIDDEN_AXES
-        first = nn.with_logical_constraint(first, axes)
-        pooled = dense(self.config, self.execution, self.config.hidden_size, "dense")(first)
-        return nn.with_logical_constraint(jnp.tanh(pooled), axes)
+from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm, word_rows_init
 
 
 class MaskedLanguageModelHead(nn.Module):
@@ -57,8 +42,3 @@ class MaskedLanguageModelHead(nn.Module):
             bias = jnp.where(is_word, bias, MASK_VALUE)
         logits = scores(hidden, table) + bias
         return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
-
-
-def gather_positions(hidden: jax.Array, positions: jax.Array) -> jax.Array:
-    """The hidden states at chosen positions: [B, T, D], int32 [B, P] → [B, P, D]."""
-    return jnp.take_along_axis(hidden, positions[:, :, None], axis=1)

@@ -1,11 +1,12 @@
-"""The small parts that every floor of the network shares: dense, LayerNorm.
+"""The parts that all modules share: initialisers, dense layers, LayerNorm, activations.
 
 One alphabet of dimensions in the whole project: B batch, T tokens, S source tokens, N heads,
 H head width, D model width, F feed-forward width, V vocabulary, P predictions, L layers, K texts
-of a packed row, W words, C labels or choices, R rows that short texts share (of S slots); and of a
-product M rows, I inputs and O outputs, each of which may be several axes.
+of a packed row, W words, C labels or choices, R packed rows (of S tokens); and of a matrix product
+M rows, I inputs and O outputs, each of which may be several axes.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,13 +14,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import affine
 
 HIDDEN_AXES = ("batch", "length", "hidden")
-
-MASK_VALUE = jnp.finfo(jnp.float32).min
-"""A score that softmax makes 0; minus infinity would give NaN where a row has nothing else."""
 
 
 def kernel_init(config: EncoderConfig) -> jax.nn.initializers.Initializer:
@@ -31,10 +30,10 @@ def kernel_init(config: EncoderConfig) -> jax.nn.initializers.Initializer:
 
 
 def word_rows_init(config: EncoderConfig) -> Callable[..., jax.Array]:
-    """`kernel_init` for a table with a row for each word; rows beyond V are padding, and 0.
+    """`kernel_init` for a table with one row per word; rows beyond V are padding, and 0.
 
-    No word is ever read from them, and no word score is ever read off them, so their gradients are
-    0 as well: they change no norm, no update, and nothing that anybody sees.
+    No word is read from them and no word score is computed from them, so their gradients are 0 as
+    well: they change no norm, no update and no output.
     """
 
     def init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
@@ -49,8 +48,8 @@ class Dense(nn.Module):
 
     Attributes:
         features: O.
-        axes: how many axes I is.
-        dtype: of the result.
+        axes: number of axes of I.
+        dtype: of the output.
         kernel_init: of the kernel; the bias begins at 0.
     """
 
@@ -98,7 +97,54 @@ def layer_norm(config: EncoderConfig, execution: Execution, name: str) -> nn.Lay
     )
 
 
+def gather_positions(hidden: jax.Array, positions: jax.Array) -> jax.Array:
+    """The hidden states at chosen positions: [B, T, D], int32 [B, P] → [B, P, D]."""
+    return jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
+
+
 def l2_normalize(vectors: jax.Array) -> jax.Array:
     """Vectors [..., D] divided by their length, zeros for zeros; differentiable there, too."""
     squares = jnp.square(vectors).sum(axis=-1, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
+
+
+def activation(name: str) -> Callable[[jax.Array], jax.Array]:
+    """The function of `hidden_act`; "gelu" is the erf form, JAX's own default the tanh form."""
+    functions: dict[str, Callable[[jax.Array], jax.Array]] = {
+        "gelu": gelu,
+        "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
+        "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+        "relu": jax.nn.relu,
+        "silu": jax.nn.silu,
+        "swish": jax.nn.silu,
+        "tanh": jnp.tanh,
+    }
+    return functions[name]
+
+
+@jax.custom_vjp
+def gelu(x: jax.Array) -> jax.Array:
+    """X Φ(x) with the normal distribution's Φ, the erf form (Hendrycks and Gimpel, 2016).
+
+    Computed in float32 whatever the dtype; the backward pass keeps nothing but x.
+    """
+    wide = x.astype(jnp.float32)
+    return (wide * _normal_distribution(wide)).astype(x.dtype)
+
+
+def _gelu_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return gelu(x), x
+
+
+def _gelu_backward(x: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
+    wide = x.astype(jnp.float32)
+    density = jnp.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
+    slope = _normal_distribution(wide) + wide * density
+    return ((cotangent.astype(jnp.float32) * slope).astype(x.dtype),)
+
+
+gelu.defvjp(_gelu_forward, _gelu_backward)
+
+
+def _normal_distribution(x: jax.Array) -> jax.Array:
+    return 0.5 * (1 + jax.lax.erf(x * math.sqrt(0.5)))

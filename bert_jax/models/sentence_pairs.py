@@ -10,10 +10,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.bert import Bert
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
 from bert_jax.models.layers import dense
-from bert_jax.models.shared_rows import SharedRows
+from bert_jax.models.packed_rows import PackedRows
 
 Pool = Callable[[jax.Array, jax.Array], jax.Array]
 """[B, T, D] and bool [B, T], False for padding → [B, D]."""
@@ -50,7 +51,7 @@ class SentencePairs(nn.Module):
 
     def setup(self) -> None:
         """Declares the parts."""
-        self.bert = Bert(self.config, self.execution, add_pooling_layer=False)
+        self.bert = Encoder(self.config, self.execution, add_pooling_layer=False)
         if self.labels:
             self.classifier = dense(self.config, self.execution, self.labels, "classifier")
 
@@ -60,10 +61,10 @@ class SentencePairs(nn.Module):
         token_type_ids: jax.Array | None = None,
         attention_mask: jax.Array | None = None,
         *,
-        shared_rows: SharedRows | None = None,
+        packed_rows: PackedRows | None = None,
         deterministic: bool = True,
     ) -> PairOutput:
-        """Takes int32 [B, 2, T], three times; see `Bert`."""
+        """Takes int32 [B, 2, T], three times; see `Encoder`."""
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
         length = input_ids.shape[-1]
@@ -72,7 +73,7 @@ class SentencePairs(nn.Module):
             input_ids.reshape(-1, length),
             None if token_type_ids is None else token_type_ids.reshape(-1, length),
             mask,
-            shared_rows=shared_rows,
+            packed_rows=packed_rows,
             deterministic=deterministic,
         ).last_hidden_state
         pooled = self.pool(hidden.astype(jnp.float32), mask.astype(bool))

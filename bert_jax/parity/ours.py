@@ -9,8 +9,8 @@ import numpy as np
 from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.bert import Bert, abstract_params
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.parity.heads import losses, named_logits, settled_problem_type
 from bert_jax.parity.inputs import FEATURES, ParityInput
 from bert_jax.parity.quantities import Computed
@@ -46,7 +46,7 @@ def hidden_states(config: EncoderConfig, params: Any, given: ParityInput) -> np.
     The config may differ from that of the parameters in all that leaves their number as it is; the
     heads of the attention are only a way to cut a kernel.
     """
-    module = Bert(config, add_pooling_layer=False)
+    module = Encoder(config, add_pooling_layer=False)
     rows = [given.rows(name) for name in FEATURES]
     encoder = {name: params.get("bert", params)[name] for name in ("embeddings", "encoder")}
     encoder = jax.tree.map(

@@ -65,7 +65,7 @@ def use_compilation_cache() -> None:
 
 def _processor() -> str:
     """8 hex digits for a kind of processor."""
-    from bert_jax.models.kernels.cpu_features import cpu_flags
+    from bert_jax.models.execution import cpu_flags
 
     features = " ".join(sorted(cpu_flags())) or platform.processor()
     return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:8]

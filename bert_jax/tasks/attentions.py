@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.bert import Bert
+from bert_jax.models.encoder import Encoder
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
 from bert_jax.tasks.base.predictor import BatchOptions, Model
 from bert_jax.tasks.base.text_rows import TextPredictor
@@ -63,7 +63,7 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
 
 @functools.partial(jax.jit, static_argnames=("encoder", "layers"))
 def _weights(
-    params: Any, batch: dict[str, jax.Array], *, encoder: Bert, layers: tuple[int, ...]
+    params: Any, batch: dict[str, jax.Array], *, encoder: Encoder, layers: tuple[int, ...]
 ) -> jax.Array:
     """A batch → attention weights of L chosen layers, float32 [B, L, N, T, T]."""
     output = apply_encoder(encoder, params, batch, attentions=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.errors import OptionError
 from bert_jax.models import pooling as poolings
-from bert_jax.models.bert import Bert
+from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
 from bert_jax.tasks.base.predictor import BatchOptions, Model
@@ -50,7 +50,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
 
 @functools.partial(jax.jit, static_argnames=("encoder", "pooling", "normalize"))
 def _vectors(
-    params: Any, batch: dict[str, jax.Array], *, encoder: Bert, pooling: str, normalize: bool
+    params: Any, batch: dict[str, jax.Array], *, encoder: Encoder, pooling: str, normalize: bool
 ) -> jax.Array:
     """A batch → float32 [B, D]."""
     output = apply_encoder(encoder, params, batch)

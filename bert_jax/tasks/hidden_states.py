@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.bert import Bert
+from bert_jax.models.encoder import Encoder
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
 from bert_jax.tasks.base.predictor import BatchOptions, Model
 from bert_jax.tasks.base.text_rows import TextPredictor
@@ -76,7 +76,7 @@ def _states(
     params: Any,
     batch: dict[str, jax.Array],
     *,
-    encoder: Bert,
+    encoder: Encoder,
     layers: tuple[int, ...],
     combine: str | None,
 ) -> jax.Array:
@@ -97,7 +97,7 @@ def _states(
     return states
 
 
-def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Bert, Any]:
+def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any]:
     """The encoder of a model with any head, and its parameters.
 
     Raises:
@@ -112,19 +112,19 @@ def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Bert, Any]:
             "pooler",
             f"this {model.description.class_name} has no pooler: choose cls, mean or max",
         )
-    encoder = Bert(model.config, module.execution, add_pooling_layer=with_pooler)
+    encoder = Encoder(model.config, module.execution, add_pooling_layer=with_pooler)
     return encoder, {name: params[name] for name in names}
 
 
 def apply_encoder(
-    encoder: Bert,
+    encoder: Encoder,
     params: Any,
     batch: dict[str, jax.Array],
     *,
     hidden_states: bool = False,
     attentions: bool = False,
 ) -> Any:
-    """The `BertOutput` of a batch."""
+    """The `EncoderOutput` of a batch."""
     return encoder.apply(
         {"params": params},
         batch["input_ids"],

@@ -28,7 +28,8 @@ from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.tasks.base.task import (

@@ -87,12 +87,12 @@ class Throughput:
 
 def computed_tokens(batch: Mapping[str, Any]) -> int:
     """Tokens that the encoder computes for a batch, padding included."""
-    return int(batch.get("slots", batch["input_ids"]).size)
+    return int(batch.get("pack_indices", batch["input_ids"]).size)
 
 
 def padding_fraction(rows: Mapping[str, np.ndarray]) -> float:
     """The fraction of padding in this host's rows of a batch, an estimate for all rows."""
-    if "slots" in rows:
-        return np.mean(rows["slots"] < 0).item()
+    if "pack_indices" in rows:
+        return np.mean(rows["pack_indices"] < 0).item()
     mask = rows.get("segment_ids", rows.get("attention_mask"))  # 0 for padding in both
     return 0.0 if mask is None else 1 - np.count_nonzero(mask) / mask.size

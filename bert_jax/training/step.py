@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import UserError, first_line
-from bert_jax.models.bert import init_params
+from bert_jax.models.encoder import init_params
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
 from bert_jax.tasks.base.task import Sums, Task, means

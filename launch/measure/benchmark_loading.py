@@ -35,8 +35,9 @@ def make_model(directory: Path, size: str) -> None:
 
     from bert_jax.checkpoints import model_directory
     from bert_jax.checkpoints.config_file import ModelDescription
-    from bert_jax.models.bert import init_params
-    from bert_jax.models.config import EncoderConfig, Execution
+    from bert_jax.models.config import EncoderConfig
+    from bert_jax.models.encoder import init_params
+    from bert_jax.models.execution import Execution
     from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
     config = EncoderConfig.from_size(size)
@@ -62,7 +63,7 @@ def parameter_loader(directory: Path) -> Callable[[], object]:
     import safetensors.numpy  # noqa: F401
 
     from bert_jax.checkpoints import model_directory
-    from bert_jax.models.config import Execution
+    from bert_jax.models.execution import Execution
 
     module = model_directory.load_description(directory).make_module(Execution())
     jax.block_until_ready(jax.numpy.zeros(1))

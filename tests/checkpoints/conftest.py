@@ -11,8 +11,8 @@ import pytest
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import abstract_params
 from bert_jax.tokenization import Tokenizer
 
 

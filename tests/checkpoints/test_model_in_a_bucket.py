@@ -9,8 +9,9 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, write_atomically
-from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import Execution, Head
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import abstract_params
+from bert_jax.models.execution import Execution
 
 
 def save(directory, config, tokenizer, seed):

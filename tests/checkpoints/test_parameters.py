@@ -18,7 +18,8 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import Execution, Head
+from bert_jax.models.config import Head
+from bert_jax.models.execution import Execution
 
 
 def load(path, head, **options):

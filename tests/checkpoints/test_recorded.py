@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 import bert_jax
 from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import to_tensors
-from bert_jax.models.bert import Bert
+from bert_jax.models.encoder import Encoder
 
 REFERENCE = runpy.run_path(str(Path(__file__).with_name("record_reference.py")))
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -71,7 +71,7 @@ def found(recorded, model):
 
 def named_outputs(module, params, inputs, names):
     """What a model returns, under the names of transformers."""
-    if not isinstance(module, Bert):
+    if not isinstance(module, Encoder):
         output = module.apply({"params": params}, **inputs)
         return dict(zip(names, output if isinstance(output, tuple) else (output,), strict=True))
     output = module.apply({"params": params}, **inputs, output_hidden_states=True)._asdict()

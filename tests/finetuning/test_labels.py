@@ -8,7 +8,8 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
-from bert_jax.models.config import Execution, Head
+from bert_jax.models.config import Head
+from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.splits import EvalSet, choose_labels
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.classification.problems import (

@@ -7,7 +7,8 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.execution import Execution
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, scheme_of

@@ -10,8 +10,9 @@ import pytest
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.bert import init_params
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import Tokenizer
 

@@ -10,8 +10,9 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.bert import Bert
-from bert_jax.models.config import Execution, Head
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
 
 TEXTS = [
     "the cat sat on the mat .",
@@ -42,7 +43,7 @@ def alone(model, text):
     first, pair = ([text], None) if isinstance(text, str) else ([text[0]], [text[1]])
     (encoding,) = model.tokenizer.encode_batch(first, pair)
     params = model.params.get("bert", model.params)
-    encoder = Bert(model.config, add_pooling_layer="pooler" in params)
+    encoder = Encoder(model.config, add_pooling_layer="pooler" in params)
     return encode(params, jnp.array([encoding.ids]), jnp.array([encoding.type_ids]), encoder)
 
 

@@ -9,8 +9,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.execution import Execution
 
 CONFIG = EncoderConfig(
     vocab_size=11,
@@ -86,7 +87,7 @@ def test_an_answer_has_a_start_and_an_end():
     params = random_params(module, 0)
     output = run(module, params, attention_mask=MASK)
     assert output.start_logits.shape == output.end_logits.shape == (2, 4)
-    encoder = Bert(CONFIG, add_pooling_layer=False)
+    encoder = Encoder(CONFIG, add_pooling_layer=False)
     hidden = run(encoder, params["bert"], attention_mask=MASK)
     kernel = params["qa_outputs"]["kernel"]
     np.testing.assert_allclose(
@@ -146,7 +147,7 @@ def test_an_untied_decoder_is_a_table_of_its_own():
 @pytest.mark.parametrize("scan_layers", [True, False])
 @pytest.mark.parametrize("remat", ["none", "full"])
 def test_what_the_encoder_computes_inside(scan_layers, remat):
-    module = Bert(CONFIG, Execution(scan_layers=scan_layers, remat=remat))
+    module = Encoder(CONFIG, Execution(scan_layers=scan_layers, remat=remat))
     params = random_params(module, 0)
 
     def told_by(**wishes):
@@ -167,7 +168,7 @@ def test_what_the_encoder_computes_inside(scan_layers, remat):
 
 
 def test_without_pooler():
-    module = Bert(CONFIG, add_pooling_layer=False)
+    module = Encoder(CONFIG, add_pooling_layer=False)
     params = random_params(module, 0)
     assert set(params) == {"embeddings", "encoder"}
     assert run(module, params).pooler_output is None

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import SIZES, EncoderConfig, Execution
+from bert_jax.models.config import SIZES, EncoderConfig
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,3 @@ def test_a_size_with_other_fields():
 def test_a_config_does_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         EncoderConfig().hidden_size = 3  # type: ignore[misc]
-
-
-def test_execution_names():
-    with pytest.raises(
-        UserError, match="precision 'float16' is unknown; known are auto, float32, bf"
-    ):
-        Execution(dtype="float16")
-    with pytest.raises(UserError, match="model.remat 'some' is unknown; known are none, dots, do"):
-        Execution(remat="some")

@@ -30,7 +30,7 @@ def path_score(path, emissions, chain):
 def all_paths(emissions, chain):
     """Every path and its score in double precision, the words of one row."""
     words, tags = emissions.shape
-    paths = list(itertools.matmul(range(tags), repeat=words))
+    paths = list(itertools.product(range(tags), repeat=words))
     double = CRFParams(*(np.asarray(part, np.float64) for part in chain))
     return paths, np.array(
         [path_score(path, emissions.astype(np.float64), double) for path in paths]
@@ -193,7 +193,7 @@ def test_a_long_sentence_stays_finite():
 @hypothesis.settings(max_examples=60)
 def test_probabilities_of_all_paths_sum_to_one(emissions, scores):
     chain = CRFParams(scores[:3], scores[3], scores[4])
-    paths = np.array(list(itertools.matmul(range(3), repeat=3)), np.int32)
+    paths = np.array(list(itertools.product(range(3), repeat=3)), np.int32)
     many = np.repeat(emissions, len(paths), axis=0)
     likelihoods = jax.jit(log_likelihood)(many, paths, np.ones((len(paths), 3), bool), chain)
     np.testing.assert_allclose(np.exp(likelihoods).sum(), 1, rtol=1e-4)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.dropout import Dropout, Numbers, dropped, random_bits
+from bert_jax.models.dropout import Dropout, ElementIndices, dropped, random_bits
 
 KEY = jnp.array([123, 456], jnp.uint32)
 COUNT = 512 * 2048
@@ -19,7 +19,7 @@ COUNT = 512 * 2048
 def counted(shape):
     """Rows and columns by their places."""
     *outer, width = shape
-    return Numbers.of(jnp.arange(np.prod(outer, dtype=int)).reshape(outer), width)
+    return ElementIndices.of_vectors(jnp.arange(np.prod(outer, dtype=int)).reshape(outer), width)
 
 
 def drop(rate, values):
@@ -88,11 +88,11 @@ def test_bfloat16_stays_and_has_the_same_mask():
     np.testing.assert_array_equal(narrow == 0, drop(0.1, values) == 0)
 
 
-def test_the_mask_goes_with_the_number():
+def test_the_mask_goes_with_the_index():
     values = jnp.ones((6, 32))
     whole = drop(0.3, values)
     order = jnp.array([4, 0, 5, 1])
-    moved = dropped(0.3, values[:4], KEY, Numbers.of(order, 32))
+    moved = dropped(0.3, values[:4], KEY, ElementIndices.of_vectors(order, 32))
     np.testing.assert_array_equal(moved, whole[order])
 
 

@@ -1,15 +1,15 @@
-"""The small parts, where Flax's defaults are not BERT's."""
+"""Dense layers, LayerNorm and GELU, where Flax's and JAX's defaults are not BERT's."""
+
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.attention import AttentionContext, attention_weights
-from bert_jax.models.config import EncoderConfig, Execution
-from bert_jax.models.heads import gather_positions
-from bert_jax.models.layers import dense, layer_norm
-from bert_jax.models.segments import SegmentIds, Tokens
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
+from bert_jax.models.layers import dense, gather_positions, gelu, layer_norm
 
 
 def normalised(x, dtype="float32", **fields):
@@ -46,50 +46,6 @@ def test_parameters_are_float32_under_bfloat16():
     assert module.apply(variables, jnp.ones((2, 5))).dtype == jnp.bfloat16
 
 
-def pairs(of_queries, of_keys):
-    """Of any number of heads."""
-    return AttentionContext.of(Tokens.of(SegmentIds(jnp.array(of_queries), jnp.array(of_keys))), 1)
-
-
-def test_attention_weights_by_hand():
-    # One head of width 4: scores q · k / 2, so softmax(0, ln 3) = (1/4, 3/4).
-    query = jnp.zeros((1, 1, 1, 4)).at[..., 0].set(2.0)
-    key = jnp.zeros((1, 1, 3, 4)).at[..., 1, 0].set(jnp.log(3.0)).at[..., 2, 0].set(100.0)
-    weights = attention_weights(query, key, pairs([[1]], [[1, 1, 0]]))
-    assert weights.shape == (1, 1, 1, 3)
-    np.testing.assert_allclose(weights[0, 0, 0], [0.25, 0.75, 0.0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_hidden_keys_have_no_weight_and_a_hidden_row_is_uniform(dtype):
-    query, key = (
-        jnp.asarray(x, dtype) for x in np.random.default_rng(0).normal(size=(2, 2, 3, 5, 4))
-    )
-    seen = pairs([[1], [1]], [[1, 0, 1, 0, 0], [0] * 5])
-    weights = jax.jit(attention_weights)(query, key, seen)  # BNTS
-    assert weights.dtype == jnp.float32
-    weights = np.asarray(weights)
-    assert not weights[0][:, :, [1, 3, 4]].any()
-    np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(weights[1], 0.2, rtol=1e-6)
-
-
-def test_a_query_sees_the_keys_of_its_own_segment():
-    query, key = np.random.default_rng(0).normal(size=(2, 1, 3, 5, 4))
-    numbers = [[1, 1, 2, 2, 0]]
-    weights = np.asarray(attention_weights(query, key, pairs(numbers, numbers)))[0]  # NTS
-    assert (weights[0] > 0).astype(int).tolist() == [
-        [1, 1, 0, 0, 0],
-        [1, 1, 0, 0, 0],
-        [0, 0, 1, 1, 0],
-        [0, 0, 1, 1, 0],
-        [0, 0, 0, 0, 1],
-    ]
-    alone = attention_weights(query[:, :, 2:4], key[:, :, 2:4], pairs([[1, 1]], [[1, 1]]))[0]
-    np.testing.assert_allclose(weights[:, 2:4, 2:4], alone, rtol=1e-6)
-    np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
-
-
 def test_gathered_positions_by_hand():
     hidden = jnp.arange(12.0).reshape(2, 3, 2)
     positions = jnp.array([[2, 0], [1, 1]])
@@ -110,3 +66,29 @@ def test_a_dense_layer_to_heads_and_back():
     back = dense(config, execution, 7, "join", axes=2)
     shapes = jax.eval_shape(back.init, jax.random.key(2), split)
     assert shapes["params"]["kernel"].shape == (3, 4, 7)
+
+
+X = np.linspace(-8, 8, 161)
+
+
+def exact(x):
+    return np.array([0.5 * one * (1 + math.erf(one / math.sqrt(2))) for one in x])
+
+
+def test_gelu_is_that_of_the_erf():
+    np.testing.assert_allclose(gelu(jnp.asarray(X, jnp.float32)), exact(X), rtol=1e-5, atol=1e-6)
+    assert gelu(jnp.array([0.0, 1.0])).tolist() == pytest.approx([0, 0.8413447])
+
+
+def test_the_gradient_of_gelu():
+    slopes = jax.vmap(jax.grad(gelu))(jnp.asarray(X, jnp.float32))
+    h = 1e-5
+    np.testing.assert_allclose(slopes, (exact(X + h) - exact(X - h)) / (2 * h), atol=1e-6)
+
+
+def test_gelu_of_bfloat16_is_rounded_once():
+    x = jnp.asarray(X, jnp.bfloat16)
+    assert gelu(x).dtype == jnp.bfloat16
+    expected = exact(np.asarray(x, np.float64))
+    np.testing.assert_allclose(np.asarray(gelu(x), np.float64), expected, rtol=2.0**-8, atol=1e-6)
+    assert jax.grad(lambda x: gelu(x).sum())(x).dtype == jnp.bfloat16

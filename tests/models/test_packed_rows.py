@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.bert import Bert, abstract_params
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.execution import Execution
 
 # Two rows of 20 tokens: texts of 7, 8 and 3 tokens and 2 of padding; of 15 and 5 tokens.
 LENGTHS = ((7, 8, 3), (15, 5))
@@ -61,7 +62,7 @@ def outputs(params):
         execution = Execution(dtype=dtype)
 
         def apply(inputs):
-            encoded = Bert(CONFIG, execution).apply(
+            encoded = Encoder(CONFIG, execution).apply(
                 {"params": params["bert"]}, **inputs, output_hidden_states=True
             )
             logits = PreTrainingModel(CONFIG, execution).apply(
@@ -103,7 +104,7 @@ def test_a_change_of_one_text_changes_no_other_to_the_bit(outputs, inputs, segme
 
 
 def test_without_segments_the_texts_would_see_each_other(params, inputs):
-    apply = jax.jit(lambda inputs: Bert(CONFIG).apply({"params": params["bert"]}, **inputs))
+    apply = jax.jit(lambda inputs: Encoder(CONFIG).apply({"params": params["bert"]}, **inputs))
     one_text = {name: array for name, array in inputs.items() if name != "segment_ids"}
     changed = one_text | {"input_ids": inputs["input_ids"].at[0, 10].set(59)}
     found = [apply(one)[0] for one in (one_text, changed)]
@@ -148,7 +149,7 @@ def test_no_gradient_passes_from_one_text_to_another(params, inputs):
     @jax.jit
     def gradient(params):
         def loss(params):
-            hidden = Bert(CONFIG).apply({"params": params}, **inputs).last_hidden_state
+            hidden = Encoder(CONFIG).apply({"params": params}, **inputs).last_hidden_state
             return (hidden * weights * first[..., None]).sum()
 
         return jax.grad(loss)(params)

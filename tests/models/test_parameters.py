@@ -7,8 +7,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.bert import Bert
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
 
 
 def shapes_of(module) -> dict[str, tuple[int, ...]]:
@@ -28,7 +29,7 @@ def test_bert_base_has_the_known_number_of_parameters():
     layer = 4 * (768 * 768 + 768) + 2 * 768 + (768 * 3072 + 3072) + (3072 * 768 + 768) + 2 * 768
     pooler = 768 * 768 + 768
     assert embeddings + 12 * layer + pooler == 109_482_240
-    assert count(shapes_of(Bert(EncoderConfig()))) == 109_482_240
+    assert count(shapes_of(Encoder(EncoderConfig()))) == 109_482_240
     # The decoder is the word table: its heads add a dense layer, a LayerNorm and two biases.
     mlm_head = 768 * 768 + 768 + 2 * 768 + 30522
     nsp_head = 2 * 768 + 2
@@ -42,7 +43,7 @@ def test_bert_base_has_the_known_number_of_parameters():
     [("tiny", 4.4), ("mini", 11.2), ("small", 28.8), ("medium", 41.4), ("large", 335.1)],
 )
 def test_the_other_sizes_are_as_large_as_published(size, millions):
-    assert count(shapes_of(Bert(EncoderConfig.from_size(size)))) / 1e6 == pytest.approx(
+    assert count(shapes_of(Encoder(EncoderConfig.from_size(size)))) / 1e6 == pytest.approx(
         millions, abs=0.06
     )
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 from bert_jax.models.pooling import masked_mean
 from bert_jax.models.sentence_pairs import SentencePairs, pair_features
 

@@ -5,16 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.data.row_packing import RowSharing
+from bert_jax.data.row_packing import RowPacker
 from bert_jax.models.architectures import (
     ClassificationModel,
     MultipleChoiceModel,
     QuestionAnsweringModel,
     TaggingModel,
 )
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
+from bert_jax.models.packed_rows import PackedRows
 from bert_jax.models.sentence_pairs import SentencePairs
-from bert_jax.models.shared_rows import SharedRows
 
 CONFIG = EncoderConfig(
     vocab_size=40,
@@ -52,7 +53,7 @@ MODELS = {
 def test_rows_longer_than_those_of_the_batch():
     # Two texts of 8 tokens fit a row of 16 slots, and none of 12.
     eights = {"attention_mask": (np.arange(12) < np.full((8, 1), 8)).astype(np.int32)}
-    outputs_and_gradients_are_those_of_the_batch("tagging", False, RowSharing([eights]), (4, 16))
+    outputs_and_gradients_are_those_of_the_batch("tagging", False, RowPacker([eights]), (4, 16))
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -67,10 +68,10 @@ def test_rows_longer_than_those_of_the_batch():
     ],
 )
 def test_outputs_and_gradients(name, deterministic):
-    outputs_and_gradients_are_those_of_the_batch(name, deterministic, RowSharing(), (4, 12))
+    outputs_and_gradients_are_those_of_the_batch(name, deterministic, RowPacker(), (4, 12))
 
 
-def outputs_and_gradients_are_those_of_the_batch(name, deterministic, sharing, shared_shape):
+def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer, shared_shape):
     module, rows = MODELS[name]
     draw = np.random.default_rng(2)
     mask = (np.arange(12) < np.array(LENGTHS)[:, None]).astype(np.int32)
@@ -80,9 +81,11 @@ def outputs_and_gradients_are_those_of_the_batch(name, deterministic, sharing, s
         "attention_mask": mask,
     }
     inputs = {key: jnp.asarray(array.reshape(*rows, 12)) for key, array in batch.items()}
-    planned = sharing.share(batch)
-    assert planned["slots"].shape == shared_shape
-    shared = SharedRows(jnp.asarray(planned["slots"]), jnp.asarray(planned["unpack_indices"]))
+    planned = row_packer.pack(batch)
+    assert planned["pack_indices"].shape == shared_shape
+    shared = PackedRows(
+        jnp.asarray(planned["pack_indices"]), jnp.asarray(planned["unpack_indices"])
+    )
     shape = {"input_ids": jnp.zeros((*rows, 12), jnp.int32)}
     params = module.init(jax.random.key(0), **shape)["params"]
     # Biases are 0 at first, and zeros could hide an error.
@@ -90,9 +93,9 @@ def outputs_and_gradients_are_those_of_the_batch(name, deterministic, sharing, s
         lambda leaf: leaf + 0.1 * np.cos(np.arange(leaf.size)).reshape(leaf.shape), params
     )
 
-    def loss(params, shared_rows):
+    def loss(params, packed_rows):
         output = module.apply(
-            {"params": params}, **inputs, shared_rows=shared_rows, deterministic=deterministic,
+            {"params": params}, **inputs, packed_rows=packed_rows, deterministic=deterministic,
             rngs={"dropout": jax.random.key(3)},
         )  # fmt: skip
         mask = inputs["attention_mask"]

@@ -13,8 +13,8 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import abstract_params
 from bert_jax.models.surgery import add_vocabulary, extend_positions
 
 CONFIG = EncoderConfig(

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import pytest
 
 from bert_jax.models.architectures import MODULES, PreTrainingOutput, QuestionAnsweringOutput
-from bert_jax.models.bert import BertOutput
 from bert_jax.models.config import Head
+from bert_jax.models.encoder import EncoderOutput
 from bert_jax.parity.heads import OUTPUTS, losses, named_logits, settled_problem_type
 
 # softmax([log 3, 0]) = [3/4, 1/4]
@@ -85,7 +85,7 @@ def test_without_a_problem_type_one_output_is_a_regression():
 
 @pytest.mark.parametrize("pooled", [None, jnp.array([[10.0, 20.0]])])
 def test_the_bare_encoder_has_a_linear_form_for_a_loss(pooled):
-    output = BertOutput(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), pooled, None, None)
+    output = EncoderOutput(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), pooled, None, None)
     labels = {
         "last_hidden_state": jnp.array([[[1.0, 0.0], [0.0, 2.0]]]),
         "pooler_output": jnp.array([[1.0, 1.0]]),

@@ -14,8 +14,9 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config, load_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution, Head
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 
 
 def lines_of(path):

@@ -13,8 +13,9 @@ import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution, Head
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ from bert_jax.config import default_config, set_key
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.models.bert import abstract_params
-from bert_jax.models.config import Execution
+from bert_jax.models.encoder import abstract_params
+from bert_jax.models.execution import Execution
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask

@@ -11,8 +11,8 @@ import bert_jax
 from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.models.bert import abstract_params, init_params
 from bert_jax.models.config import Head
+from bert_jax.models.encoder import abstract_params, init_params
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
 

@@ -18,8 +18,9 @@ from bert_jax.data.readers.tagged import TaggedOptions
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.entities import EntityCounts
-from bert_jax.models.bert import init_params
-from bert_jax.models.config import Execution, Head
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits

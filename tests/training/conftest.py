@@ -8,7 +8,8 @@ import pytest
 
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
 from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 
 EXECUTION = Execution()

@@ -7,8 +7,8 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.bert import Bert, abstract_params
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 
 CONFIG = EncoderConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
@@ -102,7 +102,7 @@ def test_of_a_frozen_encoder_pooler_and_head_are_left(options):
 def test_what_cannot_be_frozen():
     with pytest.raises(UserError, match=r"^optimizer.freeze_layers is 4; this model has 3 layers$"):
         factors_of(Head.CLASSIFICATION, frozen_layers=4)
-    nothing = abstract_params(Bert(CONFIG, add_pooling_layer=False))
+    nothing = abstract_params(Encoder(CONFIG, add_pooling_layer=False))
     with pytest.raises(UserError, match="freeze_encoder leaves nothing to train"):
         rate_factors(nothing, freeze_encoder=True)
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.models.config import Execution
+from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer

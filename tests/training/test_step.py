@@ -10,7 +10,7 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import Execution
+from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh

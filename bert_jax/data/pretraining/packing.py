@@ -3,7 +3,7 @@
 Documents end, and a tenth of the examples is short by design; unpacked, the rest of their rows is
 padding. Here a row holds as many whole examples as fit. They share nothing but the row: each has
 its own [CLS], positions, masks and label, and attends only to itself. (Fine-tuning does not change
-its batches, and packs rows inside of the model: `models.shared_rows`.)
+its batches, and packs rows inside of the model: `models.packed_rows`.)
 
 The data position is still one integer. Rows come in groups of `GROUP_ROWS`: row r of a run is row
 r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs the examples g·M … g·M + M-1 of the

@@ -42,8 +42,8 @@ class Draw(enum.IntEnum):
 class Segments(NamedTuple):
     """Token ranges of B examples, all int64 [B], and their labels.
 
-    They are the paper's segments A and B, which `token_type_ids` tell apart (`models.segments` are
-    the texts of a row).
+    They are the paper's segments A and B, which `token_type_ids` tell apart (the
+    segment ids of `models.packed_rows` tell the texts of a row apart).
 
     The first segment is `tokens[first_start:first_end]`, the second likewise; the second is empty
     in the objective "none". Labels: "nsp" 0 follows, 1 random; "sop" 1 swapped; "none" 0.

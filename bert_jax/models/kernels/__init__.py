@@ -1,1 +1,96 @@
-"""Modules of this layer."""
+"""Attention kernels: fast implementations of `attention.attention`, each for some calls.
+
+How to add a kernel:
+
+1. Write a module in this folder with a function that takes the arguments of `AttentionFunction`
+   and returns what `attention.attention` returns, and with a record that says when it is used::
+
+       KERNEL = Kernel(
+           name="my_kernel",
+           function=attention,
+           platforms=("gpu",),
+           min_length=256,
+           length_multiple=64,
+           accepts=lambda call: call.dropout_rate == 0 and not call.packed,
+       )
+
+2. Add the record to `KERNELS` in `table.py`. The order is the order of preference: the first
+   kernel that the setting `model.attention` allows and that supports a call computes it.
+
+3. Add the kernel to `tests/models/test_kernels.py`, which compares values and gradients with the
+   definition.
+
+The table is read by `attention.SelfAttention` (which kernel computes a call), by
+`execution.resolve_execution` (which values `model.attention` has, and what "auto" is on a
+platform; the log of a training names the choice) and by `data.row_packing` (which lengths packed
+rows may have).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+PLATFORMS = ("cpu", "gpu", "tpu")
+
+MASK_VALUE = jnp.finfo(jnp.float32).min
+"""A score that softmax makes 0; minus infinity would give NaN where a row has nothing else."""
+
+AttentionFunction = Callable[[jax.Array, jax.Array, jax.Array, Any, float, jax.Array], jax.Array]
+"""Query, key, value [B, N, T, H], `AttentionContext`, dropout rate, dropout key → [B, N, T, H]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionCall:
+    """What is known about a call of attention before anything is computed.
+
+    Attributes:
+        length: T.
+        head_dim: H.
+        dtype: of the activations.
+        dropout_rate: of the dropout on the attention weights; 0 outside training.
+        output_attentions: whether the attention weights are requested.
+        packed: whether a row may hold several texts, so that segment ids differ within a row.
+    """
+
+    length: int
+    head_dim: int
+    dtype: str
+    dropout_rate: float = 0.0
+    output_attentions: bool = False
+    packed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """An implementation of attention, and when it is used.
+
+    Attributes:
+        name: unique in the table.
+        function: computes attention.
+        platforms: where it runs, of "cpu", "gpu" and "tpu".
+        setting: the value of `model.attention` that allows it; "": its name.
+        automatic: whether `model.attention` "auto" allows it on its platforms.
+        min_length: the shortest T for which it is faster than the kernels after it in the table.
+        length_multiple: T must be a multiple of this.
+        accepts: whether it can compute a call of a length that it supports.
+    """
+
+    name: str
+    function: AttentionFunction
+    platforms: tuple[str, ...]
+    setting: str = ""
+    automatic: bool = True
+    min_length: int = 1
+    length_multiple: int = 1
+    accepts: Callable[[AttentionCall], bool] = lambda call: True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "setting", self.setting or self.name)
+
+    def supports(self, call: AttentionCall) -> bool:
+        """Whether it can compute a call, and faster than the kernels after it in the table."""
+        is_length = call.length >= self.min_length and call.length % self.length_multiple == 0
+        return is_length and self.accepts(call)

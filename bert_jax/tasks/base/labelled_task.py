@@ -18,10 +18,10 @@ from bert_jax.data.examples import LabelledExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.rows import Row
-from bert_jax.data.row_packing import RowSharing
+from bert_jax.data.row_packing import RowPacker
 from bert_jax.errors import OptionError, UserError, renamed_options
-from bert_jax.models.config import Execution
-from bert_jax.models.shared_rows import SharedRows
+from bert_jax.models.execution import Execution
+from bert_jax.models.packed_rows import PackedRows
 from bert_jax.tasks.base.predict_task import EXPECTED, JSONL, PredictionTask
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
@@ -208,7 +208,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             batch["input_ids"],
             batch["token_type_ids"],
             batch["attention_mask"],
-            shared_rows=_shared_rows(batch),
+            packed_rows=_packed_rows(batch),
             deterministic=dropout_key is None,
             rngs=None if dropout_key is None else {"dropout": dropout_key},
         )
@@ -223,10 +223,10 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         return self.make_batches()
 
     @functools.cached_property
-    def sharing(self) -> RowSharing:
+    def row_packer(self) -> RowPacker:
         """How short rows of a training batch are packed, decided by the first batches."""
         first = range(min(_SAMPLE_BATCHES, self.batches.batches_per_epoch))
-        return RowSharing(map(self.batches.batch, first))
+        return RowPacker(map(self.batches.batch, first))
 
     @property
     def examples_per_epoch(self) -> int:
@@ -240,7 +240,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         return (self.batches.batch(number, host=host, hosts=hosts) for number in range(start, stop))
 
     def pack_rows(self, rows: Batch) -> Batch:
-        return self.sharing.share(rows)
+        return self.row_packer.pack(rows)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         return with_rows(self.batches.empty_row(), self.options.batch_size)
@@ -283,12 +283,12 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         return Row(self.predictor_input(example), other, example.place, example.id)
 
 
-def _shared_rows(batch: Mapping[str, jax.Array]) -> SharedRows | None:
+def _packed_rows(batch: Mapping[str, jax.Array]) -> PackedRows | None:
     """Of a batch from `pack_rows`."""
-    if "slots" not in batch:
+    if "pack_indices" not in batch:
         return None
     unpack_indices = batch["unpack_indices"]
-    return SharedRows(batch["slots"], unpack_indices.reshape(-1, unpack_indices.shape[-1]))
+    return PackedRows(batch["pack_indices"], unpack_indices.reshape(-1, unpack_indices.shape[-1]))
 
 
 def labelled_defaults(

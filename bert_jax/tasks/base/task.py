@@ -13,7 +13,8 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import gathered, on_mesh

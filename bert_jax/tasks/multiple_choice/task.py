@@ -18,7 +18,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
 from bert_jax.data.sequences import Sequences
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.models.layers import MASK_VALUE
+from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_task import (
     LabelledTask,

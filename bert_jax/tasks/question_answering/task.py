@@ -22,7 +22,7 @@ from bert_jax.data.windows.span_rows import SpanRows
 from bert_jax.errors import UserError
 from bert_jax.metrics.squad import best_f1_threshold, score_v1
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.models.layers import MASK_VALUE
+from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.labelled_task import (

@@ -16,7 +16,8 @@ import optax
 
 from bert_jax.data.examples import TextExample
 from bert_jax.errors import OptionError, UserError
-from bert_jax.models.layers import MASK_VALUE, l2_normalize
+from bert_jax.models.kernels import MASK_VALUE
+from bert_jax.models.layers import l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
 
 

@@ -121,7 +121,7 @@ class TagPredictor(Predictor[Any, Tagging]):
 
     def transform(self, decoded: Iterator[Any]) -> Iterator[Tagging]:
         if self._model.config.use_crf:
-            crf_params = CRFParams(*fetch(CRFParams.of(self._model.params)))
+            crf_params = CRFParams(*fetch(CRFParams.from_params(self._model.params)))
             tagged = viterbi_decode(decoded, possible(crf_params, self._labels))
         else:
             tagged = argmax_decode(decoded)

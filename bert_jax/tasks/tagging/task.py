@@ -23,7 +23,7 @@ from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models import crf
 from bert_jax.models.config import Head
-from bert_jax.models.heads import gather_positions
+from bert_jax.models.layers import gather_positions
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
@@ -129,7 +129,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         scores = gather_positions(logits, batch["word_positions"])  # BWC
         labels, weights = batch["labels"], batch["weights"]
         if self.description.config.use_crf:
-            chain = possible(crf.CRFParams.of(params), self._tag_set.labels)
+            chain = possible(crf.CRFParams.from_params(params), self._tag_set.labels)
             chain = chain.between(batch["label_before"], batch["label_after"])
             # A row's loss is that of all its words, which weigh 1 each.
             loss = -crf.log_likelihood(scores, labels, labels >= 0, chain).sum()

@@ -9,7 +9,8 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.google_files import load_description, load_params
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.tensorflow import import_tensorflow
-from bert_jax.models.config import EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4; a released bert_config.json with all that it may hold.
 GOOGLE_CONFIG = {

@@ -13,8 +13,8 @@ from bert_jax.checkpoints.google_files import find, load_description, save
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import Head
+from bert_jax.models.encoder import abstract_params
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from bert_jax.tokenization.training import train_sentencepiece
 from tests.checkpoints.google.released import (

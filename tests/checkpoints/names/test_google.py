@@ -9,8 +9,8 @@ import pytest
 from bert_jax.checkpoints.names import google, huggingface
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.bert import abstract_params
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import abstract_params
 
 # L 2, D 6, N 3, H 2, F 5, V 7, C 4: no wrong transposition fits by chance.
 CONFIG = EncoderConfig(

@@ -248,8 +248,8 @@ def test_both_sides_run_on_a_tiny_model(script, tokenizer, tiny_config, tmp_path
 
     from bert_jax.checkpoints import model_directory
     from bert_jax.checkpoints.config_file import ModelDescription
-    from bert_jax.models.bert import init_params
-    from bert_jax.models.config import Execution
+    from bert_jax.models.encoder import init_params
+    from bert_jax.models.execution import Execution
 
     pytest.importorskip("transformers")
     write_sentences(tmp_path, 12)

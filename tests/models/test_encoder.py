@@ -10,10 +10,10 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.bert import Bert
-from bert_jax.models.config import REMAT, EncoderConfig, Execution
+from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.segments import SegmentIds, Tokens
+from bert_jax.models.execution import REMAT, Execution
+from bert_jax.models.packed_rows import SegmentIds, Tokens
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
 
@@ -159,14 +159,14 @@ def test_the_two_gelus_differ(run):
 
 @pytest.mark.parametrize("act", ACTIVATIONS)
 def test_activations_are_those_of_numpy(act):
-    from bert_jax.models.activations import activation
+    from bert_jax.models.layers import activation
 
     x = np.linspace(-6, 6, 101)
     np.testing.assert_allclose(activation(act)(x), ACTIVATIONS[act](x), rtol=1e-5, atol=2e-6)
 
 
 def test_hidden_states_and_pooled_output(params, inputs):
-    output = jax.jit(Bert(config_of()).apply)({"params": params["bert"]}, **inputs)
+    output = jax.jit(Encoder(config_of()).apply)({"params": params["bert"]}, **inputs)
     expected_hidden, expected_pooled, _, _ = reference(params, inputs, "gelu")
     assert output.last_hidden_state.shape == (BATCH, TOKENS, WIDTH)
     np.testing.assert_allclose(output.last_hidden_state, expected_hidden, rtol=1e-5, atol=1e-5)
@@ -191,7 +191,7 @@ def loss_and_gradient(execution, params):
     )
     hidden = jax.random.normal(jax.random.key(3), (BATCH, TOKENS, WIDTH))
     is_token = jnp.arange(TOKENS) < jnp.array([[9], [6], [2]])
-    tokens = Tokens.of(SegmentIds(jnp.ones((BATCH, 1), jnp.int32), is_token.astype(jnp.int32)))
+    tokens = Tokens.in_batch_order(SegmentIds(jnp.ones((BATCH, 1), jnp.int32), is_token * 1))
 
     def loss(params):
         output, _ = module.apply(
@@ -220,7 +220,7 @@ def test_loss_and_gradient_do_not_depend_on_how_layers_run(scanned, params, exec
 def test_the_more_is_recomputed_the_less_memory_is_taken():
     config = config_of(num_hidden_layers=4, hidden_size=32, max_position_embeddings=64)
     hidden = jax.ShapeDtypeStruct((8, 64, 32), jnp.float32)
-    tokens = Tokens.of(SegmentIds(*jnp.ones((2, 8, 64), jnp.int32)))
+    tokens = Tokens.in_batch_order(SegmentIds(*jnp.ones((2, 8, 64), jnp.int32)))
 
     def temporary(remat: str) -> int:
         module = Encoder(config, Execution(remat=remat))

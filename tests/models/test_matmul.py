@@ -5,13 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.kernels.matmul import (
-    affine,
-    matmul,
-    matmul_nt,
-    matmul_tn,
-    scores,
-)
+from bert_jax.models.kernels.matmul import affine, matmul, matmul_nt, matmul_tn, scores
 
 # Inputs, kernel, and how many axes are summed over.
 SHAPES = {

@@ -1,0 +1,42 @@
+"""The table of attention kernels, see `models.kernels` for how to add one."""
+
+import math
+
+from bert_jax.models.kernels import AttentionCall, Kernel, cudnn, pallas, per_head, xla
+
+KERNELS = (
+    pallas.KERNEL,
+    cudnn.KERNEL,
+    per_head.KERNEL,
+    xla.KERNEL,  # computes every call on every platform
+)
+
+SETTINGS = tuple(dict.fromkeys(kernel.setting for kernel in (xla.KERNEL, *KERNELS)))
+"""The values of `model.attention`, besides "auto"."""
+
+
+def select_kernel(setting: str, call: AttentionCall) -> Kernel:
+    """The kernel that computes a call.
+
+    Args:
+        setting: `Execution.attention`.
+        call: what is to be computed.
+    """
+    allowed = (kernel for kernel in KERNELS if kernel.setting in (setting, xla.KERNEL.setting))
+    return next(kernel for kernel in allowed if kernel.supports(call))
+
+
+def automatic_setting(platform: str) -> str:
+    """What `model.attention` "auto" is on "cpu", "gpu" or "tpu"."""
+    runs = (kernel for kernel in KERNELS if kernel.automatic and platform in kernel.platforms)
+    return next(kernel.setting for kernel in runs)
+
+
+def runs_on(setting: str, platform: str) -> bool:
+    """Whether a kernel that `model.attention` names runs on a platform."""
+    return any(platform in kernel.platforms for kernel in KERNELS if kernel.setting == setting)
+
+
+def length_multiple(length: int) -> int:
+    """The number whose multiples suit every kernel that computes rows of `length` tokens."""
+    return math.lcm(*(kernel.length_multiple for kernel in KERNELS if kernel.min_length <= length))

@@ -1,0 +1,91 @@
+"""Short rows in packed rows: by hand, and no token lost whatever the lengths."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_jax.data.row_packing import RowPacker
+
+
+def batch_of(lengths, width):
+    mask = (np.arange(width) < np.array(lengths)[:, None]).astype(np.int32)
+    return {"attention_mask": mask, "labels": np.arange(len(lengths))}
+
+
+def test_by_hand():
+    packed = RowPacker().pack(batch_of([2, 5, 3, 0, 1], 6))
+    # 5 has a row, 3, 2 and 1 share another; in a row they stand as in the batch.
+    assert packed["pack_indices"].tolist() == [[6, 7, 8, 9, 10, -1], [0, 1, 12, 13, 14, 24]]
+    assert packed["unpack_indices"].tolist() == [
+        [6, 7, -1, -1, -1, -1],
+        [0, 1, 2, 3, 4, -1],
+        [8, 9, 10, -1, -1, -1],
+        [-1] * 6,
+        [11, -1, -1, -1, -1, -1],
+    ]
+    assert packed["labels"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_longer_rows_where_more_texts_fit():
+    # Two texts of 36 tokens fit 72 places (9/8 of 64), not 64: four rows in place of eight.
+    row_packer = RowPacker([batch_of([36] * 8, 64)] * 3)
+    assert row_packer.pack(batch_of([36] * 8, 64))["pack_indices"].shape == (4, 72)
+    # Here nothing is won by longer rows.
+    row_packer = RowPacker([batch_of([32] * 8, 64)] * 3)
+    assert row_packer.pack(batch_of([32] * 8, 64))["pack_indices"].shape == (4, 64)
+
+
+def test_the_numbers_of_rows_are_those_that_batches_need():
+    # Of 16 rows each; as many as half the batches need are worth a shape of their own.
+    few, many = batch_of([64] * 3 + [0] * 13, 64), batch_of([64] * 11 + [0] * 5, 64)
+    row_packer = RowPacker([few, many] * 10)
+    assert [len(row_packer.pack(batch)["pack_indices"]) for batch in (few, many)] == [3, 11]
+    # Between them the next; beyond them multiples of an eighth of the batch.
+    more = [batch_of([64] * count + [0] * (16 - count), 64) for count in (1, 4, 12, 13, 16)]
+    assert [len(row_packer.pack(batch)["pack_indices"]) for batch in more] == [3, 11, 12, 14, 16]
+    # One batch of a hundred is not.
+    row_packer = RowPacker([few, *[many] * 99])
+    assert len(row_packer.pack(few)["pack_indices"]) == 11
+
+
+def test_long_rows_have_lengths_that_kernels_take():
+    row_packer = RowPacker([batch_of([300] * 8, 512)])
+    assert row_packer.pack(batch_of([300] * 8, 512))["pack_indices"].shape == (4, 640)
+
+
+def test_lengths_of_which_there_was_no_sample():
+    row_packer = RowPacker([batch_of([64] * 8, 64)])
+    assert row_packer.pack(batch_of([20, 20, 20], 32))["pack_indices"].shape == (3, 32)
+
+
+@given(st.integers(3, 40), st.data())
+def test_every_token_has_one_place_and_texts_stay_whole(width, data):
+    some_lengths = st.lists(st.integers(0, width), min_size=1, max_size=40)
+    samples = data.draw(st.lists(some_lengths, max_size=3))
+    lengths = data.draw(some_lengths)
+    batch = batch_of(lengths, width)
+    packed = RowPacker([batch_of(sample, width) for sample in samples]).pack(batch)
+    pack_indices, unpack_indices = (
+        packed[name].ravel() for name in ("pack_indices", "unpack_indices")
+    )
+    tokens = np.flatnonzero(batch["attention_mask"])
+    assert sorted(pack_indices[pack_indices >= 0].tolist()) == tokens.tolist()
+    assert (pack_indices[unpack_indices[tokens]] == tokens).all()
+    assert (unpack_indices[batch["attention_mask"].ravel() == 0] == -1).all()
+    rows, packed_length = packed["pack_indices"].shape
+    for row, length in zip(packed["unpack_indices"], lengths, strict=True):
+        found = row[:length]
+        assert (np.diff(found) == 1).all()
+        assert len(set(found // packed_length)) <= 1
+    # Nothing takes more memory than the batch itself.
+    assert rows * packed_length**2 <= len(lengths) * width**2
+    if not samples:
+        step = max(1, len(lengths) // 8)
+        assert rows == len(lengths) or (rows < len(lengths) and rows % step == 0)
+
+
+def test_rows_of_several_sequences():
+    mask = np.array([[[1, 1, 0], [1, 0, 0]], [[1, 1, 1], [1, 0, 0]]], np.int32)
+    packed = RowPacker().pack({"attention_mask": mask})
+    assert packed["unpack_indices"].shape == mask.shape
+    assert len(packed["pack_indices"]) == 3

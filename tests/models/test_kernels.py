@@ -1,0 +1,216 @@
+"""Every kernel of the table against the definition in `models.attention`, and which is chosen."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.pallas import tpu
+
+from bert_jax.models.attention import attention
+from bert_jax.models.kernels import AttentionCall, cudnn, pallas, per_head, xla
+from bert_jax.models.kernels.table import (
+    KERNELS,
+    SETTINGS,
+    automatic_setting,
+    length_multiple,
+    runs_on,
+    select_kernel,
+)
+from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
+
+KEY = jnp.array([7, 11], jnp.uint32)
+# Two texts in the first row; the last token of the second is padding, which no token sees and
+# which sees none.
+SEGMENT_IDS = SegmentIds(
+    jnp.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]]), jnp.array([[1, 1, 2, 2, 0], [1, 1, 1, 1, 0]])
+)
+
+
+def context_of(segment_ids, num_heads):
+    return AttentionContext.from_tokens(Tokens.in_batch_order(segment_ids), num_heads)
+
+
+CONTEXT = context_of(SEGMENT_IDS, 3)
+
+
+def drawn(dtype, *shape, count=4):
+    """Query, key, value and the gradient of the output."""
+    arrays = np.random.default_rng(3).normal(size=(count, *shape))
+    return [jnp.asarray(array, dtype) for array in arrays]
+
+
+def value_and_gradients(function, operands, context, rate=0.0):
+    """The output, and the gradients for query, key and value."""
+    *inputs, d_output = operands
+
+    def run(*inputs):
+        output, backward = jax.vjp(lambda *qkv: function(*qkv, context, rate, KEY), *inputs)
+        return output, *backward(d_output)
+
+    return jax.jit(run)(*inputs)
+
+
+def assert_close(found, expected, dtype, tolerance):
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == dtype
+        scale = float(abs(other).max())
+        np.testing.assert_allclose(one.astype(jnp.float32), other, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_xla_computes_the_definition(rate):
+    operands = drawn("float32", 2, 3, 5, 8)
+    for dtype, tolerance in (("float32", 1e-5), ("bfloat16", 2e-2)):
+        rounded = [array.astype(dtype) for array in operands]
+        exact = [array.astype(jnp.float32) for array in rounded]
+        expected = value_and_gradients(attention, exact, CONTEXT, rate)
+        found = value_and_gradients(xla.attention, rounded, CONTEXT, rate)
+        assert_close(found, expected, dtype, tolerance)
+
+
+def test_the_definition_by_hand():
+    # One head of width 4: scores q · k / 2, so softmax(0, ln 3) = (1/4, 3/4); the last key is
+    # hidden.
+    query = jnp.zeros((1, 1, 1, 4)).at[..., 0].set(2.0)
+    key = jnp.zeros((1, 1, 3, 4)).at[..., 1, 0].set(jnp.log(3.0)).at[..., 2, 0].set(100.0)
+    value = jnp.array([4.0, 8.0, 1e6]).reshape(1, 1, 3, 1)
+    context = context_of(SegmentIds(jnp.array([[1]]), jnp.array([[1, 1, 0]])), 1)
+    weights = xla.attention_weights(query, key, context)
+    np.testing.assert_allclose(weights, [[[[0.25, 0.75, 0.0]]]], rtol=1e-6)
+    output = attention(query, key, value, context, 0.0, KEY)
+    np.testing.assert_allclose(output, [[[[7.0]]]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_follow_the_segment_ids(dtype):
+    query, key = drawn(dtype, 2, 3, 5, 8, count=2)
+    weights = np.asarray(jax.jit(xla.attention_weights)(query, key, CONTEXT))  # BNTS
+    assert weights.dtype == np.float32
+    assert (weights[:, 0] > 0).astype(int).tolist() == [
+        [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 1, 0], [0, 0, 1, 1, 0]],
+        [[1, 1, 1, 1, 0]] * 4 + [[1] * 5],  # a query that sees no key attends to all alike
+    ]
+    np.testing.assert_allclose(weights[1, :, 4], 0.2, rtol=1e-6)
+    np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
+    alone = context_of(SegmentIds(jnp.array([[1, 1]]), jnp.array([[1, 1]])), 3)
+    np.testing.assert_allclose(
+        weights[:1, :, 2:4, 2:4],
+        xla.attention_weights(query[:1, :, 2:4], key[:1, :, 2:4], alone),
+        rtol=1e-6,
+    )
+
+
+def test_padding_gets_no_gradient():
+    operands = drawn("float32", 2, 3, 5, 8)
+    _, d_query, d_key, d_value = value_and_gradients(xla.attention, operands, CONTEXT)
+    assert not d_query[1, :, 4].any()
+    assert not d_key[0, :, 4].any()
+    assert d_value[1, :, 4].any()  # of the query that sees no key
+    assert d_query[1, :, 3].any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_head_after_head_long_rows_give_the_same(dtype):
+    """A loop where no gradient is taken; with a gradient the same program as "xla"."""
+    length = 384
+    query, key, value = drawn(dtype, 2, 3, length, 64, count=3)
+    ids = jnp.arange(length) // jnp.array([[200], [400]])  # two texts in the first row
+    context = context_of(SegmentIds(ids, ids), 3)
+
+    def attend(*operands):
+        return per_head.attention(*operands, context, 0.4, KEY)
+
+    def with_gradient(*operands):
+        return jax.vjp(attend, *operands)[0]
+
+    lowered = [jax.jit(function).lower(query, key, value) for function in (attend, with_gradient)]
+    assert ["while" in one.as_text() for one in lowered] == [True, False]
+    looped, together = (one.compile()(query, key, value) for one in lowered)
+    np.testing.assert_array_equal(looped, together)
+
+
+PADDING = SegmentIds(jnp.ones((2, 1), jnp.int32), jnp.arange(256) < jnp.array([[256], [100]]))
+PACKED = SegmentIds(*[jnp.arange(256) // 100 + jnp.array([[0], [1]])] * 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("segment_ids", "dtype", "tolerance"),
+    [(PADDING, "float32", 2e-5), (PACKED, "float32", 2e-5), (PADDING, "bfloat16", 3e-2)],
+    ids=["padding", "packed", "bfloat16"],
+)
+def test_pallas_computes_the_definition(segment_ids, dtype, tolerance):
+    """The kernel itself, interpreted."""
+    context = context_of(SegmentIds(*(ids.astype(jnp.int32) for ids in segment_ids)), 2)
+    operands = drawn(dtype, 2, 2, 256, 64)
+    exact = [array.astype(jnp.float32) for array in operands]
+    expected = value_and_gradients(attention, exact, context)
+    with tpu.force_tpu_interpret_mode():
+        found = value_and_gradients(pallas.attention, operands, context)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == dtype
+        one = np.asarray(one, np.float32)
+        np.testing.assert_allclose(one, other, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN needs a GPU")
+def test_cudnn_computes_the_definition():
+    lengths = jnp.array([[512], [100], [0]])
+    segment_ids = SegmentIds(jnp.ones((3, 1), jnp.int32), (jnp.arange(512) < lengths) * 1)
+    operands = drawn("bfloat16", 3, 2, 512, 64)
+    exact = [array.astype(jnp.float32) for array in operands]
+    expected = value_and_gradients(attention, exact, context_of(segment_ids, 2))
+    found = value_and_gradients(cudnn.attention, operands, context_of(segment_ids, 2))
+    # The values for a row of padding alone do not matter, but they must be numbers.
+    assert all(np.isfinite(np.asarray(one, np.float32)).all() for one in found)
+    for one, other in zip(found, expected, strict=True):
+        one = np.asarray(one[:2], np.float32)
+        np.testing.assert_allclose(one, other[:2], atol=3e-2 * float(abs(other[:2]).max()))
+
+
+# --- Which kernel computes a call --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "call", "name"),
+    [
+        ("pallas", {}, "pallas"),
+        ("pallas", {"dtype": "float32", "packed": True}, "pallas"),
+        ("pallas", {"dropout_rate": 0.1}, "per_head"),
+        ("pallas", {"output_attentions": True}, "per_head"),
+        ("pallas", {"length": 520}, "per_head"),
+        ("pallas", {"length": 128}, "xla"),
+        ("cudnn", {"length": 520}, "cudnn"),
+        ("cudnn", {"length": 511}, "per_head"),
+        ("cudnn", {"dropout_rate": 0.1}, "per_head"),
+        ("cudnn", {"packed": True}, "per_head"),
+        ("cudnn", {"dtype": "float32"}, "per_head"),
+        ("xla", {}, "per_head"),
+        ("xla", {"length": 383}, "xla"),
+        ("xla", {"head_dim": 32}, "xla"),
+        ("xla", {"head_dim": 32, "dtype": "float32"}, "per_head"),
+    ],
+)
+def test_the_kernel_of_a_call(setting, call, name):
+    fields = {"length": 512, "head_dim": 64, "dtype": "bfloat16"}
+    assert select_kernel(setting, AttentionCall(**fields | call)).name == name
+
+
+def test_heads_on_several_devices_are_not_looped_over():
+    call = AttentionCall(length=512, head_dim=64, dtype="float32")
+    mesh = jax.sharding.AbstractMesh((2,), ("data",))
+    with jax.sharding.use_abstract_mesh(mesh):
+        assert select_kernel("xla", call).name == "xla"
+
+
+def test_what_the_table_says():
+    assert SETTINGS == ("xla", "pallas", "cudnn")
+    assert len({kernel.name for kernel in KERNELS}) == len(KERNELS) == 4
+    automatic = {platform: automatic_setting(platform) for platform in ("cpu", "gpu", "tpu")}
+    assert automatic == {"cpu": "xla", "gpu": "xla", "tpu": "pallas"}
+    runs = [(s, p) for s in SETTINGS for p in automatic if runs_on(s, p)]
+    assert runs == [
+        *[("xla", "cpu"), ("xla", "gpu"), ("xla", "tpu")],
+        *[("pallas", "tpu"), ("cudnn", "gpu")],
+    ]
+    assert [length_multiple(length) for length in (64, 511, 512, 4096)] == [1, 1, 128, 128]
