@@ -103,12 +103,12 @@ def test_a_sentence_across_the_end_of_a_piece_stays_whole():
     assert split_sentences(paragraph) == [sentence.strip()] * 1000
 
 
-def test_a_line_of_10_mb_is_cut_at_white_space():
+def test_a_line_of_1_mb_is_cut_at_white_space():
     for mode in ("split", "lines"):
-        pieces = split_sentences("word " * 2_000_000, mode)
+        pieces = split_sentences("word " * 200_000, mode)
         assert max(map(len, pieces)) <= PIECE_CHARACTERS
         assert set(" ".join(pieces).split()) == {"word"}
-        assert len(" ".join(pieces).split()) == 2_000_000
+        assert len(" ".join(pieces).split()) == 200_000
     assert split_sentences("x" * 20_000) == ["x" * 8192, "x" * 8192, "x" * 3616]
 
 

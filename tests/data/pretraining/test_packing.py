@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_jax.data.pretraining import packing
@@ -117,6 +117,7 @@ def unpacked(batch) -> list[tuple]:
     return found
 
 
+@settings(max_examples=30)
 @given(
     lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
     objective=st.sampled_from(["nsp", "sop", "none"]),

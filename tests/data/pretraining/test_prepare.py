@@ -73,7 +73,7 @@ def test_the_corpus_does_not_depend_on_workers_or_batch_size(make, tmp_path):
     assert [6, 7] in documents(one, "train") + documents(one, "validation")
 
 
-def test_held_out_documents_are_chosen_by_their_text(make):
+def test_validation_documents_are_chosen_by_their_text(make):
     forth = make(LINES, "forth", validation_fraction=0.3)
     back = make("\n".join(reversed(LINES.split("\n"))), "back", validation_fraction=0.3)
     for split in ("train", "validation"):
@@ -113,14 +113,14 @@ def test_one_document_is_moved_where_chance_left_a_split_empty(make):
     assert documents(make("cat\ndog", "d", validation_fraction=0.0), "validation") == []
 
 
-def test_a_line_of_10_mb_is_cut_and_kept_whole(make):
-    corpus = make("cat " * 2_500_000, sentences="split")
+def test_a_line_of_2_mb_is_cut_and_nothing_is_lost(make):
+    corpus = make("cat " * 500_000, sentences="split")
     train = corpus.splits["train"]
-    assert len(train.tokens) == 2_500_000
+    assert len(train.tokens) == 500_000
     assert (train.tokens == 6).all()
     lengths = train.sentence_offsets[1:] - train.sentence_offsets[:-1]
     assert (lengths.min() > 0, lengths.max()) == (True, 512)
-    assert corpus.manifest.splits["train"].cut_sentences > 1000
+    assert corpus.manifest.splits["train"].cut_sentences > 200
 
 
 def test_only_so_many_documents_of_each_source(tmp_path, tiny_vocabulary):

@@ -59,7 +59,8 @@ def test_docstrings_come_in_the_order_of_the_source(tmp_path):
     assert "test of this" not in " ".join(block.text for block in found)
 
 
-def test_this_interpreter_has_text_enough():
+@pytest.mark.slow
+def test_this_interpreter_has_enough_text():
     source = open_source(SourceSpec("python-docs:"))
     found = list(source.blocks())
     assert sum(len(block.text.split()) for block in found) > 200_000

@@ -74,7 +74,7 @@ def encode_in_order(
     first = list(itertools.islice(batches, _FEWEST_BATCHES))
     batches = itertools.chain(first, batches)
     if workers == 1 or len(first) < _FEWEST_BATCHES:
-        tokenizer = _load(encoder)
+        tokenizer = load_tokenizer(encoder.tokenizer)
         for batch in batches:
             yield batch, encode_batch(batch, tokenizer, encoder.mode, encoder.language)
         return
@@ -111,12 +111,6 @@ def _take(
     return batch, future.result()
 
 
-def _load(encoder: Encoder) -> Tokenizer:
-    from bert_jax.tokenization import load_tokenizer
-
-    return load_tokenizer(encoder.tokenizer)
-
-
 @dataclasses.dataclass
 class _Worker:
     """State of this process if it is a worker: the tokenizer is loaded once."""
@@ -133,7 +127,7 @@ def _start_worker(encoder: Encoder) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops its workers
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    _worker.encoder, _worker.tokenizer = encoder, _load(encoder)
+    _worker.encoder, _worker.tokenizer = encoder, load_tokenizer(encoder.tokenizer)
 
 
 def _exit_with_parent() -> None:
