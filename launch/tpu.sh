@@ -171,7 +171,7 @@ ensure_slice() {
         ACTIVE) ;;
         none) create ;;
         FAILED | SUSPENDED)
-            say "$name is $state: making it anew"
+            say "$name is $state: creating it again"
             delete_for_sure
             create
             ;;
@@ -275,13 +275,13 @@ run() {
                 case $state in
                     ACTIVE | unknown) ;;
                     none | DELETING) # a preemption leaves it SUSPENDED
-                        say "$name was deleted; the same command makes it anew and goes on"
+                        say "$name was deleted; the same command creates it again and resumes"
                         exit 75
                         ;;
                     *) failures=0 ;;
                 esac
                 if [ "$state" = ACTIVE ] && [ "$failures" -ge "$most_failures" ]; then
-                    fail "bert_jax cannot be installed or started on $name (see above), which still stands and costs; mend it and run the same command, or remove it with: $(again delete)"
+                    fail "bert_jax cannot be installed or started on $name (see above), which still stands and costs; fix it and run the same command, or remove it with: $(again delete)"
                 fi
                 # gcloud's own code, of a connection that failed, is none that the hosts know.
                 if [ "$state" = ACTIVE ] && [ "$code" != 255 ] && have_ended_with "$code"; then

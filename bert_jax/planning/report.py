@@ -80,17 +80,20 @@ def _in_full(plan: dict[str, Any]) -> str:
 
 
 def _times(plan: dict[str, Any]) -> list[str]:
-    floor = plan["step_floor_s"]
-    if floor is None:
+    step_seconds = plan["step_floor_s"]
+    if step_seconds is None:
         return [_line("step", "no peaks of this device are known")]
     parts = ", ".join(
         f"{name} {seconds * 1e3:.2f}"
         for name, seconds in plan["step_floor"].items()
         if seconds is not None
     )
-    tokens = plan["global_batch_size"] * plan["length"] / floor
+    tokens = plan["global_batch_size"] * plan["length"] / step_seconds
     lines = [
-        _line("step, at least", f"{floor * 1e3:.2f} ms ({parts}); at most {tokens:,.0f} tokens/s"),
+        _line(
+            "step, at least",
+            f"{step_seconds * 1e3:.2f} ms ({parts}); at most {tokens:,.0f} tokens/s",
+        ),
         _line(
             f"{plan['steps']:,} steps, at least",
             f"{plan['days_floor']:.2f} days, {plan['device_hours_floor']:,.1f} device hours",

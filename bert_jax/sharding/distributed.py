@@ -93,7 +93,7 @@ def start(options: ProcessOptions) -> None:
         (
             f"not all processes have come to {options.coordinator or 'the coordinator'} within "
             f"{options.timeout} s; look whether process 0 runs, whether that address is reached "
-            "from here, and whether each process has a --process-id of its own, or raise "
+            "from here, and whether each process has another --process-id, or raise "
             "--coordinator-timeout",
             2,
         ),

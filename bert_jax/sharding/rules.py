@@ -64,7 +64,7 @@ GATHERED_AXES: MeshAxes = {**MESH_AXES, "embed": None}
 
 
 def partition_spec(axes: LogicalAxes, table: MeshAxes = MESH_AXES) -> PartitionSpec:
-    """Mesh axes of an array with the given logical axes, by `MESH_AXES` or `ZERO_AXES`.
+    """Mesh axes of an array with these logical axes, by `MESH_AXES` or `ZERO_AXES`.
 
     Raises:
         UserError: an axis is not in the table, or two axes lie on one mesh axis.

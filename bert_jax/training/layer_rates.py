@@ -1,4 +1,4 @@
-"""How fast each parameter learns beside the others: by layer, by head and encoder, or not at all.
+"""Factors of the learning rate: by layer, for head and encoder, and 0 for frozen parameters.
 
 A factor is a float32 array that broadcasts against its parameter: a scalar, or [L, 1, …] for the
 parameters of the encoder's layers, which are stacked. A factor of 0 freezes.
@@ -36,19 +36,19 @@ def rate_factors(
 
     With L layers, layer l = 1 … L learns at layer_decay^(L + 1 - l), the embeddings at
     layer_decay^(L + 1), the pooler at 1, the head at `head_factor`. ELECTRA, from which this comes
-    (finetune/…/model/optimization.py), counts the pooler as a layer of its own, so that its top
+    (finetune/…/model/optimization.py), counts the pooler as one more layer, so that its top
     layer gets the decay twice (google-research/electra#51).
 
     Args:
         params: parameters, or their shapes, of any model of `models/`.
         layer_decay: of each layer against the one above it.
         head_factor: of what stands outside the encoder.
-        frozen_layers: so many layers from below do not learn, nor do the embeddings; 0: all learn.
-        freeze_encoder: no layer learns, nor do the embeddings. The pooler does: where a checkpoint
-            comes without one, it is as new as the head.
+        frozen_layers: this many layers from the bottom and the embeddings do not learn; 0: all do.
+        freeze_encoder: layers and embeddings do not learn. The pooler does: checkpoints without
+            one exist, and then it is as new as the head.
 
     Raises:
-        UserError: there are fewer layers, or nothing is left to learn.
+        UserError: the model has fewer layers, or nothing is left to train.
     """
     places = jax.tree_util.tree_map_with_path(lambda path, _: match(PLACES, name_of(path)), params)
     pairs = zip(jax.tree.leaves(places), jax.tree.leaves(params), strict=True)
@@ -78,28 +78,28 @@ def rate_factors(
 
 
 def stop_frozen_gradients(params: Any, factors: Any) -> Any:
-    """The same parameters; what is frozen has a gradient of exactly 0.
+    """The same parameters; frozen ones have a gradient of exactly 0.
 
-    Where a parameter is frozen as a whole, its share of the backward pass is not even computed;
-    where some of its layers are, that of all of them is.
+    For a parameter that is frozen as a whole, the backward pass is not computed; for stacked
+    layers of which some are frozen, it is computed for all.
     """
 
-    def hold(param: jax.Array, factor: np.ndarray) -> jax.Array:
+    def stop(param: jax.Array, factor: np.ndarray) -> jax.Array:
         if factor.all():
             return param
         fixed = jax.lax.stop_gradient(param)
         return jnp.where(factor > 0, param, fixed) if factor.any() else fixed
 
-    return jax.tree.map(hold, params, factors)
+    return jax.tree.map(stop, params, factors)
 
 
 def apply_updates(params: Any, direction: Any, rate: jax.Array, factors: Any) -> Any:
-    """`params - rate · factor · direction`; what is frozen stays as it is, to the bit."""
+    """`params - rate · factor · direction`; frozen parameters keep their bits."""
 
-    def moved(param: jax.Array, along: jax.Array, factor: np.ndarray) -> jax.Array:
+    def apply(param: jax.Array, update: jax.Array, factor: np.ndarray) -> jax.Array:
         if not factor.any():
             return param
-        new = param - (rate if (factor == 1).all() else rate * factor) * along
+        new = param - (rate if (factor == 1).all() else rate * factor) * update
         return new if factor.all() else jnp.where(factor > 0, new, param)
 
-    return jax.tree.map(moved, params, direction, factors)
+    return jax.tree.map(apply, params, direction, factors)

@@ -14,7 +14,7 @@ from bert_jax.errors import RetryableError, UserError
 from bert_jax.files import is_remote, reachable, upload, write_atomically
 
 METRICS = "metrics.jsonl"
-# A bucket takes whole files only, so what is written here is uploaded from time to time.
+# A bucket stores whole files only: the local files are uploaded at this interval.
 UPLOAD_SECONDS = 60.0
 _PANELS_IN_A_ROW = 2
 
@@ -23,7 +23,7 @@ class RunLog:
     """Appends metrics of training ("train") and evaluation ("validation") to a work directory.
 
     A line of `metrics.jsonl` is `{"step": 100, "split": "train", "loss": …, …}`. A resumed run
-    drops what was written after the checkpoint it resumes from, so that no step stands there twice.
+    drops the lines after the checkpoint that it resumes from, so that no step appears twice.
     """
 
     def __init__(self, workdir: Path, *, resume_step: int, enabled: bool = True) -> None:
@@ -54,9 +54,9 @@ class RunLog:
             self.save()
 
     def save(self) -> None:
-        """Sees to it that what is written is where it will be found after a crash.
+        """Makes all lines survive a crash: flushes them, and uploads them to a bucket.
 
-        A bucket that cannot be reached now is no reason to end a run: the next save sends it all.
+        A bucket that cannot be reached now does not end the run: the next save uploads everything.
         """
         if not self._enabled:
             return
@@ -69,7 +69,7 @@ class RunLog:
                 sys.stderr.write(f"bert-jax: {error} (metrics: tried again at the next save)\n")
 
     def close(self) -> None:
-        """Writes everything out.
+        """Flushes, uploads and closes the files.
 
         Raises:
             RetryableError: the bucket cannot be reached.
@@ -166,7 +166,7 @@ def _lines(workdir: Path) -> list[str]:
 
 
 def _step_of(line: str) -> float:
-    """The step of a line; a line that a kill cut short belongs to no step that is kept."""
+    """The step of a line; infinity for a line that is incomplete because the run was killed."""
     try:
         return json.loads(line)["step"]
     except json.JSONDecodeError:

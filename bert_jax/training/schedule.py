@@ -49,12 +49,12 @@ def learning_rate(
             f"optimizer.warmup_steps is {warmup_steps}; it must lie between 0 and "
             f"train.steps, {steps}"
         )
-    begin = 0 if decay_from == "start" else warmup_steps
-    length = max(1, steps - begin)
+    start = 0 if decay_from == "start" else warmup_steps
+    length = max(1, steps - start)
     if decay == "linear":
-        after = optax.linear_schedule(peak, 0.0, length, transition_begin=begin)
+        after = optax.linear_schedule(peak, 0.0, length, transition_begin=start)
     elif decay == "cosine":
-        after = _delayed(optax.cosine_decay_schedule(peak, length), begin)
+        after = _delayed(optax.cosine_decay_schedule(peak, length), start)
     elif decay == "inverse_sqrt":
         after = _inverse_sqrt(peak, max(1, warmup_steps))
     else:
@@ -67,10 +67,10 @@ def learning_rate(
 
 
 def steps_of_warmup(steps: int, ratio: float, all_steps: int) -> int:
-    """The length of the warm-up, of which a config gives the steps or their share of all.
+    """The length of the warm-up, which a config sets in steps or as a fraction of all steps.
 
     Raises:
-        UserError: both are given, or the share is out of range.
+        UserError: both are set, or the share is out of range.
     """
     if not 0 <= ratio <= 1:
         raise UserError(f"optimizer.warmup_ratio is {ratio}; it must lie between 0 and 1")

@@ -164,7 +164,7 @@ def test_a_preempted_run_goes_on_with_a_new_slice(run_script, cloud):
     done = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--spot", "--", *RUN)
     assert done.returncode == 0, done.stderr
     assert "host-0 turn 3" in done.stdout
-    assert "bert is SUSPENDED: making it anew" in done.stderr
+    assert "bert is SUSPENDED: creating it again" in done.stderr
     calls = calls_of(cloud)
     assert (calls.count("create"), calls.count("delete")) == (2, 2)
     assert calls[-1] == "delete"
@@ -215,7 +215,7 @@ def test_a_slice_that_its_owner_deletes_stays_deleted(run_script, cloud):
     (cloud / "script").write_text("deleted")
     done = run_script("tpu.sh", "run", *SLICE, "--topology", "v5e:4x4", "--", *RUN)
     assert done.returncode == 75
-    assert "bert was deleted; the same command makes it anew and goes on" in done.stderr
+    assert "bert was deleted; the same command creates it again and resumes" in done.stderr
     assert calls_of(cloud).count("create") == 1
 
 
