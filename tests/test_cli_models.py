@@ -192,8 +192,8 @@ def test_google_and_back(model, tmp_path):
     [
         ({"--task": "translate"}, "task 'translate' is unknown; known are embed, fill_mask"),
         ({"--task": "tagging"}, "task 'tagging' needs a model with the head tagging"),
-        ({"--output-format": "xml"}, "--output-format 'xml' is unknown; this task has jsonl"),
-        ({"--input-format": "xml"}, "--input-format: 'xml' is unknown; known are jsonl, tsv, csv"),
+        ({"--output-format": "xml"}, "--output-format is 'xml'; this task has jsonl"),
+        ({"--input-format": "xml"}, "--input-format is 'xml'; known are jsonl, tsv, csv"),
         ({"--max-length": "99"}, "--max-length is 99; this model takes 3 to 32 tokens"),
         ({"--batch-size": "0"}, "--batch-size is 0; it must be at least 1"),
         (

@@ -2,20 +2,10 @@
 
 import argparse
 import contextlib
-import dataclasses
-import re
 import sys
-from collections.abc import Iterator
 
 from bert_jax.cli.common import Parser, fields_from
-from bert_jax.errors import OptionError, UserError
-
-# What keys of section `data` are called here, where it is not their own name.
-_OTHER_NAMES = {
-    "data.format": "--input-format",
-    "data.header=false": "--no-header",
-    "data.header": "--no-header",
-}
+from bert_jax.errors import OptionError, renamed_options
 
 SUMMARY = "a model's answers to a file, row by row"
 
@@ -88,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
     use_compilation_cache()
     predict_options = fields_from(PredictOptions, options, layers=_layers(options.layers))
-    with predict_names():
+    with renamed_options(format="input_format"):
         check_request(options.task, options.input, options.output, predict_options)
         # Each device has the whole model and answers its part of every batch.
         mesh = make_mesh(MeshShape(), jax.local_devices())
@@ -113,41 +103,3 @@ def _layers(text: str | None) -> tuple[int, ...] | None:
         return None if text is None else tuple(int(number) for number in text.split(","))
     except ValueError:
         raise OptionError("layers", text, "give whole numbers, as -4,-3,-2,-1") from None
-
-
-@contextlib.contextmanager
-def predict_names() -> Iterator[None]:
-    """Errors that name an argument of Python or a key of a config name the option instead.
-
-    The functions below are called from Python, by the training and from here, and cannot know.
-    """
-    try:
-        yield
-    except UserError as error:
-        if isinstance(error, OptionError):
-            raise error.renamed({"format": "input_format"}) from error
-        raise UserError(with_options(str(error))) from error
-
-
-def with_options(message: str) -> str:
-    """A message with `text_column` and `data.text_column` as `--text-column`, and so on.
-
-    What stands in quotation marks, and the name of a file, is the user's own, and stays.
-    """
-    from bert_jax.tasks.base.predict_task import PredictOptions
-
-    names = [field.name for field in dataclasses.fields(PredictOptions)]
-    # A name of one word ("header") may be just a word.
-    known = [rf"(?:data\.)?{name}" if "_" in name else rf"data\.{name}" for name in names]
-    known = [*map(re.escape, _OTHER_NAMES), *known]
-    # A text in quotation marks is matched as a whole, and given back as it is.
-    pattern = rf"(?<!\w)'[^']*'|\"[^\"]*\"|(?<![\w./-])(?:{'|'.join(known)})\b(?!\.\w)"
-    return re.sub(pattern, _option, message)
-
-
-def _option(match: re.Match[str]) -> str:
-    found = match[0]
-    if found[0] in "'\"":
-        return found
-    name = found.removeprefix("data.").replace("_", "-")
-    return _OTHER_NAMES.get(found, f"--{name}")

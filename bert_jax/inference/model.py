@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.files import as_path
 from bert_jax.inference import surgery
 from bert_jax.inference.progress import Progress
@@ -234,7 +234,7 @@ class LoadedModel:
             UserError: `top_k` is below 1, or as `similarity`.
         """
         if top_k < 1:
-            raise UserError(f"top_k is {top_k}; it must be at least 1")
+            raise OptionError("top_k", top_k, "it must be at least 1")
         waiting: deque[str] = deque()  # texts that are read and have no vector yet
 
         def read() -> Iterator[str]:
@@ -424,7 +424,7 @@ class LoadedModel:
             UserError: the model does not answer questions, or lists differ in length.
         """
         if top_k < 1:
-            raise UserError(f"top_k is {top_k}; it must be at least 1")
+            raise OptionError("top_k", top_k, "it must be at least 1")
         options = options or AnswerOptions()
         options = dataclasses.replace(options, n_best=max(top_k, options.n_best))
         if null_threshold is None:

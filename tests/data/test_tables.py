@@ -45,7 +45,7 @@ def test_without_header_columns_are_numbers(table):
         )
     assert table("a.tsv", "x\tx\n", header=False) == (("0", "1"), {1: ["x", "x"]}, [])
     assert table("a.tsv", "", header=False) == ((), {}, [])
-    with pytest.raises(UserError, match="a.tsv:2: 1 fields, but the first row has 2; mend the lin"):
+    with pytest.raises(UserError, match="a.tsv:2: 1 fields, but the first row has 2; fix the lin"):
         table("a.tsv", "x\ty\nz\n", header=False)
 
 
@@ -72,7 +72,7 @@ def test_quotation_marks(table):
         1: ["1", "a\tb\nc"],
         3: ["2", "d"],
     }
-    message = "a.tsv:1: 3 fields, but the header has 2; mend the line; if quotation marks hold tabs"
+    message = "a.tsv:1: 3 fields, but the header has 2; fix the line; if quotation marks hold tabs"
     with pytest.raises(UserError, match=message.replace("a.tsv:1", "a.tsv:2")):
         table("a.tsv", "x\ty\n" + tabs)
     assert table("a.csv", 'a"b,"c"\n', header=False, quotes="none")[1] == {1: ['a"b', '"c"']}
@@ -101,11 +101,11 @@ def test_endings_and_options_that_say_nothing(table):
         *("tsv", "csv", "jsonl"),
         *("", ""),
     ]
-    with pytest.raises(UserError, match="a.txt: its ending does not say what it is; set data.form"):
+    with pytest.raises(UserError, match="a.txt: its ending does not say what it is; set form"):
         table("a.txt", "a\tb\n")
-    with pytest.raises(UserError, match="data.format: 'xml' is unknown; known are jsonl, tsv, csv"):
+    with pytest.raises(UserError, match="format is 'xml'; known are jsonl, tsv, csv"):
         TableOptions("xml")
-    with pytest.raises(UserError, match="data.quotes: 'all' is unknown; known are auto, none, csv"):
+    with pytest.raises(UserError, match="quotes is 'all'; known are auto, none, csv"):
         TableOptions(quotes="all")
 
 

@@ -108,7 +108,7 @@ def test_half_precision_gives_float32(make_model):
 
 
 def test_poolings_that_cannot_be(model, make_model):
-    with pytest.raises(UserError, match="pooling 'middle' is unknown; known are cls, pooler, mea"):
+    with pytest.raises(UserError, match="pooling is 'middle'; known are cls, pooler, mea"):
         model.embed(["sun"], "middle")
     for without in (
         make_model(Head.MASKED_LM),
@@ -217,7 +217,7 @@ def test_layers_and_combinations_that_are_not_there(model):
             model.attentions(["sun"], (layer,))
     with pytest.raises(UserError, match="layers is empty"):
         model.hidden_states(["sun"], ())
-    with pytest.raises(UserError, match="combine 'product' is unknown; known are sum, mean, conca"):
+    with pytest.raises(UserError, match="combine is 'product'; known are sum, mean, conca"):
         model.hidden_states(["sun"], (1, 2), "product")
 
 

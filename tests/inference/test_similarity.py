@@ -110,5 +110,5 @@ def test_what_cannot_be_compared(model):
     with pytest.raises(TextError, match="is no pair of texts; give two strings") as caught:
         list(pair_vectors(model, [("a", "b"), ("a", None)]))
     assert caught.value.index == 1
-    with pytest.raises(UserError, match="pooling 'middle' is unknown"):
+    with pytest.raises(UserError, match="pooling is 'middle'"):
         pair_vectors(model, [("a", "b")], pooling="middle")

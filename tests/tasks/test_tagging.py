@@ -255,7 +255,7 @@ def test_evaluation_and_its_baseline(make_task):
             {"data__class_weights": "balanced", "model__use_crf": True},
             r"data.class_weights: with model.use_crf the loss is that of whole paths",
         ),
-        ("a B-X\n\n" * 9, {"data__format": "xml"}, r"data.format: 'xml' is unknown"),
+        ("a B-X\n\n" * 9, {"data__format": "xml"}, r"data.format is 'xml'"),
         ("a B-X\n\n" * 9, {"data__length": 2}, r"data.length is 2; this model takes 3 to 32"),
     ],
 )

@@ -21,7 +21,7 @@ from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 PROMPTS = ("prompt", "context", "passage", "ctx", "question_stem")
 CHOICES = ("choices", "endings", "options")
@@ -44,9 +44,7 @@ class ChoiceOptions:
 
     def __post_init__(self) -> None:
         if self.format and self.format not in LAYOUTS:
-            raise UserError(
-                f"data.format: {self.format!r} is unknown; known are {', '.join(LAYOUTS)}"
-            )
+            raise OptionError("format", self.format, f"known are {', '.join(LAYOUTS)}")
 
 
 @dataclasses.dataclass(frozen=True)

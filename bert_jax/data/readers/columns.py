@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_jax.data.readers.tables import Record
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 # Looked for from the left, without regard to case; a pair before a single text.
 USUAL_PAIRS = (
@@ -93,23 +93,28 @@ def find_columns(
             is needed and not there; names the columns and the key to set.
     """
     if told.pair and not told.text:
-        raise UserError("data.pair_column is set and data.text_column is not; set both")
+        raise OptionError("pair_column", told.pair, "set {text_column}, too")
     if told.text:
         text: str | None = _told("text_column", told.text, there, place)
         pair = _told("pair_column", told.pair, there, place) if told.pair else None
     else:
         text, pair = _usual_texts(there)
     if text is None:
-        raise UserError(
-            f"{place}: no column has a usual name of a text, only {_names(there)}; set "
-            f"data.text_column (and pair_column, label_column){_header_hint(there)}"
+        raise OptionError(
+            "text_column",
+            None,
+            "set {text_column} (and {pair_column}, {label_column})" + _header_hint(there),
+            f"{place}: no column has a usual name of a text, only {_names(there)}",
         )
     usual = (*USUAL_SCORES, *USUAL_CLASSES) if regression else (*USUAL_CLASSES, *USUAL_SCORES)
     label = _lookup(told.label, there) if told.label else usual_column(usual, there)
     if label is None and needs_labels:
-        raise UserError(
+        raise OptionError(
+            "label_column",
+            told.label,
+            "set {label_column}" + _header_hint(there),
             f"{place}: there is no column {told.label or 'label'!r} among {_names(there)}, but "
-            f"labels are needed here; set data.label_column{_header_hint(there)}"
+            "labels are needed here",
         )
     found = _told("id_column", told.id, there, place) if told.id else usual_column(USUAL_IDS, there)
     return FoundColumns(text, pair, label, found)
@@ -152,9 +157,11 @@ def _lookup(told: str, there: Sequence[str]) -> str | None:
 def _told(key: str, told: str, there: Sequence[str], place: str) -> str:
     found = _lookup(told, there)
     if found is None:
-        raise UserError(
-            f"{place}: there is no column {told!r}, only {_names(there)}; set data.{key} to one "
-            "of these, or to its number from 0"
+        raise OptionError(
+            key,
+            told,
+            f"set {{{key}}} to one of these, or to its number from 0",
+            f"{place}: there is no column {told!r}, only {_names(there)}",
         )
     return found
 
@@ -175,4 +182,4 @@ def _names(there: Sequence[str]) -> str:
 def _header_hint(there: Sequence[str]) -> str:
     if list(there) == [str(number) for number in range(len(there))]:
         return " to numbers from 0, as the file has no header"
-    return "; if this line is no header but a row, set data.header=false and numbers from 0"
+    return "; if this line is no header but a row, set {header=False} and numbers from 0"

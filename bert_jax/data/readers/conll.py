@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.lines import Lines
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
@@ -48,10 +48,7 @@ class ColumnOptions:
 
     def __post_init__(self) -> None:
         if self.separator not in SEPARATORS:
-            raise UserError(
-                f"data.separator {self.separator!r} is unknown; give 'tab', or '' for blanks and "
-                "tabs"
-            )
+            raise OptionError("separator", self.separator, "give 'tab', or '' for blanks and tabs")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,9 +137,12 @@ def read_sentences(
     for block in read_blocks(lines, options):
         sentence = block.sentence
         if needs_tags and sentence.words and sentence.tags is None:
-            raise UserError(
+            raise OptionError(
+                "tag_column",
+                options.tag_column,
+                "set {tag_column} to where they are",
                 f"{sentence.place}: there is no column {options.tag_column} of tags beside the "
-                f"words; say with data.tag_column where they are"
+                "words",
             )
         if sentence.words:
             yield sentence
@@ -179,15 +179,20 @@ class _Table:
             self._width = len(columns), number
         width, first = self._width
         if len(columns) != width:
-            raise UserError(
-                f"{place}: {len(columns)} columns, but line {first} has {width}; mend the line "
-                "(data.comments and data.separator say what is no row, and what is between columns)"
+            raise OptionError(
+                "separator",
+                self._options.separator,
+                "fix the line ({comments} and {separator} say what is no row, and what is between "
+                "columns)",
+                f"{place}: {len(columns)} columns, but line {first} has {width}",
             )
         word = _place(self._options.word_column, width)
         if word is None:
-            raise UserError(
-                f"{place}: there is no column {self._options.word_column}, only {width}; say with "
-                "data.word_column where the words are, from 0"
+            raise OptionError(
+                "word_column",
+                self._options.word_column,
+                "set {word_column} to where the words are, from 0",
+                f"{place}: there is no column {self._options.word_column}, only {width}",
             )
         tag = _place(self._options.tag_column, width)
         if tag is not None and not columns[tag]:

@@ -9,7 +9,7 @@ import dataclasses
 
 from bert_jax.data.readers.columns import TextColumns
 from bert_jax.data.readers.tables import TableOptions
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 PREFIX = "glue:"
 
@@ -155,5 +155,5 @@ def glue_layout(format: str) -> GlueLayout | None:
         return None
     name = format.removeprefix(PREFIX)
     if name not in GLUE:
-        raise UserError(f"data.format: GLUE has no task {name!r}; known are {', '.join(GLUE)}")
+        raise OptionError("format", format, f"the tasks of GLUE are {', '.join(GLUE)}")
     return GLUE[name]

@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_jax.data.examples import Label
 from bert_jax.data.readers.tables import Record
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 
 class Labels:
@@ -108,9 +108,12 @@ class Labels:
 
     def _check_header(self, is_row: bool, place: str) -> None:
         if is_row and self._suspect:
-            raise UserError(
+            raise OptionError(
+                "header",
+                True,
+                "if it is one, set {header=False}",
                 f"{place}: the first line of the file is taken for its header, but has the label "
-                f"{self._suspect!r:.40}, like a row; if it is one, set data.header=false"
+                f"{self._suspect!r:.40}, like a row",
             )
 
 

@@ -10,7 +10,7 @@ from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.data.readers.lines import open_lines
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import TableOptions
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 UNKNOWN = -1
 """The start of an answer of which the file gives only the text."""
@@ -114,13 +114,13 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
     try:
         whole = json.loads(content)
     except json.JSONDecodeError as error:
-        hint = "; if it has an object a line, set data.format=jsonl" * (error.msg == "Extra data")
-        raise UserError(
-            f"{name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}; mend it or "
-            f"fetch it anew{hint}"
+        hint = "; if it has an object a line, set {format=jsonl}" * (error.msg == "Extra data")
+        problem = f"{name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}"
+        raise OptionError(
+            "format", options.format, "fix it or fetch it again" + hint, problem
         ) from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name}: not valid JSON: {error}; fetch it anew") from error
+        raise UserError(f"{name}: not valid JSON: {error}; fetch it again") from error
     number = 0
     for article_path, article in _items(name, whole, "data"):
         if "paragraphs" not in article:
@@ -147,8 +147,11 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
     """
     found = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
     if not isinstance(found, list):
-        raise UserError(
-            f"{name}: there is no list {path}; give JSON in the form of SQuAD, or set data.format"
+        raise OptionError(
+            "format",
+            None,
+            "give JSON in the form of SQuAD, or set {format}",
+            f"{name}: there is no list {path}",
         )
     for index, item in enumerate(found):
         if not isinstance(item, dict):

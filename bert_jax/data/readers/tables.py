@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.readers.lines import Lines, open_lines
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
 QUOTES = ("auto", "none", "csv")
@@ -68,7 +68,7 @@ class TableOptions:
             value = getattr(self, key)
             if value not in known:
                 names = ", ".join(name for name in known if name)
-                raise UserError(f"data.{key}: {value!r} is unknown; known are {names}")
+                raise OptionError(key, value, f"known are {names}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,9 +106,11 @@ def open_table(source: str | Path, options: TableOptions = TableOptions()) -> It
     """
     form = options.format or format_of(source)
     if not form:
-        raise UserError(
-            f"{source}: its ending does not say what it is; set data.format to one of "
-            f"{', '.join(FORMATS)}"
+        raise OptionError(
+            "format",
+            "",
+            f"set {{format}} to one of {', '.join(FORMATS)}",
+            f"{source}: its ending does not say what it is",
         )
     with open_lines(source) as lines:
         if form == "jsonl":
@@ -132,9 +134,11 @@ def format_of(source: str | Path) -> str:
     endings = [ending for ending in endings if ending not in _COMPRESSED]
     last = endings[-1].removeprefix(".") if endings else ""
     if last in _NO_LINES:
-        raise UserError(
-            f"{source}: a file of this ending is none of {', '.join(FORMATS)}; convert it, or say "
-            "with data.format what it is"
+        raise OptionError(
+            "format",
+            "",
+            "convert it, or set {format}",
+            f"{source}: a file of this ending is none of {', '.join(FORMATS)}",
         )
     return _ENDINGS.get(last, "")
 
@@ -250,9 +254,12 @@ def _unquoted(field: str) -> str:
 def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
     # The usual reason, where quotation marks were left alone.
     torn = any(field.count('"') % 2 for field in fields)
-    hint = "; if quotation marks hold tabs or line ends together, set data.quotes=csv"
-    return UserError(
-        f"{place}: {len(fields)} fields, but {expected}; mend the line{hint if torn else ''}"
+    hint = "; if quotation marks hold tabs or line ends together, set {quotes=csv}"
+    return OptionError(
+        "quotes",
+        None,
+        "fix the line" + hint * torn,
+        f"{place}: {len(fields)} fields, but {expected}",
     )
 
 

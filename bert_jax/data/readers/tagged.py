@@ -10,7 +10,7 @@ from bert_jax.data.readers.conll import ColumnOptions, read_sentences
 from bert_jax.data.readers.lines import open_lines
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 FORMATS = ("", "conll", "jsonl")
 # The names of the two lists in JSON lines and data sets, the usual ones.
@@ -43,7 +43,7 @@ class TaggedOptions:
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             known = ", ".join(filter(None, FORMATS))
-            raise UserError(f"data.format: {self.format!r} is unknown; known are {known}")
+            raise OptionError("format", self.format, f"known are {known}")
 
     @property
     def columns(self) -> ColumnOptions:

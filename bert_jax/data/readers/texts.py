@@ -12,7 +12,7 @@ from bert_jax.data.readers.glue import GlueLayout, glue_layout
 from bert_jax.data.readers.labels import Labels
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 EMPTY = ("error", "keep")
 
@@ -52,7 +52,7 @@ class TextOptions:
         if self.layout is None:
             TableOptions(self.format, quotes=self.quotes)  # which checks them
         if self.empty not in EMPTY:
-            raise UserError(f"data.empty: {self.empty!r} is unknown; known are {', '.join(EMPTY)}")
+            raise OptionError("empty", self.empty, f"known are {', '.join(EMPTY)}")
 
     @property
     def layout(self) -> GlueLayout | None:
@@ -105,9 +105,11 @@ def read_texts(
     if options.layout:
         regression = options.layout.regression
         if is_dataset(source):
-            raise UserError(
-                f"data.format: {options.format!r} is for GLUE's files, but {str(source)!r} names "
-                "its columns itself; leave data.format empty"
+            raise OptionError(
+                "format",
+                options.format,
+                f"it is for GLUE's files, but {str(source)!r} names its columns itself; leave it "
+                "empty",
             )
     with open_records(source, options.table, options.data_dir) as table:
         rows = iter(table.records)
@@ -128,9 +130,11 @@ def read_texts(
             example = _example(record, columns, labels, number)
             if is_empty(example):
                 if not options.keeps_empty:
-                    raise UserError(
-                        f"{record.place}: the text is empty; give it one, remove the row, or set "
-                        "data.empty=keep"
+                    raise OptionError(
+                        "empty",
+                        options.empty,
+                        "give it one, remove the row, or set {empty=keep}",
+                        f"{record.place}: the text is empty",
                     )
                 empty.append(record.place)
             yield example

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.tokenization.interface import Encoding, Tokenizer
 
 SPECIALS = 3  # [CLS], and [SEP] twice
@@ -41,7 +41,7 @@ class WindowOptions:
             )
         for name in ("step", "question_length"):
             if getattr(self, name) < 1:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be at least 1")
+                raise OptionError(name, getattr(self, name), "it must be at least 1")
 
     @property
     def question_limit(self) -> int:

@@ -51,8 +51,8 @@ class TextEncoder:
         if too_long and self._refuse_long:
             index, length = min(too_long.items())
             raise ExampleError(
-                f"the text has {length} tokens, the model takes {self._limit}; shorten it, or give "
-                "max_length to cut it",
+                f"the text has {length} tokens, the model takes {self._limit}; shorten it, or set "
+                "the maximum length to cut it",
                 self.count + index,
             )
         self.count += len(texts)

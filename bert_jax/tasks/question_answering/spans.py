@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data.windows.passage_windows import PassageWindow
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.tasks.base.predictor import check_finite
 
 Logits = tuple[np.ndarray, np.ndarray]
@@ -33,7 +33,7 @@ class SpanOptions:
         for field in dataclasses.fields(self):
             if getattr(self, field.name) < 1:
                 value = getattr(self, field.name)
-                raise UserError(f"{field.name} is {value}; it must be at least 1")
+                raise OptionError(field.name, value, "it must be at least 1")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

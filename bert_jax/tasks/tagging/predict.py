@@ -21,7 +21,7 @@ from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.records import Output
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_task import (
     JSONL,
@@ -126,13 +126,18 @@ def _object(
 
 def _sentence(row: Row[str | tuple[str, str]]) -> Row[Sentence]:
     if not isinstance(row.item, str):
-        raise UserError(
-            f"{row.place}: a pair of texts; say with data.text_column which of them has the words"
+        raise OptionError(
+            "text_column",
+            None,
+            "set {text_column} to the one that has the words",
+            f"{row.place}: a pair of texts",
         )
     if row.item.startswith(DOCUMENT_START):
-        raise UserError(
-            f"{row.place}: {DOCUMENT_START} stands in files of columns; if this is one, set "
-            f"data.format={CONLL}"
+        raise OptionError(
+            "format",
+            None,
+            f"if this is one, set {{format={CONLL}}}",
+            f"{row.place}: {DOCUMENT_START} stands in files of columns",
         )
     gold = next((key for key in TAG_KEYS if key in row.other), row.gold)
     return Row(row.item, row.other, row.place, row.id, gold)

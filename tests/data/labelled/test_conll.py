@@ -101,9 +101,9 @@ def test_tabs_alone_may_stand_between_columns():
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("a O\nb\n", {}, r"f.txt:2: 1 columns, but line 1 has 2; mend the line"),
+        ("a O\nb\n", {}, r"f.txt:2: 1 columns, but line 1 has 2; fix the line"),
         ("a O\n\nb X O\n", {}, r"f.txt:3: 3 columns, but line 1 has 2"),
-        ("a O\n", {"word_column": 2}, r"f.txt:1: there is no column 2, only 2; say with data.word"),
+        ("a O\n", {"word_column": 2}, r"f.txt:1: there is no column 2, only 2; set word_column"),
         ("a\tO\nb\t\n", {"separator": "tab"}, r"f.txt:2: the tag is empty; give the word one"),
     ],
 )
@@ -118,7 +118,7 @@ def test_tags_that_are_needed():
 
 
 def test_an_unknown_separator():
-    with pytest.raises(UserError, match=r"data.separator ',' is unknown; give 'tab', or ''"):
+    with pytest.raises(UserError, match=r"separator is ','; give 'tab', or ''"):
         ColumnOptions(separator=",")
 
 

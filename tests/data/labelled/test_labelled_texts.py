@@ -131,7 +131,7 @@ def test_empty_texts_are_kept_where_that_is_asked_for(texts, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.tsv", "text\tlabel\na\tx\nb\n", {}, ":3: 1 fields, but the header has 2; mend the li"),
+        ("a.tsv", "text\tlabel\na\tx\nb\n", {}, ":3: 1 fields, but the header has 2; fix the li"),
         ("a.tsv", "text\tlabel\na\tx\nb\t\n", {}, ":3: the label ('label') is empty; give the ro"),
         ("a.tsv", "text\tlabel\na\t\nb\tx\n", {}, ":3: 'label' is one label, but no label in the"),
         ("a.tsv", "text\tlabel\na\t1\nb\tx\n", {"regression": True}, ":3: 'label' is 'x', which"),
@@ -159,7 +159,7 @@ def test_empty_texts_are_kept_where_that_is_asked_for(texts, capsys):
             "a.tsv",
             "a\tb\nc\td\n",
             {},
-            "set data.text_column (and pair_column, label_column); if th",
+            "set text_column (and pair_column, label_column); if th",
         ),
         (
             "a.tsv",
@@ -168,15 +168,15 @@ def test_empty_texts_are_kept_where_that_is_asked_for(texts, capsys):
             "label_column) to numbers from 0, as the file has n",
         ),
         ("a.tsv", "a\tb\n", {"text_column": "c"}, ":1: there is no column 'c', only 'a', 'b'; set"),
-        ("a.tsv", "a\tb\n", {"text_column": "2"}, "set data.text_column to one of these, or to it"),
+        ("a.tsv", "a\tb\n", {"text_column": "2"}, "set text_column to one of these, or to it"),
         ("a.tsv", "a\n", {"text_column": "a", "pair_column": "b"}, "no column 'b', only 'a'; set "),
-        ("a.tsv", "a\n", {"text_column": "a", "id_column": "b"}, "'a'; set data.id_column to one "),
-        ("a.tsv", "a\n", {"pair_column": "a"}, "data.pair_column is set and data.text_column is n"),
+        ("a.tsv", "a\n", {"text_column": "a", "id_column": "b"}, "'a'; set id_column to one "),
+        ("a.tsv", "a\n", {"pair_column": "a"}, "pair_column is 'a'; set text_column, too"),
         (
             "a.tsv",
             "text\tx\n",
             {"label_column": "y", "needs_labels": True},
-            ":1: there is no column 'y' among 'text', 'x', but labels are needed here; set data.l",
+            ":1: there is no column 'y' among 'text', 'x', but labels are needed here; set l",
         ),
         ("a.jsonl", '{"text": ["a"]}', {}, ":1: 'text' is not a string but list; mend the row"),
         ("a.jsonl", '{"text": "a", "label": {}}', {}, ":1: 'label' is not a label but dict; give "),
@@ -230,9 +230,9 @@ def test_what_is_wrong_is_said_with_its_place(texts, name, content, options, mes
 
 def test_options_that_are_none():
     for options, message in [
-        ({"format": "xml"}, "data.format: 'xml' is unknown; known are jsonl, tsv"),
-        ({"format": "glue:x"}, "data.format: GLUE has no task 'x'; known are cola, sst2"),
-        ({"empty": "drop"}, "data.empty: 'drop' is unknown; known are error, keep"),
+        ({"format": "xml"}, "format is 'xml'; known are jsonl, tsv"),
+        ({"format": "glue:x"}, "format is 'glue:x'; the tasks of GLUE are cola, sst2"),
+        ({"empty": "drop"}, "empty is 'drop'; known are error, keep"),
     ]:
         with pytest.raises(UserError, match=message):
             TextOptions(**options)

@@ -75,5 +75,5 @@ def test_columns_are_read_with_their_options(tmp_path):
 
 
 def test_an_unknown_format():
-    with pytest.raises(UserError, match=r"data.format: 'xml' is unknown; known are conll, jsonl"):
+    with pytest.raises(UserError, match=r"format is 'xml'; known are conll, jsonl"):
         TaggedOptions("xml")

@@ -150,11 +150,11 @@ def test_objects_with_words_or_texts(answered, constant):
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        ("a x\nb x y\n", "in.conll", "in.conll:2: 3 columns, but line 1 has 2; mend the line"),
+        ("a x\nb x y\n", "in.conll", "in.conll:2: 3 columns, but line 1 has 2; fix the line"),
         (b"a x\n\xff x\n", "in.conll", "in.conll:2: byte 1 of the line .0xff. is not UTF-8"),
         ('{"words": ["a", 1]}', "in.jsonl", "in.jsonl:1: 'words' is neither a text nor a list of"),
         ('{"tags": []}', "in.jsonl", "in.jsonl:1: no column has a usual name of a text, only 'ta"),
-        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; say with data.text_column"),
+        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; set text_column to"),
         ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- stands in files of columns; if"),
     ],
 )
