@@ -160,7 +160,7 @@ def test_a_corpus_without_held_out_documents_is_refused_at_once(
         capsys, "train", "--config", config, "--workdir", tmp_path / "run",
         f"--config.data.corpus={corpus}", "--config.train.steps=10",
     )  # fmt: skip
-    assert "corpus has no validation documents to evaluate on; prepare it from at least " in line
+    assert "corpus has no validation documents; prepare it from at least 2 documents" in line
     assert not (tmp_path / "run").exists()
 
 
