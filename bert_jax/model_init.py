@@ -1,4 +1,4 @@
-"""What a task stands on, from a config, a run, or a model directory."""
+"""The model that a task trains or evaluates: from a config, or a finished one."""
 
 import dataclasses
 from pathlib import Path
@@ -28,7 +28,7 @@ TRAINING_FIELDS = frozenset(
 
 
 def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
-    """The model that a config describes, and where it is to begin.
+    """The model that a config describes, and the parameters that it starts from.
 
     Args:
         config: the whole config.
@@ -43,13 +43,13 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     if config.init_from:
         directory = resolve(config.init_from)
         description = model_directory.load_description(directory)
-        theirs = load_tokenizer(directory)
-        if tokenizer is not None and tokenizer.fingerprint() != theirs.fingerprint():
+        model_tokenizer = load_tokenizer(directory)
+        if tokenizer is not None and tokenizer.fingerprint() != model_tokenizer.fingerprint():
             raise UserError(
                 f"tokenizer.path {config.tokenizer.path} is another tokenizer than that of "
                 f"init_from {directory}; leave it out"
             )
-        tokenizer = theirs
+        tokenizer = model_tokenizer
     base = description.config if description else None
     return ModelInit(
         execution=execution(config, platform),
@@ -60,7 +60,7 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
 
 
 def of_model(config: ConfigDict, description: ModelDescription, directory: Path) -> ModelInit:
-    """A finished model, which is judged as it is.
+    """A finished model, which is evaluated as it is.
 
     Args:
         config: says how it is computed.
@@ -116,8 +116,8 @@ def model_config(
     if base is not None and not config.model.size:
         described = dataclasses.replace(base, **fields)
     else:
-        given = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
-        described = EncoderConfig.from_size(config.model.size or "base", **{**given, **fields})
+        vocabulary = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
+        described = EncoderConfig.from_size(config.model.size or "base", **(vocabulary | fields))
     if base is None:
         return described
     for field in dataclasses.fields(EncoderConfig):

@@ -14,10 +14,10 @@ def keys_of(cls: type, omit: Collection[str] = ()) -> dict[str, Any]:
     }
 
 
-def from_keys(cls: type[Options], section: Mapping[str, Any], **given: Any) -> Options:
-    """A dataclass whose fields are read from the section, but for those that are given.
+def from_keys(cls: type[Options], section: Mapping[str, Any], **values: Any) -> Options:
+    """A dataclass with fields from a section of a config, and those in `values`.
 
     The section may have other keys, too.
     """
-    read = {name: section[name] for name in keys_of(cls, omit=given)}
-    return cls(**read, **given)
+    read = {name: section[name] for name in keys_of(cls, omit=values)}
+    return cls(**read, **values)

@@ -1,4 +1,4 @@
-"""What several runs have come to: values, mean, deviation, best and failed, as table and JSON."""
+"""The results of several runs: values, mean, deviation, best and failed, as table and JSON."""
 
 import dataclasses
 import io
@@ -192,12 +192,12 @@ class Report:
         return ""
 
     def _baselines_of(self, metric: str) -> dict[str, float]:
-        """The baselines of a metric; of one that is the mean over parts, the means of theirs."""
+        """The baselines of a metric; of a mean over parts, the mean of the parts' baselines."""
         parts: dict[str, list[float]] = {}
         for name, value in self.baselines.items():
-            found = re.search(rf"(?:^|_){re.escape(metric)}_.+$", name)
-            if found:
-                parts.setdefault(found[0].removeprefix("_"), []).append(value)
+            match = re.search(rf"(?:^|_){re.escape(metric)}_.+$", name)
+            if match:
+                parts.setdefault(match[0].removeprefix("_"), []).append(value)
         return {name: statistics.fmean(values) for name, values in parts.items()}
 
 

@@ -1,4 +1,4 @@
-"""A run's work directory, here or in a bucket: what it needs to be gone on with and exported.
+"""A run's work directory, here or in a bucket: what a run needs to continue and to be exported.
 
 config.json          of the run, complete
 model_config.json    of the model that it trains, as in a model directory
@@ -144,7 +144,7 @@ def save_model_files(workdir: Path, task: Task) -> None:
 
 
 def check_unchanged(workdir: Path, task: Task) -> None:
-    """Checks that a run that is gone on with still has its data and labels.
+    """Checks that a run that continues still has its data and labels.
 
     Raises:
         UserError: its files have changed.
@@ -159,7 +159,7 @@ def check_unchanged(workdir: Path, task: Task) -> None:
     then, today = read_json_object(workdir / DATA), _of_data(task)
     if then != today:
         raise UserError(
-            f"{workdir} was begun with {then} and the data now have {today}; use another "
+            f"{workdir} was started with {then} and the data now have {today}; use another "
             "--workdir, or the old data"
         )
 
@@ -172,7 +172,7 @@ def description_of(workdir: Path) -> ModelDescription:
     """The model that a run trains.
 
     Raises:
-        UserError: the run has not begun.
+        UserError: the run has not started.
     """
     description = read_config(workdir / MODEL_CONFIG)
     # Only tensors tell a pooler; a bare encoder is trained without, as no loss would reach it.

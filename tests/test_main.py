@@ -48,7 +48,7 @@ def test_a_process_begins_anew_once(monkeypatch):
     monkeypatch.setattr(os, "execv", lambda *words: begun.append(words))
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     for _ in range(2):
-        entry._ask_for_memory()
+        entry._tune_memory()
     assert len(begun) == 1
     program, words = begun[0]
     assert program == words[0] == sys.executable

@@ -63,10 +63,10 @@ def directory(text: str) -> Path:
 
 
 def fields_from(cls: type[Options], options: argparse.Namespace, **values: Any) -> Options:
-    """A dataclass of the arguments with its fields' names; where none is given, its default."""
+    """A dataclass of the arguments with its fields' names; its defaults for those that are absent."""
     names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
-    given = {name: getattr(options, name, None) for name in names} | values
-    return cls(**{name: value for name, value in given.items() if value is not None})
+    fields = {name: getattr(options, name, None) for name in names} | values
+    return cls(**{name: value for name, value in fields.items() if value is not None})
 
 
 def add_config(parser: Parser, *, required: bool = True, default: str = "") -> None:

@@ -68,7 +68,7 @@ def test_a_contender_that_ends_in_its_turn(script, tmp_path):
 
 
 def test_all_get_the_memory_that_the_command_asks_for(script):
-    assert script("timed_rounds").MEMORY["GLIBC_TUNABLES"] == entry._WISHES
+    assert script("timed_rounds").MEMORY["GLIBC_TUNABLES"] == entry._TUNED
 
 
 def test_ratios_are_those_of_each_round(script):
