@@ -22,7 +22,6 @@ class Embeddings(nn.Module):
     execution: Execution
 
     def setup(self) -> None:
-        """Declares the three tables."""
         config = self.config
         rows = self.execution.padded_vocab_size(config.vocab_size)
         self.word_embeddings = self._table(rows, word_rows_init(config))
@@ -33,7 +32,7 @@ class Embeddings(nn.Module):
 
     def _table(self, rows: int, init: Callable[..., jax.Array]) -> nn.Embed:
         # Read, and summed, in float32 whatever the dtype of the activations: the gradient of a
-        # row is a sum over all the places of its word, which bfloat16 would stop counting.
+        # row is a sum over all occurrences of its word, for which bfloat16 has too few digits.
         return nn.Embed(rows, self.config.hidden_size, embedding_init=init)
 
     def __call__(

@@ -21,7 +21,7 @@ Pool = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 class PairOutput(NamedTuple):
-    """What is said of B pairs.
+    """What the model computes for B pairs.
 
     Attributes:
         vectors: float32 [B, 2, D], u and v; zeros for a text without tokens.
@@ -33,7 +33,7 @@ class PairOutput(NamedTuple):
 
 
 class SentencePairs(nn.Module):
-    """An encoder, and a classifier of pairs that is thrown away after training.
+    """An encoder, and a classifier of pairs that is dropped after training.
 
     The encoder has no pooler: no loss would reach it, and weight decay alone would change it.
 
@@ -41,7 +41,7 @@ class SentencePairs(nn.Module):
         config: the architecture of the encoder.
         execution: how it is computed.
         pool: from the vectors of the tokens to that of the text.
-        labels: C, for a classifier of (u, v, |u - v|); 0: there is none.
+        labels: C, for a classifier of (u, v, |u - v|); 0 for none.
     """
 
     config: EncoderConfig
@@ -50,7 +50,6 @@ class SentencePairs(nn.Module):
     labels: int = 0
 
     def setup(self) -> None:
-        """Declares the parts."""
         self.bert = Encoder(self.config, self.execution, add_pooling_layer=False)
         if self.labels:
             self.classifier = dense(self.config, self.execution, self.labels, "classifier")
@@ -86,5 +85,5 @@ class SentencePairs(nn.Module):
 
 
 def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
-    """What the classifier of pairs reads: [..., D] twice → (u, v, |u - v|), [..., 3 D]."""
+    """The input of the classifier of pairs: [..., D] twice → (u, v, |u - v|), [..., 3 D]."""
     return jnp.concatenate([u, v, jnp.abs(u - v)], axis=-1)

@@ -35,8 +35,8 @@ def mean(hidden, mask):
     return (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdims=True).clip(1)
 
 
-def looked_at(leaf, mask):
-    """Zeros for padding, and for rows of nothing else, at which no task looks."""
+def visible_part(leaf, mask):
+    """0 for padding, and for rows of nothing else, which no task reads."""
     seen = mask if leaf.shape[:2] == mask.shape else mask.any(axis=-1)
     return seen.reshape(seen.shape + (1,) * (leaf.ndim - seen.ndim))
 
@@ -71,7 +71,7 @@ def test_outputs_and_gradients(name, deterministic):
     outputs_and_gradients_are_those_of_the_batch(name, deterministic, RowPacker(), (4, 12))
 
 
-def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer, shared_shape):
+def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer, packed_shape):
     module, rows = MODELS[name]
     draw = np.random.default_rng(2)
     mask = (np.arange(12) < np.array(LENGTHS)[:, None]).astype(np.int32)
@@ -81,10 +81,10 @@ def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer
         "attention_mask": mask,
     }
     inputs = {key: jnp.asarray(array.reshape(*rows, 12)) for key, array in batch.items()}
-    planned = row_packer.pack(batch)
-    assert planned["pack_indices"].shape == shared_shape
-    shared = PackedRows(
-        jnp.asarray(planned["pack_indices"]), jnp.asarray(planned["unpack_indices"])
+    packed = row_packer.pack(batch)
+    assert packed["pack_indices"].shape == packed_shape
+    packed_rows = PackedRows(
+        jnp.asarray(packed["pack_indices"]), jnp.asarray(packed["unpack_indices"])
     )
     shape = {"input_ids": jnp.zeros((*rows, 12), jnp.int32)}
     params = module.init(jax.random.key(0), **shape)["params"]
@@ -99,12 +99,12 @@ def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer
             rngs={"dropout": jax.random.key(3)},
         )  # fmt: skip
         mask = inputs["attention_mask"]
-        found = [leaf * looked_at(leaf, mask) for leaf in jax.tree.leaves(output)]
+        found = [leaf * visible_part(leaf, mask) for leaf in jax.tree.leaves(output)]
         return sum((leaf**2).sum() for leaf in found), found
 
     evaluate = jax.jit(jax.value_and_grad(loss, has_aux=True))
     (_, expected), wanted = evaluate(params, None)
-    (_, found), gradients = evaluate(params, shared)
+    (_, found), gradients = evaluate(params, packed_rows)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
     for one, other in zip(*map(jax.tree.leaves, (gradients, wanted)), strict=True):
