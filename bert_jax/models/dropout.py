@@ -110,8 +110,8 @@ class Dropout(nn.Module):
         if indices is None:
             *outer, _ = values.shape
             indices = jnp.arange(math.prod(outer)).reshape(outer)
-        elements = ElementIndices.of_vectors(indices, values.shape[-1])
-        return dropped(self.rate, values, dropout_key_of(self), elements)
+        key = dropout_key_of(self)
+        return dropped(self.rate, values, key, ElementIndices.of_vectors(indices, values.shape[-1]))
 
 
 def dropout_key_of(module: nn.Module) -> jax.Array:
