@@ -13,6 +13,7 @@ import pytest
 
 from bert_jax.config import default_config, load_config, set_key
 from bert_jax.experiment import Experiment
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.py"))
 
@@ -42,22 +43,15 @@ def test_a_config_is_parsed_and_its_header_has_a_command(path):
     # All keys are known, or `load` would have refused them; all sections are there.
     assert set(config) == set(default_config(config.task))
     assert config.train.global_batch_size * config.data.length > 0
-    header = path.read_text().split('"""')[1]
-    assert "bert-jax train" in header or "bash launch/" in header, "how is it run?"
-    assert "@@" not in header
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_options_of_a_config_are_accepted_as_they_stand(path):
-    from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-    from bert_jax.training.options import TrainOptions
-
-    config = load_config(str(path))
-    options = TrainOptions(**config.train).resolved(examples_per_epoch=100)
-    make_optimizer(OptimizerOptions(**config.optimizer), options.steps)
+    experiment = Experiment.from_config(config)  # checks the values of all sections
+    options = experiment.train_options.resolved(examples_per_epoch=100)
+    make_optimizer(experiment.optimizer_options, options.steps)
     if not options.epochs:
         for key in ("log_every", "eval_every", "checkpoint_every"):
             assert 0 < config.train[key] <= options.steps
+    header = path.read_text().split('"""')[1]
+    assert "bert-jax train" in header or "bash launch/" in header, "how is it run?"
+    assert "@@" not in header
 
 
 @pytest.mark.parametrize(
@@ -227,8 +221,6 @@ def test_lamb_follows_the_table_of_its_paper(batch, rate, warmup, steps):
 
 
 def test_lamb_in_the_paper_s_two_phases():
-    from bert_jax.training.optimizer import OptimizerOptions
-
     path = next(path for path in CONFIGS if path.name == "pretrain_lamb.py")
     first, second = (load_config(f"{path}:length={length}") for length in (128, 512))
     assert [config.train.global_batch_size for config in (first, second)] == [65536, 32768]
