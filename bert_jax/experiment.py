@@ -25,7 +25,6 @@ from bert_jax.benchmarks import bench as time_workload
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.checkpoints.runs import has_checkpoint
 from bert_jax.config import key_names, task_module
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
@@ -306,7 +305,9 @@ class Experiment:
             directory = resolve(model)
             description = model_directory.load_description(directory)
             task = self._task_of_model(description, directory)
-            params, report = model_directory.load_params(directory, task.module, mesh=mesh)
+            params, report = model_directory.load_params(
+                directory, task.description, task.module, mesh=mesh
+            )
             if report.new:
                 raise UserError(
                     f"{directory} cannot be evaluated for task {self.config.task}: {report}"
@@ -382,6 +383,7 @@ class Experiment:
         directory = resolve(self.config.init_from)
         params, report = model_directory.load_params(
             directory,
+            self.task.description,
             self.task.module,
             mesh=self.mesh,
             seed=self.config.seed,
@@ -407,4 +409,4 @@ def _heads_to_reinitialize(source: ModelDescription, target: ModelDescription) -
         and source.labels in ((), target.labels)
     ):
         return ()
-    return HEADS_OF_LABELS
+    return target.family.label_parameters

@@ -43,7 +43,7 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     if config.init_from:
         directory = resolve(config.init_from)
         description = model_directory.load_description(directory)
-        model_tokenizer = load_tokenizer(directory)
+        model_tokenizer = load_tokenizer(directory, template=description.family.template)
         if tokenizer is not None and tokenizer.fingerprint() != model_tokenizer.fingerprint():
             raise UserError(
                 f"tokenizer.path {config.tokenizer.path} is another tokenizer than that of "
@@ -70,7 +70,7 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
     return ModelInit(
         execution=execution(config),
         architecture=lambda tokenizer: description.config,
-        tokenizer=load_tokenizer(directory),
+        tokenizer=load_tokenizer(directory, template=description.family.template),
         description=description,
         is_finished=True,
     )

@@ -194,8 +194,8 @@ def export(workdir: Path, output: Path, *, which: str = "") -> int:
         The step that was exported.
     """
     which = which or run_config(workdir).train.export
-    tokenizer = load_tokenizer(workdir / TOKENIZER)
     description = description_of(workdir)
+    tokenizer = load_tokenizer(workdir / TOKENIZER, template=description.family.template)
     params, step = restore_params(workdir, description, which)
     # A bare encoder is trained with a loss around it.
     if description.head is Head.ENCODER:

@@ -10,7 +10,7 @@ import flax.linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.families.bert import FAMILY as BERT
-from bert_jax.families.family import Family
+from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
@@ -22,23 +22,16 @@ CONFIG = "config.json"
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 DTYPES = ("float32", "float16", "bfloat16")
 
-# Without these, sizes would be guesses.
-_REQUIRED = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-)
-# What would make it another function than the one we compute: the only value that is taken.
-_ONLY: Mapping[str, Any] = {
-    "model_type": "bert",
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-}
 # Fields that are written from the description and not carried along.
-_OWN = ("architectures", "id2label", "label2id", "num_labels", "problem_type", "dtype")
+_OWN = (
+    "model_type",
+    "architectures",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "problem_type",
+    "dtype",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +44,9 @@ class ModelDescription:
         labels: names of the C labels; empty where nobody named them.
         problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was made for, or None.
         dtype: of the tensors on disk, one of `DTYPES`.
-        mixed_dtypes: where tensors differ, the dtype of each, by the name table's names.
+        mixed_dtypes: where tensors differ, the dtype of each, by the names of the family's table.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
-        other: fields that mean nothing to us and that `write_config` hands on.
+        other: fields that bert_jax does not use; `write_config` writes them again.
         family: of the encoder.
     """
 
@@ -76,12 +69,13 @@ class ModelDescription:
     @property
     def class_name(self) -> str:
         """Hugging Face's class of this model; "" where the head is unknown."""
-        return self.family.class_names[self.head] if self.head else ""
+        return self.family.class_name(self.head) if self.head else ""
 
     def make_module(self, execution: Execution) -> nn.Module:
         """The model that the parameters belong to."""
         if self.head is None:
             raise ValueError("the description names no head")
+        self.family.class_name(self.head)  # the family has this head
         if self.head is Head.ENCODER:
             return Encoder(self.config, execution, add_pooling_layer=self.add_pooling_layer)
         return MODULES[self.head](self.config, execution)
@@ -94,21 +88,30 @@ def read_config(path: Path) -> ModelDescription:
         UserError: there is none, it is damaged or incomplete, or it describes another model.
     """
     fields = read_json_object(path, remedy="give a model directory")
-    for key, wanted in _ONLY.items():
-        if (found := fields.get(key)) not in (None, wanted):
-            raise UserError(
-                f"{path}: {key} is {found!r}; only {wanted!r} can be loaded: give a BERT encoder"
-            )
-    missing = [key for key in _REQUIRED if fields.get(key) is None]
-    if missing:
-        raise UserError(f"{path} lacks {', '.join(missing)}; give the config.json of a BERT")
-    labels = _labels(path, fields)
-    known = {field.name for field in dataclasses.fields(EncoderConfig)}
-    own = {key: value for key, value in fields.items() if key in known and value is not None}
-    if labels:
-        own["num_labels"] = len(labels)
     try:
-        config = EncoderConfig.from_fields(own)
+        family = find_family(fields.get("model_type") or DEFAULT_MODEL_TYPE)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    for key, value in family.fixed_fields.items():
+        if fields.get(key) not in (None, value):
+            raise UserError(
+                f"{path}: {key} is {fields[key]!r}; only {value!r} is supported: give another model"
+            )
+    keys = {
+        field.name: family.field_names.get(field.name, field.name)
+        for field in dataclasses.fields(EncoderConfig)
+    }
+    missing = [keys[name] for name in family.required_fields if fields.get(keys[name]) is None]
+    if missing:
+        raise UserError(
+            f"{path} lacks {', '.join(missing)}; give the whole {family.model_type} config"
+        )
+    labels = _labels(path, fields)
+    known = {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
+    if labels:
+        known["num_labels"] = len(labels)
+    try:
+        config = EncoderConfig.from_fields(known)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     problem_type = fields.get("problem_type")
@@ -120,14 +123,17 @@ def read_config(path: Path) -> ModelDescription:
     architectures = named if isinstance(named, list) else []
     return ModelDescription(
         config=config,
-        head=next((head for head, name in BERT.class_names.items() if name in architectures), None),
+        head=next(
+            (head for head, name in family.class_names.items() if name in architectures), None
+        ),
         labels=labels,
         problem_type=problem_type,
         other={
             key: value
             for key, value in fields.items()
-            if key not in known and key not in (*_ONLY, *_OWN, "torch_dtype")
+            if key not in (*keys.values(), *family.fixed_fields, *_OWN, "torch_dtype")
         },
+        family=family,
     )
 
 
@@ -136,11 +142,12 @@ def write_config(path: Path, description: ModelDescription) -> None:
     config = dataclasses.asdict(description.config)
     num_labels = config.pop("num_labels")
     if not config["use_crf"]:
-        config.pop("use_crf")  # ours alone: where there is none, nobody need know
+        config.pop("use_crf")  # no other library has it
+    family = description.family
     fields: dict[str, Any] = {
         "architectures": [description.class_name],
-        "model_type": "bert",
-        **config,
+        "model_type": family.model_type,
+        **{family.field_names.get(name, name): value for name, value in config.items()},
         "dtype": description.dtype,
     }
     # Hugging Face counts the names to know how many labels there are.

@@ -13,7 +13,6 @@ Source: google-research/bert, README.md, modeling.py (EncoderConfig), run_*.py.
 
 import dataclasses
 import re
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,14 +21,24 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import CONFIG, ModelDescription, read_config, write_config
-from bert_jax.checkpoints.names import google
-from bert_jax.checkpoints.parameters import LoadReport, locate, read_parameters, to_tensors
+from bert_jax.checkpoints.parameters import (
+    CLASSIFIER,
+    POOLER,
+    WORD_EMBEDDINGS,
+    LoadReport,
+    head_in,
+    locate,
+    parameters_in,
+    read_parameters,
+    to_tensors,
+)
 from bert_jax.checkpoints.tensors.interface import TensorFile
 from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
     TensorflowCheckpoint,
     write_checkpoint,
 )
 from bert_jax.errors import UserError
+from bert_jax.families.family import TensorNames
 from bert_jax.files import atomic_directory
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
@@ -43,14 +52,6 @@ CHECKPOINT = "bert_model.ckpt"
 _ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})")
 _STATE = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
 
-# Which head a checkpoint holds. First match wins.
-_HEADS: tuple[tuple[tuple[str, ...], Head], ...] = (
-    (("cls/predictions/output_bias", "cls/seq_relationship/output_weights"), Head.PRETRAINING),
-    (("cls/predictions/output_bias",), Head.MASKED_LM),
-    (("cls/seq_relationship/output_weights",), Head.NEXT_SENTENCE),
-    (("cls/squad/output_weights",), Head.QUESTION_ANSWERING),
-    (("output_weights",), Head.CLASSIFICATION),
-)
 # The scripts of others for these heads call their variables as run_classifier.py does.
 _LIKE_CLASSIFICATION = (Head.TAGGING, Head.MULTIPLE_CHOICE)
 
@@ -129,21 +130,25 @@ def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescr
     fields: dict[str, Any] = {"tie_word_embeddings": True}
     if _ACTIVATIONS.get(exact) == described.config.hidden_act:  # nobody has changed that since
         fields["hidden_act"] = exact
-    with _open(files) as file:
-        located = locate(file, google.TABLE)
-        if "output_weights" in located and not described.labels:
-            fields["num_labels"] = file.tensors["output_weights"].shape[0]
+    names = _names(files.directory, described)
+    with _open(files, names) as file:
+        located = locate(file, names)
+        parameters = parameters_in(located, names)
+        if CLASSIFIER in parameters and not described.labels:
+            outputs = file.tensors[located[names.rule(CLASSIFIER).tensor]].shape[0]
+            fields["num_labels"] = outputs
     return dataclasses.replace(
         described,
         config=dataclasses.replace(described.config, **fields),
-        head=head or _head_of(located, described.head),
-        add_pooling_layer="bert/pooler/dense/kernel" in located,
+        head=head or _head_of(parameters, described.head),
+        add_pooling_layer=POOLER in parameters,
         other=other,
     )
 
 
 def load_params(
     files: GoogleFiles,
+    description: ModelDescription,
     module: nn.Module,
     *,
     mesh: Mesh | None = None,
@@ -160,10 +165,9 @@ def load_params(
     """
     if mesh is None:
         mesh = one_device_mesh()
-    with _open(files) as file:
-        return read_parameters(
-            file, google.TABLE, module, mesh=mesh, seed=seed, reinitialize=reinitialize
-        )
+    names = _names(files.directory, description)
+    with _open(files, names) as file:
+        return read_parameters(file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
 
 
 def save(path: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
@@ -187,7 +191,8 @@ def save(path: Path, description: ModelDescription, params: Any, tokenizer: Toke
     directory = prefix.parent
     _check_config(path, description.config)
     _check_tokenizer(path, tokenizer)
-    tensors = to_tensors(params, google.TABLE, description.make_module(Execution()))
+    names = _names(path, description)
+    tensors = to_tensors(params, names, description.make_module(Execution()))
     with atomic_directory(
         directory,
         marker=GOOGLE_CONFIG,
@@ -221,30 +226,40 @@ def _current(directory: Path, names: list[str]) -> str:
     )
 
 
-def _open(files: GoogleFiles) -> TensorFile:
+def _names(path: Path, description: ModelDescription) -> TensorNames:
+    """The names of the variables of a family.
+
+    Raises:
+        UserError: Google has no files of this family.
+    """
+    family = description.family
+    if family.google is None:
+        raise UserError(f"{path}: Google's files of {family.model_type} models are not supported")
+    return family.google
+
+
+def _open(files: GoogleFiles, names: TensorNames) -> TensorFile:
     """The checkpoint, if it is one of google-research/bert."""
     file = TensorflowCheckpoint(files.prefix)
-    if google.WORD_EMBEDDINGS not in file.tensors:
+    variable = names.rule(WORD_EMBEDDINGS).tensor
+    if variable not in file.tensors:
         file.close()
         some = ", ".join(list(file.tensors)[:3])
         raise UserError(
-            f"{files.prefix} has no variable {google.WORD_EMBEDDINGS} (it begins with {some}); "
+            f"{files.prefix} has no variable {variable} (it begins with {some}); "
             "give a checkpoint of google-research/bert, made by TensorFlow 1"
         )
     return file
 
 
-def _head_of(names: Collection[str], named: Head | None) -> Head:
-    """The model that variables belong to.
+def _head_of(parameters: set[str], named: Head | None) -> Head:
+    """The head that the variables belong to.
 
-    What `bert_config.json` says decides only where the variables leave it open: Google's scripts
-    leave the file as it was when they put another head on the model.
+    `bert_config.json` decides only where the variables leave it open: Google's scripts leave the
+    file as it was when they put another head on the model.
     """
-    heads = (head for variables, head in _HEADS if all(name in names for name in variables))
-    head = next(heads, None)
-    if head is Head.CLASSIFICATION and named in _LIKE_CLASSIFICATION:
-        return named
-    return head or Head.ENCODER
+    head = head_in(parameters | {POOLER})  # taggers of google-research/bert have one, too
+    return named if head is Head.CLASSIFICATION and named in _LIKE_CLASSIFICATION else head
 
 
 def _check_config(path: Path, config: EncoderConfig) -> None:

@@ -1,7 +1,6 @@
 """A model directory: `config.json`, `model.safetensors`, tokenizer files; Hugging Face's layout."""
 
 import dataclasses
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,18 @@ from bert_jax.checkpoints.config_file import (
     read_config,
     write_config,
 )
-from bert_jax.checkpoints.names import huggingface
-from bert_jax.checkpoints.parameters import LoadReport, locate, read_parameters, to_tensors
+from bert_jax.checkpoints.parameters import (
+    CLASSIFIER,
+    DECODER,
+    POOLER,
+    WORD_EMBEDDINGS,
+    LoadReport,
+    head_in,
+    locate,
+    parameters_in,
+    read_parameters,
+    to_tensors,
+)
 from bert_jax.checkpoints.sentence_transformers import (
     POOLING_FILES,
     read_pooling,
@@ -32,18 +41,6 @@ from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
-
-# Which heads a file holds, where its config does not say it. First match wins.
-_HEADS: tuple[tuple[tuple[str, ...], Head], ...] = (
-    (("cls.predictions.transform.dense.weight", "cls.seq_relationship.weight"), Head.PRETRAINING),
-    (("cls.predictions.transform.dense.weight",), Head.MASKED_LM),
-    (("cls.seq_relationship.weight",), Head.NEXT_SENTENCE),
-    (("qa_outputs.weight",), Head.QUESTION_ANSWERING),
-    (("classifier.weight", "bert.pooler.dense.weight"), Head.CLASSIFICATION),
-    (("classifier.weight",), Head.TAGGING),
-)
-
-_CLASSIFIER = "classifier.weight"
 
 # Weights in any form, tokenizers of any kind: of an older model in the same place, nothing that
 # somebody would read may be left.
@@ -109,35 +106,40 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
         UserError: config or weights are missing, damaged or not a BERT's.
     """
     described = read_config(directory / CONFIG)
+    names = described.family.huggingface
     with open_tensors(directory) as file:
-        located = locate(file, huggingface.TABLE)
-        named = {name: str(file.tensors[theirs].dtype) for name, theirs in located.items()}
-        # float64 is rounded on reading, and whole numbers are no parameters of ours.
-        named = {name: dtype for name, dtype in named.items() if dtype in DTYPES}
-        dtypes = set(named.values())
+        located = locate(file, names)
+        parameters = parameters_in(located, names)
+        by_name = {name: str(file.tensors[source].dtype) for name, source in located.items()}
+        # float64 is rounded on reading, and whole numbers are no parameters.
+        by_name = {name: dtype for name, dtype in by_name.items() if dtype in DTYPES}
+        dtypes = set(by_name.values())
         config = described.config
-        tables = {huggingface.DECODER, huggingface.WORD_EMBEDDINGS}
-        if tables <= located.keys() and config.tie_word_embeddings:
+        if {DECODER, WORD_EMBEDDINGS} <= parameters and config.tie_word_embeddings:
             # As transformers 5 has it: two different tables are not tied, whatever the config says.
-            tied = _same(file, located[huggingface.DECODER], located[huggingface.WORD_EMBEDDINGS])
-            config = dataclasses.replace(config, tie_word_embeddings=tied)
-        if head is None and described.head is None:
-            outputs = file.tensors[located[_CLASSIFIER]].shape[0] if _CLASSIFIER in located else 0
-            head = _head_of(located, outputs, config.num_labels)
-    head = head or described.head
+            tables = (located[names.rule(name).tensor] for name in (DECODER, WORD_EMBEDDINGS))
+            config = dataclasses.replace(config, tie_word_embeddings=_are_equal(file, *tables))
+        head = head or described.head
+        if head is None:
+            head = head_in(parameters)
+            if {CLASSIFIER, POOLER} <= parameters:
+                outputs = file.tensors[located[names.rule(CLASSIFIER).tensor]].shape[0]
+                if outputs == 1 != config.num_labels:
+                    head = Head.MULTIPLE_CHOICE  # a score of each choice, whatever the labels
     return dataclasses.replace(
         described,
         config=config,
         head=head,
         other={**read_pooling(directory), **described.other},
-        mixed_dtypes=named if len(dtypes) > 1 else {},
+        mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
-        add_pooling_layer=head is not Head.ENCODER or "bert.pooler.dense.weight" in located,
+        add_pooling_layer=head is not Head.ENCODER or POOLER in parameters,
     )
 
 
 def load_params(
     directory: Path,
+    description: ModelDescription,
     module: nn.Module,
     *,
     mesh: Mesh | None = None,
@@ -153,40 +155,30 @@ def load_params(
     """
     if mesh is None:
         mesh = one_device_mesh()
-    tied = module.config.tie_word_embeddings
-    table = huggingface.TIED_TABLE if tied else huggingface.TABLE
+    names = description.family.huggingface
     with open_tensors(directory) as file:
-        return read_parameters(file, table, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
+        return read_parameters(file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
 
 
 def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray]:
     """The tensors that `transformers` saves for this model, in the dtype on disk."""
-    tensors = to_tensors(params, huggingface.TABLE, description.make_module(Execution()))
-    if huggingface.DECODER in tensors:
-        tensors[huggingface.DECODER_BIAS] = tensors[huggingface.BIAS]
-    bare = description.head is Head.ENCODER
+    names = description.family.huggingface
+    tensors = to_tensors(params, names, description.make_module(Execution()))
+    if names.rule(DECODER).tensor in tensors:
+        tensors |= {alias: tensors[name] for alias, name in names.aliases.items()}
+    prefix = names.prefix if description.head is Head.ENCODER else ""
 
     def dtype_of(name: str) -> np.dtype:
         dtype = description.mixed_dtypes.get(name, description.dtype)
         return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
     return {
-        name.removeprefix("bert.") if bare else name: tensor.astype(dtype_of(name), copy=False)
+        name.removeprefix(prefix): tensor.astype(dtype_of(name), copy=False)
         for name, tensor in tensors.items()
     }
 
 
-def _head_of(names: Collection[str], outputs: int, num_labels: int) -> Head:
-    """The model that a file's tensors belong to; `outputs` are those of its classifier."""
-    if outputs == 1 != num_labels and "bert.pooler.dense.weight" in names:
-        return Head.MULTIPLE_CHOICE  # a score of each choice, whatever the labels
-    for tensors, head in _HEADS:
-        if all(tensor in names for tensor in tensors):
-            return head
-    return Head.ENCODER
-
-
-def _same(file: TensorFile, one: str, other: str) -> bool:
+def _are_equal(file: TensorFile, one: str, other: str) -> bool:
     """Whether two tensors are equal to the bit."""
     if file.tensors[one] != file.tensors[other]:
         return False

@@ -9,7 +9,6 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.parameters import HEADS_OF_LABELS
 from bert_jax.errors import UserError
 from bert_jax.families.family import head_of_class
 from bert_jax.files import is_remote
@@ -32,8 +31,6 @@ TASKS: dict[str, Head] = {
     "embedding": Head.ENCODER,
     "similarity": Head.ENCODER,
 }
-
-_OF_LABELS = (Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE)
 
 
 def load(
@@ -87,24 +84,25 @@ def load(
         config = dataclasses.replace(description.config, hidden_act=hidden_act)
         description = dataclasses.replace(description, config=config)
     reinitialize: tuple[str, ...] = ()
-    if not google and head in _OF_LABELS:
-        # Their heads have the same names, and mean something else.
-        theirs = model_directory.load_description(directory).head
-        if theirs in _OF_LABELS and theirs is not head:
+    family = description.family
+    if not google and head in family.heads_of_labels:
+        # These heads' parameters have the same names and another meaning.
+        stored = model_directory.load_description(directory).head
+        if stored in family.heads_of_labels and stored is not head:
             config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
             description = dataclasses.replace(
                 description, config=config, labels=(), problem_type=None
             )
-            reinitialize = HEADS_OF_LABELS
+            reinitialize = family.label_parameters
     if labels is not None and tuple(labels) != description.labels:
         config = dataclasses.replace(description.config, num_labels=len(labels))
         description = dataclasses.replace(description, config=config, labels=tuple(labels))
-        reinitialize = HEADS_OF_LABELS
+        reinitialize = family.label_parameters
     if description.head is Head.QUESTION_ANSWERING:
         # Its outputs are first and last token, whatever the labels of the model it is made of.
         config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
         description = dataclasses.replace(description, config=config, labels=())
-    tokenizer = load_tokenizer(directory)
+    tokenizer = load_tokenizer(directory, template=family.template)
     if tokenizer.vocab_size > description.config.vocab_size:
         raise UserError(
             f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only "
@@ -114,10 +112,12 @@ def load(
         mesh = one_device_mesh()
     module = description.make_module(resolve_execution(precision))
     params, report = (
-        google_files.load_params(google, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
+        google_files.load_params(
+            google, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
+        )
         if google
         else model_directory.load_params(
-            directory, module, mesh=mesh, seed=seed, reinitialize=reinitialize
+            directory, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
         )
     )
     if not report.complete and is_main_host():

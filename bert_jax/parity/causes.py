@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from bert_jax.checkpoints.names.huggingface import DECODER
 from bert_jax.models.config import ACTIVATIONS, EncoderConfig
 from bert_jax.parity.inputs import ParityInput
 from bert_jax.parity.quantities import HIDDEN_STATES, TOLERANCES, Difference
@@ -57,21 +56,22 @@ _SWITCHES = (
 
 
 def causes_in_tensors(
-    ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], dtype: str
+    ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], dtype: str, decoder: str
 ) -> list[str]:
     """What is wrong with our weights; nothing if they are the reference's to the bit.
 
     Args:
-        ours: our parameters by the names of `names.huggingface.TABLE`; a decoder only if untied.
+        ours: our parameters by Hugging Face's names; a decoder only if untied.
         theirs: the reference's, likewise.
         dtype: of our tensors on disk.
+        decoder: the name of the decoder.
     """
     causes: list[str] = []
-    if (DECODER in ours) != (DECODER in theirs):
-        own, tied = ("model", "reference") if DECODER in ours else ("reference", "model")
+    if (decoder in ours) != (decoder in theirs):
+        own, tied = ("model", "reference") if decoder in ours else ("reference", "model")
         causes.append(
             f"missing tie: the {tied} scores words with its word embeddings, the {own} with "
-            f"{DECODER}, a table of its own (tie_word_embeddings in config.json)"
+            f"{decoder}, a table of its own (tie_word_embeddings in config.json)"
         )
     shared = [name for name in theirs if name in ours]
     unequal = [name for name in shared if not np.array_equal(ours[name], theirs[name])]

@@ -7,9 +7,9 @@ import numpy as np
 
 from bert_jax.checkpoints import google_files
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.names import huggingface
-from bert_jax.checkpoints.parameters import to_tensors
+from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS, to_tensors
 from bert_jax.errors import UserError
+from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import EncoderConfig, Head
@@ -67,8 +67,10 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
         head,
         add_pooling_layer=description.add_pooling_layer,
     )
-    tensors = to_tensors(model.params, huggingface.TABLE, model.module)
-    _check_shapes(path, tensors, reference_path, theirs.tensors)
+    names = description.family.huggingface
+    tensors = to_tensors(model.params, names, model.module)
+    decoder = names.rule(DECODER).tensor
+    _check_shapes(path, tensors, reference_path, theirs.tensors, decoder)
     _check_problem_types(path, model, reference_path, theirs)
 
     inputs = make_inputs(
@@ -82,7 +84,9 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     for given in inputs:
         expected = theirs.run(given)
         found = run(model, given)
-        differences += compare_computed(head, model.config, given, found, expected)
+        differences += compare_computed(
+            description.family, head, model.config, given, found, expected
+        )
         cases.append(Case(given, expected.hidden_states))
     equal = sum(
         name in tensors and np.array_equal(tensors[name], tensor)
@@ -102,6 +106,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
 
 
 def compare_computed(
+    family: Family,
     head: Head,
     config: EncoderConfig,
     given: ParityInput,
@@ -125,17 +130,19 @@ def compare_computed(
         entries.append(difference(LOSS, name, given.name, found.losses[name], loss))
     gradients = found.gradients
     if outputs.reads_padding:
-        gradients = _without_padding(gradients, config.pad_token_id)
+        gradients = _without_padding(
+            gradients, family.huggingface.rule(WORD_EMBEDDINGS).tensor, config.pad_token_id
+        )
     return entries + _gradients(given.name, gradients, expected.gradients)
 
 
 def _without_padding(
-    gradients: Mapping[str, np.ndarray], pad_token_id: int
+    gradients: Mapping[str, np.ndarray], words: str, pad_token_id: int
 ) -> dict[str, np.ndarray]:
     """As PyTorch has it, whose table of embeddings gives padding no gradient."""
-    table = gradients[huggingface.WORD_EMBEDDINGS].copy()
+    table = gradients[words].copy()
     table[pad_token_id] = 0
-    return {**gradients, huggingface.WORD_EMBEDDINGS: table}
+    return {**gradients, words: table}
 
 
 def _gradients(
@@ -162,9 +169,10 @@ def _check_shapes(
     ours: Mapping[str, np.ndarray],
     reference_path: Path,
     theirs: Mapping[str, np.ndarray],
+    decoder: str,
 ) -> None:
     """Only a decoder may be on one side alone: a missing tie is something that we explain."""
-    for name in sorted({*ours, *theirs} - {huggingface.DECODER}):
+    for name in sorted({*ours, *theirs} - {decoder}):
         found, expected = (
             str(side[name].shape) if name in side else "missing" for side in (ours, theirs)
         )
@@ -199,7 +207,8 @@ def _causes(
     differences: list[Difference],
 ) -> list[str]:
     """Weights first: while they differ, an experiment with the config says nothing."""
-    if found := causes_in_tensors(tensors, reference.tensors, model.description.dtype):
+    decoder = model.description.family.huggingface.rule(DECODER).tensor
+    if found := causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder):
         return found
     known: dict[tuple[EncoderConfig, str], np.ndarray] = {}
 
@@ -214,5 +223,7 @@ def _causes(
     own: list[Difference] = []
     for given in (case.given for case in cases):
         exact, rounded = reference.run(given, "float64"), reference.run(given)
-        own += compare_computed(reference.head, model.config, given, rounded, exact)
+        own += compare_computed(
+            reference.family, reference.head, model.config, given, rounded, exact
+        )
     return causes_in_rounding(differences, own)

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import to_tensors
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import EncoderConfig
@@ -36,7 +35,7 @@ def run(model: LoadedModel, given: ParityInput) -> Computed:
         hidden_states=hidden_states(model.config, model.params, given),
         logits={name: np.asarray(value) for name, value in logits.items()},
         losses={name: float(value) for name, value in parts.items()},
-        gradients=to_tensors(gradients, huggingface.TABLE, model.module),
+        gradients=to_tensors(gradients, model.description.family.huggingface, model.module),
     )
 
 

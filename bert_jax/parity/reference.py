@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.checkpoints.names import huggingface
 from bert_jax.errors import UserError, first_line
-from bert_jax.families.family import Family
+from bert_jax.families.family import Family, TensorNames
 from bert_jax.models.config import Head
 from bert_jax.parity.heads import IGNORED_LABEL, OUTPUTS
 from bert_jax.parity.inputs import ParityInput
@@ -23,13 +22,15 @@ class Reference:
     """A model of transformers, float32, without dropout, with its plainest attention.
 
     Attributes:
+        family: of the model.
         head: of the model.
         config: its config, as it is written in `config.json`, with all defaults.
-        tensors: its parameters by the names of `names.huggingface.TABLE`; a decoder only if it is
+        tensors: its parameters by the names of the family's table; a decoder only if it is
             not the table of word embeddings.
         versions: of transformers and PyTorch, as "transformers 5.23.0, torch 2.13.0".
     """
 
+    family: Family
     head: Head
     config: Mapping[str, Any]
     tensors: Mapping[str, np.ndarray]
@@ -62,7 +63,7 @@ class Reference:
                 name: value.detach().numpy() for name, value in logits.items() if value is not None
             },
             losses={name: loss.item() for name, loss in zip(names.losses, losses, strict=True)},
-            gradients=_canonical(self._model, gradients=True),
+            gradients=_canonical(self._model, self.family.huggingface, gradients=True),
         )
 
     def _losses(self, output: Any, labels: Mapping[str, Any]) -> list[Any]:
@@ -123,9 +124,10 @@ def open_reference(
         )
     model.eval()
     return Reference(
+        family=family,
         head=head,
         config=model.config.to_dict(),
-        tensors=_canonical(model),
+        tensors=_canonical(model, family.huggingface),
         versions=f"transformers {transformers.__version__}, torch {torch.__version__}",
         _model=model,
     )
@@ -155,11 +157,11 @@ def _linear_form(output: Any, labels: Mapping[str, Any]) -> list[Any]:
     return [form]
 
 
-def _canonical(model: Any, *, gradients: bool = False) -> dict[str, np.ndarray]:
+def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> dict[str, np.ndarray]:
     """Parameters or their gradients; what two names share comes once."""
     found: dict[str, np.ndarray] = {}
     for name, parameter in model.named_parameters():
-        canonical = huggingface.TABLE.canonical(name)
+        canonical = names.canonical(name)
         # An untied decoder has two biases, and computes with the one that has the other name.
         if canonical is None or (canonical in found and name == canonical):
             continue

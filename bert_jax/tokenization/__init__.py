@@ -3,7 +3,7 @@
 Importing this loads neither `tokenizers` nor `sentencepiece`; the first use does.
 """
 
-from bert_jax.tokenization.interface import Encoding, SpecialIds, Tokenizer
+from bert_jax.tokenization.interface import Encoding, SpecialIds, Template, Tokenizer
 from bert_jax.tokenization.loading import load_tokenizer
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
 from bert_jax.tokenization.training import train_sentencepiece, train_wordpiece
@@ -14,6 +14,7 @@ __all__ = [
     "Encoding",
     "SentencePieceTokenizer",
     "SpecialIds",
+    "Template",
     "Tokenizer",
     "WordPieceTokenizer",
     "load_tokenizer",

@@ -1,4 +1,4 @@
-"""From the pieces of single texts to `[CLS] text [SEP] (pair [SEP])`, cut to a length.
+"""Joins the pieces of one text or two with their special tokens, cut to a length.
 
 Both kinds of tokenizer share this: they turn text into pieces, and the rest happens here, so that
 a limit given in one call can never linger in a library object and show in the next call.
@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.interface import Encoding, SpecialIds, Tokenizer
+from bert_jax.tokenization.interface import Encoding, Tokenizer
 
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
 
@@ -58,6 +58,7 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def check_request(
+    tokenizer: Tokenizer,
     texts: Sequence[str],
     pairs: Sequence[str] | None,
     max_length: int | None,
@@ -84,7 +85,7 @@ def check_request(
         return
     if truncation == "only_second" and pairs is None:
         raise UserError("encode_batch: truncation is 'only_second' but there are no pairs")
-    least = 1 + _special_count(1 if pairs is None else 2, add_special_tokens)
+    least = 1 + _special_count(tokenizer, pairs is not None, add_special_tokens)
     if max_length < least:
         raise UserError(
             f"encode_batch: max_length is {max_length}, which leaves no room for text beside the "
@@ -105,8 +106,7 @@ def assemble_batch(
     Raises:
         UserError: cutting only the first or only the second text cannot reach `max_length`.
     """
-    segments = 1 if seconds is None else 2
-    special_count = _special_count(segments, add_special_tokens)
+    special_count = _special_count(tokenizer, seconds is not None, add_special_tokens)
     encodings = []
     for index, first in enumerate(firsts):
         parts = [first] if seconds is None else [first, seconds[index]]
@@ -120,7 +120,7 @@ def assemble_batch(
                     "use truncation 'longest_first' or a larger max_length"
                 )
             parts = [part.first(length) for part, length in zip(parts, lengths, strict=True)]
-        encodings.append(_join(parts, tokenizer, add_special_tokens))
+        encodings.append(join_texts(tokenizer, parts, add_special_tokens=add_special_tokens))
     return encodings
 
 
@@ -153,31 +153,53 @@ def truncated_lengths(lengths: Sequence[int], room: int, truncation: str) -> lis
     return [longer, shorter] if first > second else [shorter, longer]
 
 
-def _special_count(segments: int, add_special_tokens: bool) -> int:
-    return 1 + segments if add_special_tokens else 0
+def _special_count(tokenizer: Tokenizer, pair: bool, add_special_tokens: bool) -> int:
+    return tokenizer.num_special_tokens(pair=pair) if add_special_tokens else 0
 
 
-def _join(parts: Sequence[Pieces], tokenizer: Tokenizer, add_special_tokens: bool) -> Encoding:
+def join_texts(
+    tokenizer: Tokenizer, texts: Sequence[Pieces | Encoding], *, add_special_tokens: bool = True
+) -> Encoding:
+    """One text or two with the special tokens and token types of the tokenizer's template.
+
+    Args:
+        tokenizer: it has the template and the ids.
+        texts: the pieces of the texts, without special tokens.
+        add_special_tokens: False for the texts alone.
+    """
     joined = Encoding([], [], [], [], [], [])
-    special: SpecialIds = tokenizer.special_ids
-    if add_special_tokens:
-        _append_special(joined, special.cls, tokenizer, type_id=0)
-    for type_id, part in enumerate(parts):
-        joined.ids.extend(part.ids)
-        joined.type_ids.extend([type_id] * len(part))
-        joined.tokens.extend(part.tokens)
-        joined.offsets.extend(part.offsets)
-        joined.word_ids.extend(part.word_ids)
-        joined.special_tokens_mask.extend([0] * len(part))
-        if add_special_tokens:
-            _append_special(joined, special.sep, tokenizer, type_id)
+    for name, type_id in tokenizer.template.parts(pair=len(texts) == 2):
+        if name in "AB":
+            text = texts["AB".index(name)]
+            joined.ids.extend(text.ids)
+            joined.type_ids.extend([type_id] * len(text))
+            joined.tokens.extend(text.tokens)
+            joined.offsets.extend(text.offsets)
+            joined.word_ids.extend(text.word_ids)
+            joined.special_tokens_mask.extend([0] * len(text))
+        elif add_special_tokens:
+            token_id = getattr(tokenizer.special_ids, name)
+            joined.ids.append(token_id)
+            joined.type_ids.append(type_id)
+            joined.tokens.append(tokenizer.id_to_token(token_id))
+            joined.offsets.append((0, 0))
+            joined.word_ids.append(None)
+            joined.special_tokens_mask.append(1)
     return joined
 
 
-def _append_special(joined: Encoding, token_id: int, tokenizer: Tokenizer, type_id: int) -> None:
-    joined.ids.append(token_id)
-    joined.type_ids.append(type_id)
-    joined.tokens.append(tokenizer.id_to_token(token_id))
-    joined.offsets.append((0, 0))
-    joined.word_ids.append(None)
-    joined.special_tokens_mask.append(1)
+def text_starts(tokenizer: Tokenizer, lengths: Sequence[int]) -> list[int]:
+    """Where the first token of each text stands in what `join_texts` makes.
+
+    Args:
+        tokenizer: it has the template.
+        lengths: tokens of one text, or of two.
+    """
+    starts, place = [], 0
+    for name, _ in tokenizer.template.parts(pair=len(lengths) == 2):
+        if name in "AB":
+            starts.append(place)
+            place += lengths[len(starts) - 1]
+        else:
+            place += 1
+    return starts

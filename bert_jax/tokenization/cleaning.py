@@ -1,4 +1,4 @@
-"""What ALBERT does to text before SentencePiece sees it, with a way back to the original text."""
+"""What ALBERT does to text before SentencePiece sees it; what a vocabulary tells about its text."""
 
 import re
 import unicodedata
@@ -44,6 +44,17 @@ def has_accents(pieces: Iterable[str]) -> bool:
     """Whether removing accents would change any piece; then text never lost its accents."""
     cleaner = TextCleaner(lowercase=False, keep_accents=False)
     return any(cleaner.clean(piece) != piece for piece in pieces)
+
+
+def looks_lowercased(pieces: Iterable[str]) -> bool:
+    """Whether a vocabulary was made from lower-cased text: no piece has an upper-case letter.
+
+    Markers in brackets ("[CLS]", and "<S>" of bert-base-chinese) do not count. The result agrees
+    with `validate_case_matches_checkpoint` of google-research/bert (tokenization.py).
+    """
+    return not any(
+        piece != piece.lower() and piece[:1] + piece[-1:] not in ("[]", "<>") for piece in pieces
+    )
 
 
 class _CharacterTable(dict[int, str]):

@@ -8,10 +8,15 @@ from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch
-from bert_jax.tokenization.interface import Tokenizer
+from bert_jax.tokenization.cleaning import looks_lowercased
+from bert_jax.tokenization.interface import (
+    BRACKETED,
+    DEFAULT_TEMPLATE,
+    TOKEN_KEYS,
+    Template,
+    Tokenizer,
+)
 from bert_jax.tokenization.sentencepiece import MODEL_FILE, SentencePieceTokenizer
-from bert_jax.tokenization.special_tokens import BRACKETED
-from bert_jax.tokenization.vocabulary import looks_lowercased, read_vocabulary
 from bert_jax.tokenization.wordpiece import (
     CONFIG_FILE,
     CONTINUATION_PREFIX,
@@ -19,16 +24,24 @@ from bert_jax.tokenization.wordpiece import (
     VOCABULARY_FILE,
     BertSwitches,
     WordPieceTokenizer,
+    read_vocabulary,
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Overrides:
-    """The arguments of `load_tokenizer`; None where nothing is asked for."""
+    """The arguments of `load_tokenizer`; None where the files decide."""
 
     lowercase: bool | None
     strip_accents: bool | None
     tokenize_chinese_chars: bool | None
+    template: Template
+
+    @property
+    def changes_rules(self) -> bool:
+        """Whether any argument says how text is treated."""
+        rules = (self.lowercase, self.strip_accents, self.tokenize_chinese_chars)
+        return rules != (None, None, None)
 
 
 def load_tokenizer(
@@ -37,6 +50,7 @@ def load_tokenizer(
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool | None = None,
+    template: Template = DEFAULT_TEMPLATE,
 ) -> Tokenizer:
     """Loads a tokenizer from a model directory or a single file.
 
@@ -55,6 +69,7 @@ def load_tokenizer(
         lowercase: overrules the files.
         strip_accents: overrules the files.
         tokenize_chinese_chars: overrules the files; WordPiece only.
+        template: where special tokens stand around texts: that of the model's family.
 
     Raises:
         UserError: nothing there, a file that cannot be read, a `tokenizer.json` with another model
@@ -62,19 +77,19 @@ def load_tokenizer(
             token.
     """
     path = fetch(as_path(path))
-    wishes = Overrides(lowercase, strip_accents, tokenize_chinese_chars)
+    overrides = Overrides(lowercase, strip_accents, tokenize_chinese_chars, template)
     if path.is_dir():
-        return _load_directory(path, wishes)
+        return _load_directory(path, overrides)
     if not path.is_file():
         raise UserError(f"tokenizer.path: {path} does not exist; give a directory or a file")
     if path.suffix == ".json":
-        return _load_tokenizer_json(path, wishes)
+        return _load_tokenizer_json(path, overrides)
     if path.suffix == ".model":
-        return _load_sentencepiece(path, {}, wishes)
-    return _load_vocabulary(path, {}, wishes)
+        return _load_sentencepiece(path, {}, overrides)
+    return _load_vocabulary(path, {}, overrides)
 
 
-def _load_directory(directory: Path, wishes: Overrides) -> Tokenizer:
+def _load_directory(directory: Path, overrides: Overrides) -> Tokenizer:
     tokenizer_path, vocabulary_path = directory / TOKENIZER_FILE, directory / VOCABULARY_FILE
     model_path = _sentencepiece_file(directory)
     config_path = directory / CONFIG_FILE
@@ -87,12 +102,12 @@ def _load_directory(directory: Path, wishes: Overrides) -> Tokenizer:
         # ALBERT's directories hold a translation of their .model file, which is no WordPiece.
         if model_path is None or _model_type(definition) == "WordPiece":
             _check_special_tokens(config_path, config)
-            return _load_tokenizer_json(tokenizer_path, _with_config(wishes, config, definition))
+            return _load_tokenizer_json(tokenizer_path, _with_config(overrides, config, definition))
     if vocabulary_path.is_file():
         _check_special_tokens(config_path, config)
-        return _load_vocabulary(vocabulary_path, config, wishes)
+        return _load_vocabulary(vocabulary_path, config, overrides)
     if model_path is not None:
-        return _load_sentencepiece(model_path, config, wishes)
+        return _load_sentencepiece(model_path, config, overrides)
     raise UserError(
         f"{directory} has no {TOKENIZER_FILE}, {VOCABULARY_FILE} or *.model file; copy the "
         "tokenizer's files there, or give another directory"
@@ -101,8 +116,7 @@ def _load_directory(directory: Path, wishes: Overrides) -> Tokenizer:
 
 def _check_special_tokens(path: Path, config: Mapping[str, Any]) -> None:
     """Raises UserError where a config gives a special token another name than BERT's."""
-    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    for name, token in zip(names, BRACKETED, strict=True):
+    for name, token in zip(TOKEN_KEYS, BRACKETED, strict=True):
         named = config.get(name)
         found = named.get("content") if isinstance(named, dict) else named
         if found not in (None, token):
@@ -113,17 +127,18 @@ def _check_special_tokens(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _with_config(
-    wishes: Overrides, config: Mapping[str, Any], definition: Mapping[str, Any]
+    overrides: Overrides, config: Mapping[str, Any], definition: Mapping[str, Any]
 ) -> Overrides:
-    """The wishes, and what a BertTokenizer's config says of the normaliser that it has."""
+    """The overrides, and what a BertTokenizer's config says of the normaliser that it has."""
     normalizer = definition.get("normalizer")
     is_bert = isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
     if not is_bert or config.get("tokenizer_class") not in ("BertTokenizer", "BertTokenizerFast"):
-        return wishes
+        return overrides
     return Overrides(
-        _first(wishes.lowercase, config.get("do_lower_case")),
-        _first(wishes.strip_accents, config.get("strip_accents")),
-        _first(wishes.tokenize_chinese_chars, config.get("tokenize_chinese_chars")),
+        _first(overrides.lowercase, config.get("do_lower_case")),
+        _first(overrides.strip_accents, config.get("strip_accents")),
+        _first(overrides.tokenize_chinese_chars, config.get("tokenize_chinese_chars")),
+        overrides.template,
     )
 
 
@@ -134,19 +149,23 @@ def _sentencepiece_file(directory: Path) -> Path | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _load_vocabulary(path: Path, config: dict[str, Any], wishes: Overrides) -> WordPieceTokenizer:
+def _load_vocabulary(
+    path: Path, config: dict[str, Any], overrides: Overrides
+) -> WordPieceTokenizer:
     pieces = read_vocabulary(path)
-    lowercase = _first(wishes.lowercase, config.get("do_lower_case"))
-    chinese = _first(wishes.tokenize_chinese_chars, config.get("tokenize_chinese_chars"))
+    lowercase = _first(overrides.lowercase, config.get("do_lower_case"))
+    chinese = _first(overrides.tokenize_chinese_chars, config.get("tokenize_chinese_chars"))
     switches = BertSwitches(
         do_lower_case=looks_lowercased(pieces) if lowercase is None else lowercase,
-        strip_accents=_first(wishes.strip_accents, config.get("strip_accents")),
+        strip_accents=_first(overrides.strip_accents, config.get("strip_accents")),
         tokenize_chinese_chars=True if chinese is None else chinese,
     )
-    return WordPieceTokenizer.from_vocabulary(pieces, switches, origin=str(path))
+    return WordPieceTokenizer.from_vocabulary(
+        pieces, switches, origin=str(path), template=overrides.template
+    )
 
 
-def _load_tokenizer_json(path: Path, wishes: Overrides) -> WordPieceTokenizer:
+def _load_tokenizer_json(path: Path, overrides: Overrides) -> WordPieceTokenizer:
     import tokenizers
     from tokenizers import normalizers
 
@@ -166,34 +185,35 @@ def _load_tokenizer_json(path: Path, wishes: Overrides) -> WordPieceTokenizer:
             f"{path}: pieces inside a word begin with {library.model.continuing_subword_prefix!r}; "
             f"only {CONTINUATION_PREFIX!r} is supported"
         )
-    if wishes != Overrides(None, None, None):
+    if overrides.changes_rules:
         normalizer = library.normalizer
         if not isinstance(normalizer, normalizers.BertNormalizer):
             raise UserError(
                 f"{path}: lowercase, strip_accents and tokenize_chinese_chars can be changed only "
                 "for a BertNormalizer, which this file has not; leave them out"
             )
-        if wishes.lowercase is not None:
-            normalizer.lowercase = wishes.lowercase
-        if wishes.strip_accents is not None:
-            normalizer.strip_accents = wishes.strip_accents
-        if wishes.tokenize_chinese_chars is not None:
-            normalizer.handle_chinese_chars = wishes.tokenize_chinese_chars
+        if overrides.lowercase is not None:
+            normalizer.lowercase = overrides.lowercase
+        if overrides.strip_accents is not None:
+            normalizer.strip_accents = overrides.strip_accents
+        if overrides.tokenize_chinese_chars is not None:
+            normalizer.handle_chinese_chars = overrides.tokenize_chinese_chars
         library.normalizer = normalizer
-    return WordPieceTokenizer(library, origin=str(path))
+    return WordPieceTokenizer(library, str(path), overrides.template)
 
 
 def _load_sentencepiece(
-    path: Path, config: dict[str, Any], wishes: Overrides
+    path: Path, config: dict[str, Any], overrides: Overrides
 ) -> SentencePieceTokenizer:
-    if wishes.tokenize_chinese_chars is not None:
+    if overrides.tokenize_chinese_chars is not None:
         raise UserError(f"{path}: tokenize_chinese_chars is for WordPiece only; leave it out")
-    wished_accents = None if wishes.strip_accents is None else not wishes.strip_accents
+    keep_accents = None if overrides.strip_accents is None else not overrides.strip_accents
     return SentencePieceTokenizer(
         path.read_bytes(),
-        lowercase=_first(wishes.lowercase, config.get("do_lower_case")),
-        keep_accents=_first(wished_accents, config.get("keep_accents")),
+        lowercase=_first(overrides.lowercase, config.get("do_lower_case")),
+        keep_accents=_first(keep_accents, config.get("keep_accents")),
         origin=str(path),
+        template=overrides.template,
     )
 
 

@@ -11,10 +11,17 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.assembly import Pieces, assemble_batch, check_request, check_texts
-from bert_jax.tokenization.cleaning import TextCleaner, has_accents
-from bert_jax.tokenization.interface import Encoding, Tokenizer
-from bert_jax.tokenization.special_tokens import ANGLED, BRACKETED, find_special_ids
-from bert_jax.tokenization.vocabulary import looks_lowercased
+from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
+from bert_jax.tokenization.interface import (
+    ANGLED,
+    BRACKETED,
+    DEFAULT_TEMPLATE,
+    TOKEN_KEYS,
+    Encoding,
+    Template,
+    Tokenizer,
+    find_special_ids,
+)
 
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
@@ -38,6 +45,7 @@ class SentencePieceTokenizer(Tokenizer):
         lowercase: bool | None = None,
         keep_accents: bool | None = None,
         origin: str = "the SentencePiece model",
+        template: Template = DEFAULT_TEMPLATE,
     ) -> None:
         """Loads a model.
 
@@ -46,6 +54,7 @@ class SentencePieceTokenizer(Tokenizer):
             lowercase: whether text is lower-cased; None: if no piece has an upper-case letter.
             keep_accents: whether accents are kept; None: if any piece has one.
             origin: the file to name in an error.
+            template: where special tokens stand around texts.
 
         Raises:
             UserError: not a SentencePiece model, or one without a special token.
@@ -58,6 +67,7 @@ class SentencePieceTokenizer(Tokenizer):
         except RuntimeError:
             raise UserError(f"{origin}: not a SentencePiece model; give a .model file") from None
         self._model = model
+        self.template = template
         self.vocab_size = self._library.get_piece_size()
         self._pieces = [self._library.id_to_piece(i) for i in range(self.vocab_size)]
         self._ids = {piece: token_id for token_id, piece in enumerate(self._pieces)}
@@ -89,7 +99,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         A literal "[MASK]" in a text is the special token here: that is how one asks `fill_mask`.
         """
-        check_request(texts, pairs, max_length, truncation, add_special_tokens)
+        check_request(self, texts, pairs, max_length, truncation, add_special_tokens)
         firsts = [self._pieces_of(text) for text in texts]
         seconds = None if pairs is None else [self._pieces_of(pair) for pair in pairs]
         return assemble_batch(self, firsts, seconds, max_length, truncation, add_special_tokens)
@@ -199,12 +209,11 @@ class SentencePieceTokenizer(Tokenizer):
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
         config: dict[str, object] = {
             "tokenizer_class": "AlbertTokenizer",
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
-            **dict(zip(names, self._specials, strict=True)),
+            **dict(zip(TOKEN_KEYS, self._specials, strict=True)),
         }
         (directory / MODEL_FILE).write_bytes(self._model)
         if max_length is not None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from bert_jax.errors import UserError
 from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.cleaning import TextCleaner
+from bert_jax.tokenization.interface import BRACKETED
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
-from bert_jax.tokenization.special_tokens import BRACKETED
 from bert_jax.tokenization.wordpiece import (
     CONTINUATION_PREFIX,
     MAX_CHARACTERS_PER_WORD,

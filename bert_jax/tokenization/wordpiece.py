@@ -12,9 +12,16 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.assembly import Pieces, assemble_batch, check_request, check_texts
-from bert_jax.tokenization.interface import Encoding, Tokenizer
-from bert_jax.tokenization.special_tokens import BRACKETED, find_special_ids
-from bert_jax.tokenization.vocabulary import write_vocabulary
+from bert_jax.tokenization.interface import (
+    BRACKETED,
+    DEFAULT_TEMPLATE,
+    TOKEN_KEYS,
+    Encoding,
+    SpecialIds,
+    Template,
+    Tokenizer,
+    find_special_ids,
+)
 
 if TYPE_CHECKING:
     import tokenizers
@@ -57,16 +64,23 @@ class WordPieceTokenizer(Tokenizer):
         switches: how text is normalised; None where a `tokenizer.json` has other rules than BERT.
     """
 
-    def __init__(self, library: "tokenizers.Tokenizer", origin: str) -> None:
-        """Wraps a tokenizer of the library, which becomes this object's own.
+    def __init__(
+        self,
+        library: "tokenizers.Tokenizer",
+        origin: str,
+        template: Template = DEFAULT_TEMPLATE,
+    ) -> None:
+        """Wraps a tokenizer of the library, which no one else may change from then on.
 
         Args:
             library: its normaliser, word splitting, model and added tokens are used as they are.
             origin: the file to name in an error.
+            template: where special tokens stand around texts.
 
         Raises:
             UserError: the vocabulary lacks a special token, or has gaps in its ids.
         """
+        self.template = template
         self.special_ids = find_special_ids(library.token_to_id, [BRACKETED], origin)
         ids = library.get_vocab(with_added_tokens=True)
         self.vocab_size = len(ids)
@@ -76,7 +90,7 @@ class WordPieceTokenizer(Tokenizer):
                 "each once; number them so"
             )
         self._pieces = sorted(ids, key=lambda piece: ids[piece])
-        _complete(library)
+        _complete(library, template)
         self.switches = _bert_switches(library)
         self._library = library
         self._sentence_library = _without_special_tokens(library)
@@ -85,7 +99,11 @@ class WordPieceTokenizer(Tokenizer):
 
     @classmethod
     def from_vocabulary(
-        cls, pieces: Sequence[str], switches: BertSwitches, origin: str = "the vocabulary"
+        cls,
+        pieces: Sequence[str],
+        switches: BertSwitches,
+        origin: str = "the vocabulary",
+        template: Template = DEFAULT_TEMPLATE,
     ) -> "WordPieceTokenizer":
         """A tokenizer with BERT's own rules.
 
@@ -93,6 +111,7 @@ class WordPieceTokenizer(Tokenizer):
             pieces: V different pieces, in the order of their ids.
             switches: how text is normalised.
             origin: the file to name in an error.
+            template: where special tokens stand around texts.
 
         Raises:
             UserError: a special token is missing.
@@ -113,7 +132,7 @@ class WordPieceTokenizer(Tokenizer):
             lowercase=switches.do_lower_case,
         )
         library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        return cls(library, origin)
+        return cls(library, origin, template)
 
     def encode_batch(
         self,
@@ -128,7 +147,7 @@ class WordPieceTokenizer(Tokenizer):
 
         A literal "[MASK]" in a text is the special token here: that is how one asks `fill_mask`.
         """
-        check_request(texts, pairs, max_length, truncation, add_special_tokens)
+        check_request(self, texts, pairs, max_length, truncation, add_special_tokens)
         firsts = self._pieces_of(texts)
         seconds = None if pairs is None else self._pieces_of(pairs)
         return assemble_batch(self, firsts, seconds, max_length, truncation, add_special_tokens)
@@ -205,7 +224,7 @@ class WordPieceTokenizer(Tokenizer):
         added = [whole for whole in wholes if whole not in vocabulary]
         vocabulary |= {whole: self.vocab_size + index for index, whole in enumerate(added)}
         library = tokenizers.Tokenizer.from_str(json.dumps(definition))
-        return WordPieceTokenizer(library, origin="the vocabulary with the new words")
+        return WordPieceTokenizer(library, "the vocabulary with the new words", self.template)
 
     def _whole_word(self, word: str) -> str:
         """The one normalised word that the model is asked for where a text has this word."""
@@ -255,8 +274,7 @@ class WordPieceTokenizer(Tokenizer):
         config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
         if self.switches is not None:
             config = {"tokenizer_class": "BertTokenizer", **dataclasses.asdict(self.switches)}
-        names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-        config |= dict(zip(names, BRACKETED, strict=True))
+        config |= dict(zip(TOKEN_KEYS, BRACKETED, strict=True))
         write_vocabulary(directory / VOCABULARY_FILE, self._pieces)
         (directory / TOKENIZER_FILE).write_text(self._library.to_str(), encoding="utf-8")
         if max_length is not None:
@@ -264,7 +282,45 @@ class WordPieceTokenizer(Tokenizer):
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _complete(library: "tokenizers.Tokenizer") -> None:
+def read_vocabulary(path: Path) -> list[str]:
+    """Reads and checks a vocabulary file.
+
+    UTF-8, with or without a byte order mark; lines end in LF or CRLF. Only LF parts lines:
+    `bert-base-chinese` holds U+2028, which `str.splitlines` would take for a line end.
+
+    Raises:
+        UserError: the file is empty, has bytes that are not UTF-8, or lists a piece twice.
+    """
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from None
+    pieces = [line.removesuffix("\r") for line in text.split("\n")]
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    if not pieces:
+        raise UserError(f"{path}: the vocabulary is empty; give a file with one piece a line")
+    first_lines: dict[str, int] = {}
+    for line, piece in enumerate(pieces, start=1):
+        if piece in first_lines:
+            raise UserError(
+                f"{path}:{line}: {piece!r} is already on line {first_lines[piece]}; a piece can "
+                "have only one id: remove or rename one of them"
+            )
+        first_lines[piece] = line
+    return pieces
+
+
+def write_vocabulary(path: Path, pieces: Sequence[str]) -> None:
+    """Writes pieces as UTF-8 lines ending in LF, on every platform."""
+    path.write_bytes("".join(f"{piece}\n" for piece in pieces).encode("utf-8"))
+
+
+def _complete(library: "tokenizers.Tokenizer", template: Template) -> None:
     """Sets what a `tokenizer.json` may leave out or hold from somebody's last call."""
     from tokenizers import decoders, processors
 
@@ -273,10 +329,17 @@ def _complete(library: "tokenizers.Tokenizer") -> None:
     library.add_special_tokens(list(BRACKETED))
     library.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
     # Not used here, but others read it from the saved tokenizer.json.
+    names = [field.name for field in dataclasses.fields(SpecialIds)]
+    tokens = dict(zip(names, BRACKETED, strict=True)) | {"A": "$A", "B": "$B"}
+    single, pair = (
+        " ".join(f"{tokens[name]}:{type_id}" for name, type_id in template.parts(pair=pair))
+        for pair in (False, True)
+    )
+    used = {tokens[name] for name, _ in template.parts(pair=True)} & set(BRACKETED)
     library.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(token, library.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+        single=single,
+        pair=pair,
+        special_tokens=[(token, library.token_to_id(token)) for token in sorted(used)],
     )
 
 

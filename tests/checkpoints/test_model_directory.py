@@ -18,7 +18,9 @@ from bert_jax.tokenization import load_tokenizer
 
 @pytest.fixture
 def load(model_path, model_config):
-    return lambda: load_params(model_path, PreTrainingModel(model_config))[0]
+    return lambda: load_params(
+        model_path, load_description(model_path), PreTrainingModel(model_config)
+    )[0]
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from bert_jax.models.execution import Execution
 
 
 def load(path, head, **options):
-    module = load_description(path, head).make_module(Execution())
-    return load_params(path, module, **options)
+    description = load_description(path, head)
+    return load_params(path, description, description.make_module(Execution()), **options)
 
 
 def flat(params):
@@ -64,8 +64,8 @@ def test_a_classifier_on_a_pretrained_encoder(model_path, model_params):
 
 def test_a_padded_vocabulary_is_filled_up_with_zeros(model_path, model_params):
     execution = Execution(pad_vocab_to_multiple_of=64)
-    module = load_description(model_path).make_module(execution)
-    params, report = load_params(model_path, module)
+    described = load_description(model_path)
+    params, report = load_params(model_path, described, described.make_module(execution))
     assert report.complete
     found, expected = flat(params), flat(model_params)
     padded = {name for name in expected if found[name].shape != expected[name].shape}

@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import bert_jax
-from bert_jax.checkpoints.names import huggingface
 from bert_jax.checkpoints.parameters import to_tensors
+from bert_jax.families.bert import HUGGINGFACE
 from bert_jax.models.encoder import Encoder
 
 REFERENCE = runpy.run_path(str(Path(__file__).with_name("record_reference.py")))
@@ -66,7 +66,7 @@ def found(recorded, model):
         return total, outputs
 
     (_, outputs), gradients = jax.jit(jax.value_and_grad(score, has_aux=True))(model.params)
-    return outputs, to_tensors(gradients, huggingface.TABLE, model.module)
+    return outputs, to_tensors(gradients, HUGGINGFACE, model.module)
 
 
 def named_outputs(module, params, inputs, names):
@@ -103,7 +103,7 @@ def test_outputs(recorded, found):
 def test_gradients(recorded, found):
     _, gradients = found
     for name, expected in recorded["gradients"].items():
-        gradient = gradients[huggingface.TABLE.canonical(name)]
+        gradient = gradients[HUGGINGFACE.canonical(name)]
         # No gradient reaches a bias of keys but by rounding: it shifts all scores of a row alike.
-        scale = gradients[huggingface.TABLE.canonical(name.replace("key.bias", "query.bias"))]
+        scale = gradients[HUGGINGFACE.canonical(name.replace("key.bias", "query.bias"))]
         compare(gradient, expected, 1e-4 * np.abs(scale).max(), name)

@@ -22,19 +22,21 @@ DECODER = "cls.predictions.decoder.weight"
 
 def test_equal_tensors_are_no_cause():
     tensors = {"query.weight": SQUARE, "query.bias": BIAS}
-    assert causes_in_tensors(tensors, tensors, "float32") == []
+    assert causes_in_tensors(tensors, tensors, "float32", DECODER) == []
 
 
 def test_a_transposed_kernel_is_named():
     ours = {"query.weight": SQUARE.T, "query.bias": BIAS}
     theirs = {"query.weight": SQUARE, "query.bias": BIAS}
-    assert causes_in_tensors(ours, theirs, "float32") == ["transposed kernel: query.weight"]
+    assert causes_in_tensors(ours, theirs, "float32", DECODER) == [
+        "transposed kernel: query.weight"
+    ]
 
 
 def test_of_many_transposed_kernels_three_are_named():
     names = [f"layer.{number}.weight" for number in range(5)]
     assert causes_in_tensors(
-        dict.fromkeys(names, SQUARE.T), dict.fromkeys(names, SQUARE), "float32"
+        dict.fromkeys(names, SQUARE.T), dict.fromkeys(names, SQUARE), "float32", DECODER
     ) == ["transposed kernel: layer.0.weight, layer.1.weight, layer.2.weight and 2 more"]
 
 
@@ -46,7 +48,7 @@ def test_of_many_transposed_kernels_three_are_named():
     ],
 )
 def test_a_decoder_on_one_side_alone_is_a_missing_tie(ours, theirs, expected):
-    (cause,) = causes_in_tensors(ours, theirs, "float32")
+    (cause,) = causes_in_tensors(ours, theirs, "float32", DECODER)
     assert cause.startswith(f"missing tie: {expected}")
     assert DECODER in cause
 
@@ -57,16 +59,18 @@ def test_the_rounding_of_a_half_precision_file_is_named():
         "query.bias": theirs["query.bias"].astype(np.float16).astype(np.float32),
         "key.bias": BIAS,
     }
-    assert causes_in_tensors(ours, theirs, "float16") == [
+    assert causes_in_tensors(ours, theirs, "float16", DECODER) == [
         "precision: the model's file holds float16; rounded are query.bias"
     ]
-    assert causes_in_tensors(ours, theirs, "float32")[0].startswith("other weights: query.bias")
+    assert causes_in_tensors(ours, theirs, "float32", DECODER)[0].startswith(
+        "other weights: query.bias"
+    )
 
 
 def test_other_weights_come_with_the_largest_distance():
     ours = {"a.bias": BIAS + 0.5, "b.bias": BIAS - 2, "c.bias": BIAS}
     theirs = dict.fromkeys(ours, BIAS)
-    assert causes_in_tensors(ours, theirs, "float32") == [
+    assert causes_in_tensors(ours, theirs, "float32", DECODER) == [
         "other weights: a.bias, b.bias; the largest distance is 2.0e+00, in b.bias"
     ]
 

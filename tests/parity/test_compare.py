@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.errors import UserError
+from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.inference.loading import load
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.parity.compare import compare, compare_computed
@@ -359,7 +360,7 @@ def computed(**changes) -> Computed:
 
 
 def wrong(head: Head, found: Computed, expected: Computed) -> list[tuple[str, str]]:
-    entries = compare_computed(head, CONFIG, SPAN, found, expected)
+    entries = compare_computed(BERT, head, CONFIG, SPAN, found, expected)
     return [(entry.quantity, entry.name) for entry in entries if not entry.agrees]
 
 

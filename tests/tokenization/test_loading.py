@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
-from bert_jax.tokenization.vocabulary import write_vocabulary
+from bert_jax.tokenization.wordpiece import write_vocabulary
 
 TEXT = "The café 中国"
 

@@ -1,7 +1,8 @@
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.vocabulary import looks_lowercased, read_vocabulary, write_vocabulary
+from bert_jax.tokenization.cleaning import looks_lowercased
+from bert_jax.tokenization.wordpiece import read_vocabulary, write_vocabulary
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def ours(task, batches, initial) -> dict[str, np.ndarray]:
     optimizer = make_optimizer(OPTIONS, STEPS)
     abstract = abstract_state(task, optimizer, mesh)
     step = make_train_step(task, optimizer, mesh=mesh, abstract=abstract, microbatches=1, seed=0)
-    params, report = model_directory.load_params(initial, task.module, mesh=mesh)
+    params, report = model_directory.load_params(initial, task.description, task.module, mesh=mesh)
     assert report.complete
     state = with_params(new_state(task, optimizer, abstract, seed=1), params)
     found = []

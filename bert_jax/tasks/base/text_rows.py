@@ -67,7 +67,7 @@ class TextEncoder:
             raise ExampleError(
                 f"text {index} is {text!r:.80}; give a string or a pair of strings", index
             )
-        if self._config.type_vocab_size < 2:
+        if not self._tokenizer.supports_pairs(self._config.type_vocab_size):
             raise ExampleError(
                 "the text is a pair, but the model knows one segment only (type_vocab_size 1); "
                 "join the two texts",

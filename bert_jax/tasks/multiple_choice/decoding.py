@@ -53,11 +53,7 @@ class ChoiceEncoder:
 
     def __init__(self, tokenizer: Tokenizer, config: EncoderConfig, limit: int) -> None:
         """Raises UserError where the model cannot tell the prompt from the choice."""
-        if config.type_vocab_size < 2:
-            raise UserError(
-                "choices need a model that tells two texts apart, but this one has type_vocab_size "
-                f"{config.type_vocab_size}; give another model"
-            )
+        tokenizer.check_pairs(config.type_vocab_size, "choices")
         self._encode = TextEncoder(tokenizer, config, limit)
 
     def __call__(self, examples: Sequence[ChoiceExample]) -> list[list[Encoding]]:

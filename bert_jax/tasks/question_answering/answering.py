@@ -191,11 +191,7 @@ def _check_model(model: Model) -> None:
             f"this {model.description.class_name} does not answer questions; give the directory "
             'of a model that does, and load it with load(path, task="question_answering")'
         )
-    if model.config.type_vocab_size < 2:
-        raise UserError(
-            "questions need a model that tells two texts apart, but this one has type_vocab_size "
-            f"{model.config.type_vocab_size}; give another model"
-        )
+    model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
 
 
 def _pairs(

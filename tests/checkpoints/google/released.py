@@ -116,7 +116,8 @@ class Model(NamedTuple):
 def load(files, head=None) -> Model:
     """What every caller does with the two functions."""
     description = load_description(files, head)
-    return Model(description, *load_params(files, description.make_module(Execution())))
+    module = description.make_module(Execution())
+    return Model(description, *load_params(files, description, module))
 
 
 def same(one, other) -> bool:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from bert_jax.checkpoints.names.huggingface import TABLE, TIED_TABLE
-from bert_jax.checkpoints.names.rule import fill, tensor_shape, to_tensor
+from bert_jax.checkpoints.parameters import fill, tensor_shape, to_tensor
+from bert_jax.families.bert import HUGGINGFACE as TABLE
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 
@@ -23,14 +23,14 @@ CONFIG = EncoderConfig(
     tie_word_embeddings=False,
     use_crf=True,
 )
-BY_NAME = {rule.ours: rule for rule in TABLE.rules}
+BY_NAME = {rule.parameter: rule for rule in TABLE.rules}
 
 
 def to_tensors(rule, value):
     """Name and tensor of a parameter, for each layer if it is stacked."""
     parts = value if rule.stacked else [value]
     for layer, part in enumerate(parts):
-        yield rule.theirs.format(layer=layer), to_tensor(rule, part)
+        yield rule.tensor.format(layer=layer), to_tensor(rule, part)
 
 
 def from_tensor(rule, tensor, shape):
@@ -77,13 +77,6 @@ def test_every_parameter_has_one_rule_and_every_rule_a_parameter(shapes):
 )
 def test_spellings(spelling, canonical):
     assert TABLE.canonical(spelling) == canonical
-    assert TIED_TABLE.canonical(spelling) == canonical
-
-
-def test_the_decoder_of_a_tied_model_is_a_copy():
-    name = "cls.predictions.decoder.weight"
-    assert TABLE.canonical(name) == name
-    assert TIED_TABLE.canonical(name) is None
 
 
 def test_names_and_shapes_by_hand(shapes):

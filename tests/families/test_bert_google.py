@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.checkpoints.names import google, huggingface
 from bert_jax.checkpoints.parameters import to_tensors
+from bert_jax.families.bert import GOOGLE, HUGGINGFACE
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import abstract_params
@@ -94,7 +94,7 @@ def params(module):
 
 
 def test_names_and_shapes_by_hand(head, module, params):
-    tensors = to_tensors(params, google.TABLE, module)
+    tensors = to_tensors(params, GOOGLE, module)
     assert {name: tensor.shape for name, tensor in tensors.items()} == VARIABLES[head]
     assert all(tensor.flags.c_contiguous for tensor in tensors.values())
 
@@ -117,18 +117,18 @@ def as_hugging_face_converts(name: str, variable: np.ndarray) -> tuple[str, np.n
 def test_the_tensors_are_those_of_hugging_faces_conversion(module, params):
     converted = dict(
         as_hugging_face_converts(name, variable)
-        for name, variable in to_tensors(params, google.TABLE, module).items()
+        for name, variable in to_tensors(params, GOOGLE, module).items()
     )
-    expected = to_tensors(params, huggingface.TABLE, module)
+    expected = to_tensors(params, HUGGINGFACE, module)
     assert set(converted) == set(expected)
     for name, tensor in expected.items():
         assert converted[name].tolist() == tensor.tolist(), name
 
 
 def test_only_a_decoder_of_its_own_and_a_chain_over_labels_have_no_name():
-    ours = {rule.ours for rule in google.TABLE.rules}
-    assert len(ours) == len(google.TABLE.rules)
-    assert {rule.ours for rule in huggingface.TABLE.rules} - ours == {
+    ours = {rule.parameter for rule in GOOGLE.rules}
+    assert len(ours) == len(GOOGLE.rules)
+    assert {rule.parameter for rule in HUGGINGFACE.rules} - ours == {
         "mlm_head/decoder",
         "crf_transitions",
         "crf_start",
@@ -157,7 +157,7 @@ def test_only_a_decoder_of_its_own_and_a_chain_over_labels_have_no_name():
     ],
 )
 def test_what_belongs_to_the_training_is_left_out(name):
-    assert google.TABLE.canonical(name) is None
+    assert GOOGLE.canonical(name) is None
 
 
 @pytest.mark.parametrize(
@@ -165,4 +165,4 @@ def test_what_belongs_to_the_training_is_left_out(name):
     [*VARIABLES[Head.PRETRAINING], "output_weights", "cls/squad/output_bias", "my/adam_mind"],
 )
 def test_what_belongs_to_the_model_keeps_its_name(name):
-    assert google.TABLE.canonical(name) == name
+    assert GOOGLE.canonical(name) == name

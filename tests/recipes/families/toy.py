@@ -1,0 +1,34 @@
+"""A family in one file: as BERT, but for what a relative may call or place otherwise."""
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import Head
+from bert_jax.tokenization import Template
+
+FAMILY = Family(
+    model_type="toy",
+    class_names={
+        Head.ENCODER: "ToyModel",
+        Head.MASKED_LM: "ToyForMaskedLM",
+        Head.CLASSIFICATION: "ToyForSequenceClassification",
+    },
+    # As RoBERTa: two separators between two texts, and one token type.
+    template=Template(single="cls A sep", pair="cls A sep sep B sep"),
+    huggingface=TensorNames(
+        rules=(
+            *bert.encoder_rules("toy."),
+            *bert.dense("mlm_head/dense", "lm_head.dense"),
+            *bert.layer_norm("mlm_head/layer_norm", "lm_head.layer_norm"),
+            Rule("mlm_head/decoder", "lm_head.decoder.weight"),
+            Rule("mlm_head/bias", "lm_head.bias"),
+            *bert.dense("classifier", "score"),
+        ),
+        prefix="toy.",
+        aliases={"lm_head.decoder.bias": "lm_head.bias"},
+    ),
+    # As DistilBERT: other keys in config.json.
+    required_fields=("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    field_names={"hidden_size": "dim", "num_hidden_layers": "n_layers"},
+    heads_of_labels=(Head.CLASSIFICATION,),
+    label_parameters=("classifier/",),
+)
