@@ -120,9 +120,9 @@ def test_labels_and_outputs_must_agree():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model_type": "roberta"}, "model_type is 'roberta'; only 'bert' can be loaded"),
+        ({"model_type": "roberta"}, "model_type 'roberta' is unknown; known are bert"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-        ({"is_decoder": True}, "is_decoder is True; only False can be loaded"),
+        ({"is_decoder": True}, "is_decoder is True; only False is supported"),
         ({"hidden_act": "mish"}, "model.hidden_act 'mish' is unknown"),
         ({"hidden_size": "768"}, "model.hidden_size is '768'; it must be a int"),
         ({"problem_type": "ranking"}, "problem_type is 'ranking'; known are regression"),
@@ -144,7 +144,7 @@ def test_what_is_refused(read, fields, message):
         ('{\n "a": 1,\n}', "config.json:3: not JSON"),
         ("[]", "is not a JSON object; give a model directory"),
         ('{"model_type": "bert"}', "lacks vocab_size, hidden_size, num_hidden_layers, num_att"),
-        ('{"model_type": "gpt2"}', "model_type is 'gpt2'; only 'bert' can be loaded"),
+        ('{"model_type": "gpt2"}', "model_type 'gpt2' is unknown; known are bert"),
     ],
 )
 def test_files_that_are_none(tmp_path, content, message):

@@ -12,7 +12,6 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.errors import UserError
 from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.config import Head
 from bert_jax.tokenization import load_tokenizer
 
 
@@ -53,7 +52,7 @@ def test_the_files_are_those_of_hugging_face(model_path, tokenizer):
     assert {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt"} <= names
     assert not any(name.endswith(".partial") for name in names)
     fields = json.loads((model_path / "config.json").read_text())
-    assert fields["architectures"] == [Head.PRETRAINING]
+    assert fields["architectures"] == ["BertForPreTraining"]
     assert fields["model_type"] == "bert"
     assert fields["layer_norm_eps"] == 1e-9
     assert load_tokenizer(model_path).fingerprint() == tokenizer.fingerprint()

@@ -232,7 +232,7 @@ def test_a_head_of_another_size_is_an_error_with_both_shapes(model_path, tokeniz
     fields = json.loads(path.read_text())
     fields["id2label"] = {"0": "O", "1": "B-PER", "2": "I-PER"}
     path.write_text(json.dumps(fields))
-    message = r"classifier.* has shape \(2, 16\), the model asks for \(3, 16\)"
+    message = r"classifier.* has shape \(2, 16\), the model needs \(3, 16\)"
     with pytest.raises(UserError, match=message):
         load(tmp_path / "tagger", "")
 

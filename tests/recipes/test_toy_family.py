@@ -14,8 +14,9 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
 from bert_jax.inference.predict import predict
-from bert_jax.models.config import EncoderConfig, Execution, Head
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
 from bert_jax.tokenization import load_tokenizer
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
 
