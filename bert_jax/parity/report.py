@@ -21,7 +21,9 @@ _SECTIONS = (
     (LOSS, "loss"),
     (GRADIENT, "gradients: their worst is relative to the largest value of the reference's"),
 )
-_LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.")
+# Of a tensor of the encoder: the prefix of the family, and the layer.
+_PREFIX = re.compile(r"^\w+\.(?=(embeddings|encoder|pooler)\.)")
+_LAYER = re.compile(r"^\w+\.encoder\.layer\.(\d+)\.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +115,7 @@ class ParityReport:
         verdict = "ok" if all(entry.agrees for entry in entries) else "DIFFERS"
         tensor = ""
         if worst.quantity == GRADIENT:
-            tensor = _LAYER.sub("", worst.name).removeprefix("bert.").removeprefix(f"{label}.")
+            tensor = _PREFIX.sub("", _LAYER.sub("", worst.name)).removeprefix(f"{label}.")
         line = f"  {label:24}{cells}{worst.judged:10.1e}{worst.tolerance:9.0e}  {verdict:8}{tensor}"
         return line.rstrip()
 
@@ -139,7 +141,7 @@ def _group(entry: Difference) -> str:
         return entry.name
     if layer := _LAYER.match(entry.name):
         return f"layer {layer[1]}"
-    parts = entry.name.removeprefix("bert.").split(".")
+    parts = _PREFIX.sub("", entry.name).split(".")
     return ".".join(parts[:2]) if parts[0] == "cls" else parts[0]
 
 

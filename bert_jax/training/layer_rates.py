@@ -20,7 +20,8 @@ PLACES: tuple[tuple[str, str], ...] = (
     (r"^(bert/)?embeddings/", EMBEDDINGS),
     (r"^(bert/)?encoder/layers/", LAYERS),
     (r"^(bert/)?pooler/", POOLER),
-    (r"", HEAD),
+    (r"^(mlm_head|nsp_head|classifier|qa_outputs)/", HEAD),
+    (r"^crf_(transitions|start|end)$", HEAD),
 )
 
 

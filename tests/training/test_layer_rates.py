@@ -153,3 +153,8 @@ def test_what_is_frozen_keeps_every_bit_and_has_no_gradient():
     name = "bert/encoder/layers/output_norm/bias"
     assert after[name][0].tobytes() == before[name][0].tobytes()
     assert np.isnan(after[name][1]).all()
+
+
+def test_a_parameter_that_no_rule_names_is_an_error():
+    with pytest.raises(UserError, match="no rule matches the parameter decoder/kernel"):
+        rate_factors({"decoder": {"kernel": np.zeros((2, 2))}})
