@@ -30,6 +30,7 @@ from bert_jax.config import key_names, task_module
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.files import write_atomically
+from bert_jax.inference.evaluation import evaluate as evaluate_task
 from bert_jax.options import from_keys
 from bert_jax.planning.hardware import Slice, find_topology
 from bert_jax.planning.meshes import (
@@ -251,7 +252,7 @@ class Experiment:
         is_last = options.export == "latest" and not options.patience
 
         def evaluate(params: Any, directory: Path | None) -> dict[str, float]:
-            return task.evaluate(params, mesh, directory)
+            return evaluate_task(task, params, mesh, directory)
 
         with explain_out_of_memory(options, mesh):
             metrics = train_loop(
@@ -314,7 +315,7 @@ class Experiment:
                 )
         else:
             raise UserError("evaluate needs --workdir RUN or --model DIR")
-        return task.evaluate(params, mesh, output) | task.baselines()
+        return evaluate_task(task, params, mesh, output) | task.baselines()
 
     @_names_keys
     def plan(

@@ -23,7 +23,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Converts; prints what was written."""
-    from bert_jax.inference.conversion import convert
+    from bert_jax.inference.loading import convert
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes a partial directory
     model = convert(

@@ -1,35 +1,58 @@
-"""Validation metrics of a labelled task, from the predictions that users would get."""
+"""Validation metrics of any task: losses over batches, or those of the predictions users get."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.parameters import LoadReport
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.files import atomic_directory
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.streams import predict_examples
-from bert_jax.sharding.hosts import is_main_host
+from bert_jax.sharding.hosts import batch_share, is_main_host
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.task import LossStep, Task, make_loss_step, mean_losses
 
 
 def evaluate(
-    task: LabelledTask[Any, Any], params: Any, mesh: Mesh, directory: Path | None = None
+    task: Task, params: Any, mesh: Mesh, directory: Path | None = None
 ) -> dict[str, float]:
-    """Metrics of all validation sets; of several, each metric has the name of its set before it.
+    """Metrics on the validation examples, the same for any mesh up to rounding.
+
+    Those of a labelled task are computed from predictions; of several validation sets, each metric
+    has the name of its set before it. Those of another task are means over `evaluation_batches`.
 
     Args:
-        task: splits, predictor, metrics, writers.
+        task: with its data open.
         params: parameters of its module, on the mesh.
         mesh: the devices.
-        directory: where predictions and reports are written, those of the test sets too; None:
-            nowhere.
+        directory: where the predictions and reports of a labelled task are written, those of its
+            test sets too; None: nowhere.
 
     Raises:
         UserError: a set has no labels and there is no directory for its predictions.
     """
+    if isinstance(task, LabelledTask):
+        return _evaluate_predictions(task, params, mesh, directory)
+    share = batch_share(mesh)
+    batches = task.evaluation_batches(
+        host=share.index, hosts=share.count, divisor=mesh.shape["data"] * mesh.shape["fsdp"]
+    )
+    return mean_losses(task, _loss_step(task, mesh), params, batches, mesh)
+
+
+@functools.lru_cache(maxsize=1)
+def _loss_step(task: Task, mesh: Mesh) -> LossStep:
+    """Compiled once for all evaluations of a training."""
+    return make_loss_step(task, mesh)
+
+
+def _evaluate_predictions(
+    task: LabelledTask[Any, Any], params: Any, mesh: Mesh, directory: Path | None
+) -> dict[str, float]:
     report = LoadReport((), (), ())
     description = task.description
     model = LoadedModel(
@@ -39,7 +62,12 @@ def evaluate(
     validation = task.splits.validation
     for part in validation:
         if directory is None and not task.is_labelled(part):
-            raise UserError(f"{part.source} has no labels; give --output DIR to have it predicted")
+            raise OptionError(
+                "output",
+                None,
+                "give a directory with {output} to have it predicted",
+                problem=f"{part.source} has no labels",
+            )
         predictions = _predictions(task, model, part)
         if task.is_labelled(part):
             if part is validation[0]:
@@ -49,7 +77,7 @@ def evaluate(
     if directory is not None:
         for part in task.splits.test:
             _write(task, directory, part, _predictions(task, model, part))
-    # Only a training chooses the best.
+    # Only a training chooses the best checkpoint.
     return metrics | task.best(metrics) if task.splits.train and metrics else metrics
 
 

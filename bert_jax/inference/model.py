@@ -17,8 +17,7 @@ from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.errors import OptionError
 from bert_jax.files import as_path
 from bert_jax.inference import surgery
-from bert_jax.inference.progress import Progress
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.streams import Progress, predict_examples
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, Text, as_list, check_finite

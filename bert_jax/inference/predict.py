@@ -12,10 +12,8 @@ from bert_jax.data.readers.sources import is_dataset
 from bert_jax.data.records import STDOUT
 from bert_jax.errors import UserError, renamed_options
 from bert_jax.files import is_remote
-from bert_jax.inference.micro_batches import micro_batches
 from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.progress import Progress
-from bert_jax.inference.streams import predict_examples
+from bert_jax.inference.streams import Progress, micro_batches, predict_examples
 from bert_jax.models.config import Head
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_task import PredictionTask, PredictOptions

@@ -10,13 +10,11 @@ is no second term. `data.pretraining` makes the batches, `models` the logits; he
 import dataclasses
 import math
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import optax
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -31,14 +29,10 @@ from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys, keys_of
-from bert_jax.sharding.hosts import batch_share
 from bert_jax.tasks.base.task import (
-    LossStep,
     ModelInit,
     Sums,
     Task,
-    make_loss_step,
-    mean_losses,
     weighted_sums,
     with_rows,
 )
@@ -102,7 +96,6 @@ class PretrainingTask(Task):
         self.tokenizer = tokenizer
         self.description = ModelDescription(model_config, Head.PRETRAINING)
         self.module = self.description.make_module(execution)
-        self._evaluation_steps: dict[Mesh, LossStep] = {}
         self._objective = options.objective
         self._global_batch_size = global_batch_size
         self._evaluation = evaluation
@@ -169,16 +162,6 @@ class PretrainingTask(Task):
         return batches_in_order(
             lambda number: self._validation.evaluation_batch(number, rows, columns), 0, batches
         )
-
-    def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
-        """Mean losses and accuracies; there are no predictions to write."""
-        if mesh not in self._evaluation_steps:  # compiled once
-            self._evaluation_steps[mesh] = make_loss_step(self, mesh)
-        share = batch_share(mesh)
-        batches = self.evaluation_batches(
-            host=share.index, hosts=share.count, divisor=mesh.shape["data"] * mesh.shape["fsdp"]
-        )
-        return mean_losses(self, self._evaluation_steps[mesh], params, batches, mesh)
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """Number of masked tokens, and of labelled pairs."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
-from bert_jax.inference.batching import BatchOptions, make_batches
+from bert_jax.inference.streams import BatchOptions, make_batches
 from bert_jax.tasks.base.text_rows import TextEncoder, text_characters
 
 #              [CLS] … [SEP]

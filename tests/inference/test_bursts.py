@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bert_jax.inference.micro_batches import bursts
+from bert_jax.inference.streams import bursts
 
 
 def test_all_items_in_their_order():

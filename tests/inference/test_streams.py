@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.inference.batching import BatchOptions
-from bert_jax.inference.streams import answers, in_order
+from bert_jax.inference.streams import BatchOptions, answers, in_order
 from bert_jax.tasks.base.text_rows import text_answers
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.inference.batching import BatchOptions
+from bert_jax.inference.streams import BatchOptions
 from bert_jax.tasks.base.text_rows import TextEncoder, beginning, text_answers
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 

@@ -1,12 +1,15 @@
-"""Which columns are the text, its pair, the label and the id: as told, or by their usual names."""
+"""Columns of text, pair, label and id, configured or by their usual names; and labels."""
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
 
+from bert_jax.data.examples import Label
 from bert_jax.data.readers.tables import Record
 from bert_jax.errors import OptionError, UserError
 
-# Looked for from the left, without regard to case; a pair before a single text.
+# Looked up from the left, without regard to case; a pair before a single text.
 USUAL_PAIRS = (
     ("sentence1", "sentence2"),
     ("sentence_a", "sentence_b"),
@@ -35,7 +38,7 @@ USUAL_IDS = ("id", "idx", "index", "guid")
 
 @dataclasses.dataclass(frozen=True)
 class TextColumns:
-    """Columns by name, or by number from 0; "": not told.
+    """Columns by name, or by number from 0; "": not configured.
 
     Attributes:
         text: the text.
@@ -52,7 +55,7 @@ class TextColumns:
 
 @dataclasses.dataclass(frozen=True)
 class FoundColumns:
-    """The names of columns that are there; those of `TextColumns`, or None.
+    """The names of the columns of a file for those of `TextColumns`, or None.
 
     Attributes:
         text: the text.
@@ -68,8 +71,8 @@ class FoundColumns:
 
 
 def find_columns(
-    told: TextColumns,
-    there: Sequence[str],
+    named: TextColumns,
+    present: Sequence[str],
     place: str,
     *,
     regression: bool = False,
@@ -77,52 +80,53 @@ def find_columns(
 ) -> FoundColumns:
     """Finds the columns among those of a file.
 
-    A text that is not told is found by `USUAL_PAIRS` and `USUAL_TEXTS`; where it is told and the
-    pair is not, there is no pair. A label that is not told is found by `USUAL_CLASSES`, for a
-    regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
+    A text that is not configured is found by `USUAL_PAIRS` and `USUAL_TEXTS`; where it is
+    configured and the pair is not, there is no pair. A label that is not configured is found by
+    `USUAL_CLASSES`, for a regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
 
     Args:
-        told: what the config says.
-        there: the names in the file, or the keys of its first object.
+        named: what the options configure.
+        present: the names in the file, or the keys of its first object.
         place: "file:line" of the names.
         regression: whether the label is a number.
         needs_labels: whether a file without labels is an error; else its label is None.
 
     Raises:
-        UserError: a text, a pair or an id that was told is not there, no text is found, or a label
-            is needed and not there; names the columns and the key to set.
+        OptionError: a configured text, pair or id is missing, no text is found, or a label is
+            needed and missing; names the columns and the option to set.
     """
-    if told.pair and not told.text:
-        raise OptionError("pair_column", told.pair, "set {text_column}, too")
-    if told.text:
-        text: str | None = _told("text_column", told.text, there, place)
-        pair = _told("pair_column", told.pair, there, place) if told.pair else None
+    if named.pair and not named.text:
+        raise OptionError("pair_column", named.pair, "set {text_column}, too")
+    if named.text:
+        text: str | None = _configured("text_column", named.text, present, place)
+        pair = _configured("pair_column", named.pair, present, place) if named.pair else None
     else:
-        text, pair = _usual_texts(there)
+        text, pair = _usual_texts(present)
     if text is None:
         raise OptionError(
             "text_column",
             None,
-            "set {text_column} (and {pair_column}, {label_column})" + _header_hint(there),
-            f"{place}: no column has a usual name of a text, only {_names(there)}",
+            "set {text_column} (and {pair_column}, {label_column})" + _header_hint(present),
+            problem=f"{place}: no column has a usual name of a text, only {_names(present)}",
         )
     usual = (*USUAL_SCORES, *USUAL_CLASSES) if regression else (*USUAL_CLASSES, *USUAL_SCORES)
-    label = _lookup(told.label, there) if told.label else usual_column(usual, there)
+    label = _lookup(named.label, present) if named.label else usual_column(usual, present)
     if label is None and needs_labels:
         raise OptionError(
             "label_column",
-            told.label,
-            "set {label_column}" + _header_hint(there),
-            f"{place}: there is no column {told.label or 'label'!r} among {_names(there)}, but "
-            "labels are needed here",
+            None,
+            "set {label_column}" + _header_hint(present),
+            problem=f"{place}: there is no column {named.label or 'label'!r} among "
+            f"{_names(present)}, but labels are needed here",
         )
-    found = _told("id_column", told.id, there, place) if told.id else usual_column(USUAL_IDS, there)
-    return FoundColumns(text, pair, label, found)
+    if named.id:
+        return FoundColumns(text, pair, label, _configured("id_column", named.id, present, place))
+    return FoundColumns(text, pair, label, usual_column(USUAL_IDS, present))
 
 
-def usual_column(names: Sequence[str], there: Sequence[str]) -> str | None:
+def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
     """The first of some names that a column has, without regard to case; None: no column."""
-    by_lower = {column.strip().lower(): column for column in reversed(there)}
+    by_lower = {column.strip().lower(): column for column in reversed(present)}
     return next((by_lower[name] for name in names if name in by_lower), None)
 
 
@@ -145,41 +149,160 @@ def record_id(record: Record, column: str | None, number: int) -> str:
     return str(id)
 
 
-def _lookup(told: str, there: Sequence[str]) -> str | None:
-    """A column by its name; or, where none is called so, by its number."""
-    if told in there:
-        return told
-    if told.isdecimal() and int(told) < len(there):
-        return there[int(told)]
+class Labels:
+    """Reads the label of each record; the first record decides whether there are any."""
+
+    def __init__(
+        self,
+        column: str | None,
+        *,
+        regression: bool = False,
+        separator: str = "",
+        classes: Collection[str] = (),
+        needed: bool = False,
+        header_label: str = "",
+    ) -> None:
+        """Begins a file.
+
+        Args:
+            column: of the label; None: there are no labels.
+            regression: whether a label is a number.
+            separator: between the classes of a row that may have several; "": it has one.
+            classes: the possible labels; (): any.
+            needed: whether it is an error that there are no labels.
+            header_label: the field of the header line in this column, where the column is
+                configured by its number. If rows have the same label, the line is not a header.
+        """
+        self._column = column
+        self._regression = regression
+        self._separator = separator
+        self._classes = classes
+        self._needed = needed
+        self._header_label = header_label
+        self._kind: str | None = None
+
+    def read(self, record: Record) -> Label | None:
+        """The label of a record; None where its file has none.
+
+        Raises:
+            UserError: a label is empty, of another kind than the one before, not a number, or none
+                of the classes.
+        """
+        if self._column is None:
+            return None
+        label = self._parse(record.fields.get(self._column), record.place)
+        kind = "no label" if label is None else _KINDS[type(label)]
+        if label is None and (self._needed or self._kind not in (None, kind)):
+            raise UserError(
+                f"{record.place}: the label ({self._column!r}) is empty; give the row one, or "
+                "remove it"
+            )
+        if self._kind not in (None, kind):
+            raise UserError(
+                f"{record.place}: {self._column!r} is {kind}, but {self._kind} in the rows before; "
+                "give every row the same"
+            )
+        self._kind = kind
+        return label
+
+    def _parse(self, value: Any, place: str) -> Label | None:
+        if value is None or (isinstance(value, str) and not (value.strip() or self._separator)):
+            return None
+        if self._regression:
+            return self._number(value, place)
+        if isinstance(value, list):
+            return tuple(dict.fromkeys(self._class(part, place) for part in value))
+        if self._separator and isinstance(value, str):
+            parts = [part.strip() for part in value.split(self._separator)]
+            return tuple(dict.fromkeys(self._class(part, place) for part in parts if part))
+        return self._class(value, place)
+
+    def _number(self, value: Any, place: str) -> float:
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):  # overflow: JSON has numbers of any length
+            number = math.nan
+        if not math.isfinite(number):
+            raise UserError(
+                f"{place}: {self._column!r} is {value!r:.40}, which is not a number; a regression "
+                "needs one"
+            )
+        self._check_header(_is_number(self._header_label), place)
+        return number
+
+    def _class(self, value: Any, place: str) -> str:
+        if isinstance(value, bool):
+            label = str(value).lower()  # as JSON spells it
+        elif isinstance(value, str | int | float):
+            label = str(value).strip()
+        else:
+            raise UserError(
+                f"{place}: {self._column!r} is not a label but {type(value).__name__}; give a "
+                "string or a number"
+            )
+        if self._classes and label not in self._classes:
+            known = ", ".join(self._classes)
+            raise UserError(f"{place}: the label {label!r:.40} is none of {known}; fix the line")
+        self._check_header(label == self._header_label, place)
+        return label
+
+    def _check_header(self, is_row: bool, place: str) -> None:
+        if is_row and self._header_label:
+            raise OptionError(
+                "header",
+                True,
+                "if it is a row, set {header=False}",
+                problem=f"{place}: the first line of the file is taken for its header, but has the "
+                f"label {self._header_label!r:.40}, like a row",
+            )
+
+
+_KINDS = {str: "one label", float: "a number", tuple: "a list of labels"}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _lookup(name: str, present: Sequence[str]) -> str | None:
+    """A column by its name; or, where no column has the name, by its number."""
+    if name in present:
+        return name
+    if name.isdecimal() and int(name) < len(present):
+        return present[int(name)]
     return None
 
 
-def _told(key: str, told: str, there: Sequence[str], place: str) -> str:
-    found = _lookup(told, there)
-    if found is None:
+def _configured(option: str, name: str, present: Sequence[str], place: str) -> str:
+    column = _lookup(name, present)
+    if column is None:
         raise OptionError(
-            key,
-            told,
-            f"set {{{key}}} to one of these, or to its number from 0",
-            f"{place}: there is no column {told!r}, only {_names(there)}",
+            option,
+            name,
+            f"set {{{option}}} to one of these, or to its number from 0",
+            problem=f"{place}: there is no column {name!r}, only {_names(present)}",
         )
-    return found
+    return column
 
 
-def _usual_texts(there: Sequence[str]) -> tuple[str | None, str | None]:
+def _usual_texts(present: Sequence[str]) -> tuple[str | None, str | None]:
     for first, second in USUAL_PAIRS:
-        text, pair = usual_column((first,), there), usual_column((second,), there)
+        text, pair = usual_column((first,), present), usual_column((second,), present)
         if text is not None and pair is not None:
             return text, pair
-    return usual_column(USUAL_TEXTS, there), None
+    return usual_column(USUAL_TEXTS, present), None
 
 
-def _names(there: Sequence[str]) -> str:
-    short = (name if len(name) <= 40 else name[:39] + "…" for name in there)
+def _names(present: Sequence[str]) -> str:
+    short = (name if len(name) <= 40 else name[:39] + "…" for name in present)
     return ", ".join(map(repr, short)) or "nothing"
 
 
-def _header_hint(there: Sequence[str]) -> str:
-    if list(there) == [str(number) for number in range(len(there))]:
+def _header_hint(present: Sequence[str]) -> str:
+    if list(present) == [str(number) for number in range(len(present))]:
         return " to numbers from 0, as the file has no header"
-    return "; if this line is no header but a row, set {header=False} and numbers from 0"
+    return "; if this line is not a header but a row, set {header=False} and numbers from 0"

@@ -16,7 +16,7 @@ PREFIX = "glue:"
 
 @dataclasses.dataclass(frozen=True)
 class GlueSet:
-    """A file that scores or predictions are made for.
+    """A validation or test file.
 
     Attributes:
         file: its name in the task's folder.
@@ -146,10 +146,10 @@ GLUE: dict[str, GlueLayout] = {
 
 
 def glue_layout(format: str) -> GlueLayout | None:
-    """The layout that a `data.format` such as "glue:mrpc" names; None: another format.
+    """The layout that a format such as "glue:mrpc" names; None: another format.
 
     Raises:
-        UserError: GLUE has no such task.
+        OptionError: GLUE has no such task.
     """
     if not format.startswith(PREFIX):
         return None

@@ -1,15 +1,18 @@
 """Numbered lines of a file or of stdin: UTF-8, compressed or not."""
 
 import contextlib
+import gzip
 import io
 import os
 import stat
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
-from bert_jax.data.readers.compressed import decompress, named_errors
+import zstandard
+
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch
 
@@ -18,13 +21,17 @@ LINE_BYTES = 64 * 1024 * 1024
 """The longest line that is read; a longer one is hardly text."""
 
 _CONVERT = "convert the file to UTF-8"
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
+_BUFFER_BYTES = 1 << 20
+_FRAME_BYTES = 1 << 14
 
 
 class Lines:
     """The lines of an input, read once.
 
     Attributes:
-        name: what the input is called in errors.
+        name: of the input in errors.
     """
 
     def __init__(
@@ -36,13 +43,12 @@ class Lines:
         errors: str = "strict",
         remedy: str = _CONVERT,
     ) -> None:
-        """See `open_lines`.
+        """Use `open_lines`.
 
         Args:
             name: of the input.
             stream: buffered.
-            raw: the file below the stream; None if it is no regular file, or nobody will ask for
-                the `fraction`.
+            raw: the file below the stream, for `fraction`; None if it is not a regular file.
             errors: see `decode`.
             remedy: likewise.
         """
@@ -91,7 +97,7 @@ class Lines:
             return decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # which says it
 
     def fraction(self) -> float | None:
-        """How much of the input is read; None: who knows."""
+        """The share of the input that is read; None where it is unknown."""
         if self._raw is None or not self._size:
             return None
         # Buffers read ahead, which matters for small files; but only the file knows how far a
@@ -115,19 +121,19 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
     with contextlib.ExitStack() as stack:
         with named_errors(source):
             raw = stack.enter_context(open(fetch(as_path(source)), "rb", buffering=0))
-            # A pipe has no size, and nobody can look into it beforehand.
+            # A pipe has no size, and its first bytes cannot be read twice.
             is_file = stat.S_ISREG(os.fstat(raw.fileno()).st_mode)
             stream = decompress(raw) if is_file else io.BufferedReader(raw)
         yield Lines(str(source), stream, raw if is_file else None)
 
 
 def may_wait(source: str | Path) -> bool:
-    """Whether lines of an input come when somebody writes them: a pipe or a terminal."""
+    """Whether an input is a pipe or a terminal, whose lines come while they are written."""
     try:
         place = _stdin().fileno() if str(source) == STDIN else source
         return not stat.S_ISREG(os.stat(place).st_mode)
     except OSError:
-        return False  # no file of this machine, or nothing that the system knows
+        return False  # not a file of this machine
 
 
 def _stdin() -> BinaryIO:
@@ -139,10 +145,10 @@ def _stdin() -> BinaryIO:
     if sys.stdin is None:
         raise UserError("stdin is closed; give a file as the input")
     try:
-        # Not Python's own reader, which must not be busy in a thread when the program ends.
+        # Python's own reader must not be busy in a thread when the program ends.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except io.UnsupportedOperation:
-        return sys.stdin.buffer  # somebody has put something else in its place
+        return sys.stdin.buffer  # replaced, as in tests
 
 
 def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
@@ -150,9 +156,9 @@ def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVE
 
     Args:
         data: the line.
-        place: what it is called in errors.
-        errors: "strict", or "replace" for U+FFFD in place of what is no UTF-8.
-        remedy: what the user is told to do.
+        place: its name in errors.
+        errors: "strict", or "replace" for U+FFFD in place of bytes that are not UTF-8.
+        remedy: the advice in errors.
 
     Raises:
         UserError: it is not UTF-8.
@@ -164,3 +170,61 @@ def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVE
             f"{place}: byte {error.start + 1} of the line (0x{data[error.start]:02x}) is not "
             f"UTF-8; {remedy}"
         ) from error
+
+
+@contextlib.contextmanager
+def named_errors(name: str | Path) -> Iterator[None]:
+    """Turns errors of the operating system and the decompressors into a UserError of one line."""
+    try:
+        yield
+    except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError) as error:
+        raise UserError(f"{name}: damaged compressed file: {error}; fetch it again") from error
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def decompress(raw: BinaryIO) -> BinaryIO:
+    """A buffered reader of a file's content; gzip and Zstandard are known by the first bytes."""
+    magic = raw.read(4)
+    raw.seek(0)
+    if magic.startswith(_GZIP_MAGIC):
+        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER_BYTES))
+    if magic == _ZSTANDARD_MAGIC:
+        return io.BufferedReader(_ZstandardReader(raw), _BUFFER_BYTES)
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw), _BUFFER_BYTES))
+
+
+class _ZstandardReader(io.RawIOBase):
+    """Frames of a .zst file one after the other.
+
+    Unlike the library's own stream reader it does not take the end of a truncated file for the end
+    of the text.
+    """
+
+    def __init__(self, raw: BinaryIO):
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame_begun = False
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._text:
+            data = b""
+            if self._frame.eof:
+                data = self._frame.unused_data
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._frame_begun = False
+            data = data or self._raw.read(_FRAME_BYTES)
+            if not data:
+                if self._frame_begun:
+                    raise EOFError("it ends in the middle of a frame")
+                return 0
+            self._frame_begun = True
+            self._text = memoryview(self._frame.decompress(data))
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count

@@ -1,4 +1,4 @@
-"""Records of a file, field by field: JSON lines, tables between tabs or commas, lines of text."""
+"""Records of a file, field by field: JSON lines, TSV and CSV tables, lines of text."""
 
 import contextlib
 import csv
@@ -17,7 +17,7 @@ QUOTES = ("auto", "none", "csv")
 
 _COMPRESSED = (".gz", ".zst")
 _ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv", "csv": "csv"}
-# Texts may end in anything, but these are no texts.
+# Text files may have any ending but these.
 _NO_LINES = ("json", "parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
 
 # The longest field of a CSV file; the library's own limit is 128 KiB.
@@ -49,12 +49,13 @@ class TableOptions:
         header: whether the first line of a table names its columns; else they are "0", "1", ….
         columns: the names of the columns, of a table whose first line need not name them: it does
             where one of its fields is one of these names. Overrides `header`.
-        quotes: what quotation marks around a field of a table mean. "csv": they are taken off, and
-            between them may stand separators and line ends. "none": they are characters like any
-            other, as in GLUE. "auto": as "csv" in CSV; in TSV they are taken off where a field
-            begins and ends with one and all between them are doubled, and stay everywhere else.
-        skip_broken: whether rows with a wrong number of columns are passed over and remembered;
-            else they are errors.
+        quotes: the meaning of quotation marks around a field of a table. "csv": they are removed,
+            and separators and line ends between them belong to the field. "none": they are
+            characters like any other, as in GLUE. "auto": as "csv" in CSV; in TSV they are removed
+            where a field begins and ends with one and all between them are doubled, and kept
+            everywhere else.
+        skip_broken: whether rows with a wrong number of columns are skipped and counted; else they
+            are errors.
     """
 
     format: str = ""
@@ -79,8 +80,8 @@ class Table:
         records: in their order; while they are read, a malformed one raises.
         columns: the names of the columns; None: each record has its own, as in JSON.
         place: where they are named, "file:line".
-        broken: the places of rows with another number of columns, which were passed over so far.
-        fraction: tells how much of the input is read; None: who knows.
+        broken: the places of rows with another number of columns, which were skipped so far.
+        fraction: returns the share of the input that is read; None where it is unknown.
     """
 
     records: Iterator[Record]
@@ -94,23 +95,23 @@ class Table:
 def open_table(source: str | Path, options: TableOptions = TableOptions()) -> Iterator[Table]:
     """Opens a file: UTF-8 with or without byte order mark, lines that end in LF or CRLF.
 
-    Blank lines are passed over, except in "text", where they are empty texts.
+    Blank lines are skipped, except in "text", where they are empty texts.
 
     Args:
         source: a file, also compressed with gzip or Zstandard, or "-" for stdin.
         options: how it is read.
 
     Raises:
-        UserError: it cannot be opened, or its ending does not say what it is; or, while records
-            are read, one is malformed.
+        UserError: it cannot be opened, or its ending stands for no format; or, while records are
+            read, one is malformed.
     """
     form = options.format or format_of(source)
     if not form:
         raise OptionError(
             "format",
-            "",
+            None,
             f"set {{format}} to one of {', '.join(FORMATS)}",
-            f"{source}: its ending does not say what it is",
+            problem=f"{source}: its ending does not say what it is",
         )
     with open_lines(source) as lines:
         if form == "jsonl":
@@ -125,10 +126,10 @@ def open_table(source: str | Path, options: TableOptions = TableOptions()) -> It
 
 
 def format_of(source: str | Path) -> str:
-    """The format that the ending of a file's name stands for, "" where it says nothing.
+    """The format that the ending of a file's name stands for, "" for none.
 
     Raises:
-        UserError: it says that the file is no text.
+        OptionError: files with this ending are not text.
     """
     endings = [ending.lower() for ending in Path(source).suffixes]
     endings = [ending for ending in endings if ending not in _COMPRESSED]
@@ -136,9 +137,9 @@ def format_of(source: str | Path) -> str:
     if last in _NO_LINES:
         raise OptionError(
             "format",
-            "",
+            None,
             "convert it, or set {format}",
-            f"{source}: a file of this ending is none of {', '.join(FORMATS)}",
+            problem=f"{source}: a file of this ending is none of {', '.join(FORMATS)}",
         )
     return _ENDINGS.get(last, "")
 
@@ -156,7 +157,7 @@ def _table(lines: Lines, rows: NumberedFields, options: TableOptions) -> Table:
         rows = itertools.chain([(number, first)], rows)
     twice = [column for column in columns if columns.count(column) > 1]
     if twice:
-        raise UserError(f"{place}: two columns are called {twice[0]!r}; rename one")
+        raise UserError(f"{place}: two columns have the name {twice[0]!r}; rename one")
     broken: list[str] = []
     kept = broken if options.skip_broken else None
     origin = "the header has" if header else "the first row has"
@@ -201,7 +202,7 @@ def _labels_and_texts(lines: Lines) -> NumberedFields:
         if not blank:
             raise UserError(
                 f"{lines.name}:{number}: {line.strip()!r:.40} is one word, but a line is a label, "
-                "a blank and a text; mend the line"
+                "a blank and a text; fix the line"
             )
         yield number, [label, text]
 
@@ -235,12 +236,12 @@ def _parsed(
     reader = csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
     first = 1
     try:
-        for found in reader:
-            if found:
-                yield first, found
+        for fields in reader:
+            if fields:
+                yield first, fields
             first = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{lines.name}:{first}: not valid CSV: {error}; mend it") from error
+        raise UserError(f"{lines.name}:{first}: not valid CSV: {error}; fix it") from error
 
 
 def _unquoted(field: str) -> str:
@@ -258,8 +259,8 @@ def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
     return OptionError(
         "quotes",
         None,
-        "fix the line" + hint * torn,
-        f"{place}: {len(fields)} fields, but {expected}",
+        "fix the line" + (hint if torn else ""),
+        problem=f"{place}: {len(fields)} fields, but {expected}",
     )
 
 
@@ -270,14 +271,16 @@ def _parse_object(line: str, place: str) -> dict[str, Any]:
             # JSON can spell half of a surrogate pair ("\ud83d"), which no encoding can write.
             json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"{place}: half of a surrogate pair is no character; remove it") from error
+        raise UserError(
+            f"{place}: half of a surrogate pair is not a character; remove it"
+        ) from error
     except (ValueError, RecursionError) as error:
         reason = str(error)
         if isinstance(error, json.JSONDecodeError):
             reason = f"{error.msg}, column {error.colno}"
-        raise UserError(f"{place}: not valid JSON: {reason}; mend or remove the line") from error
+        raise UserError(f"{place}: not valid JSON: {reason}; fix or remove the line") from error
     if not isinstance(found, dict):
-        raise UserError(f"{place}: not a JSON object but {type(found).__name__}; mend the line")
+        raise UserError(f"{place}: not a JSON object but {type(found).__name__}; fix the line")
     return found
 
 

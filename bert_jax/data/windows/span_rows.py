@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.data.examples import Question
-from bert_jax.data.sequences import Sequences
+from bert_jax.data.labelled_batches import Sequences
 from bert_jax.data.windows.answer_places import find_answer
 from bert_jax.data.windows.passage_windows import (
     PassageWindow,

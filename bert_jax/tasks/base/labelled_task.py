@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -244,12 +243,6 @@ class LabelledTask(Task, Generic[Example, Prediction]):
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         return with_rows(self.batches.empty_row(), self.options.batch_size)
-
-    def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
-        # Until the training loop takes the evaluation as a callable.
-        from bert_jax.inference.evaluation import evaluate
-
-        return evaluate(self, params, mesh, directory)
 
     def baselines(self) -> dict[str, float]:
         """Metrics without a model, named as those of an evaluation."""

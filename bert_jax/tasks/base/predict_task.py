@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bert_jax.data.readers.rows import Row, Rows, open_rows
-from bert_jax.data.readers.texts import TextOptions
+from bert_jax.data.readers import texts
+from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.records import Output, open_output, to_json
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
@@ -192,7 +192,7 @@ def json_lines(
 
 def open_texts(source: str | Path, options: PredictOptions) -> AbstractContextManager[Rows[Text]]:
     """Opens texts and pairs of texts, for tasks that read nothing else."""
-    return open_rows(source, options.reading(TextOptions, empty="keep"))
+    return texts.open_texts(source, options.reading(texts.TextOptions, empty="keep"))
 
 
 def _join(row: Row[Any], prediction: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.readers.texts import Text
 from bert_jax.errors import NotFiniteError, OptionError, UserError
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -27,9 +28,6 @@ Rows = TypeVar("Rows")
 
 # Examples that are tokenised in one call: enough to keep all threads of a tokenizer busy.
 _CHUNK = 2000
-
-Text = str | tuple[str, str]
-"""A text, or a text and its pair."""
 
 Advance = Callable[[int], None]
 """Called after each batch with the number of its examples, as by a progress bar."""

@@ -1,9 +1,8 @@
-"""What the training loop needs to know of a task, whatever the task is."""
+"""The interface of a task to the training loop."""
 
 import abc
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -28,15 +27,15 @@ LossStep = Callable[[Any, dict[str, jax.Array]], tuple[Sums, dict[str, jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class ModelInit:
-    """What a config says of a task's model before the task has seen its data.
+    """What a config defines of a task's model before the task has read its data.
 
     Attributes:
         execution: how the model is computed.
         architecture: the encoder, for a tokenizer.
         tokenizer: that of the model, None where the data bring their own.
         description: of the model that the training begins with, None for a random one.
-        is_finished: whether `description` is that of the very model that is judged: then its
-            labels are not to be changed, and no training data are needed.
+        is_finished: whether `description` is that of a finished model to evaluate: its labels stay,
+            and no training data are needed.
     """
 
     execution: Execution
@@ -47,7 +46,7 @@ class ModelInit:
 
 
 class Task(abc.ABC):
-    """Batches, model, losses and metrics of one kind of problem.
+    """Batches, model and losses of one task.
 
     A loss has parts ("mlm", "nsp"), each a weighted mean; a loss without parts has one, "". Only
     numerators (`loss_sums`) and denominators (`loss_weights`) leave the task, so that they can be
@@ -64,9 +63,8 @@ class Task(abc.ABC):
         derived_metrics: those that `summary` adds and that follow from another one; they get no
             curve of their own.
 
-    A task lives in a module of `bert_jax.tasks` with `defaults()`, the sections and keys of a
-    config that are its own or have another default here, and `create(config, model_init)`. Where
-    a step can be planned before there are data, it has `create_without_data(config, model_init)`.
+    For the module of a task see `bert_jax.tasks`. Where a step can be planned without data, it has
+    `create_without_data(config, model_init)`, too.
     """
 
     module: nn.Module
@@ -77,12 +75,12 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Raises UserError where the data cannot be judged as the config wants."""
+        """Raises UserError where the data cannot be evaluated as the config requires."""
 
     @property
     @abc.abstractmethod
     def examples_per_epoch(self) -> int:
-        """How many examples there are to train on."""
+        """The number of training examples."""
 
     @abc.abstractmethod
     def train_batches(
@@ -98,22 +96,24 @@ class Task(abc.ABC):
         """
 
     def pack_rows(self, rows: Batch) -> Batch:
-        """The rows of a batch that one device computes in one piece, made cheaper if it can be."""
+        """Packs short rows of the batch of one device together, if the task can."""
         return rows
 
     @abc.abstractmethod
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and dtypes of the largest global batch."""
 
-    @abc.abstractmethod
-    def evaluate(self, params: Any, mesh: Mesh, directory: Path | None = None) -> dict[str, float]:
-        """Metrics on the validation examples, the same for any mesh up to rounding.
+    def evaluation_batches(
+        self, *, host: int, hosts: int, divisor: int = 1
+    ) -> Generator[Batch, None, None]:
+        """This host's rows of the validation batches of a task that is evaluated by its losses.
 
         Args:
-            params: parameters of `module`, on the mesh.
-            mesh: the devices.
-            directory: where predictions and reports are written, if the task has any.
+            host: which part of each batch.
+            hosts: of how many equal parts.
+            divisor: of the rows of a batch, which rows of weight 0 fill up.
         """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -131,15 +131,15 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:
-        """Held-out metrics of answers that need no model, as `<metric or part>_<name>`."""
+        """Validation metrics without a model, as `<metric or part>_<baseline>`."""
 
     @abc.abstractmethod
     def examples_as_text(self, count: int) -> str:
-        """The first training examples of a run, readable."""
+        """The first training examples of a run, as text."""
 
     @abc.abstractmethod
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Metrics with what follows from them added, such as the perplexity."""
+        """Metrics with those added that follow from them, such as the perplexity."""
 
 
 def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -13,10 +13,9 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import ChoiceExample
-from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
-from bert_jax.data.sequences import Sequences
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of

@@ -15,11 +15,11 @@ from bert_jax.data.readers.conll import (
     read_blocks,
 )
 from bert_jax.data.readers.lines import Lines, open_lines
-from bert_jax.data.readers.rows import Row, Rows, TextReader, open_rows
+from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
-from bert_jax.data.readers.texts import TextOptions
+from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts
 from bert_jax.data.records import Output
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
@@ -62,7 +62,7 @@ def _open_sentences(source: str | Path, options: PredictOptions) -> Iterator[Row
             )
             yield Rows(rows, table.fraction)
     else:
-        with open_rows(source, options.reading(TextOptions, empty="keep")) as texts:
+        with open_texts(source, options.reading(TextOptions, empty="keep")) as texts:
             yield Rows(map(_sentence, texts), texts.fraction)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.labelled_batches import Sequences
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.sequences import Sequences
 from bert_jax.data.windows.word_windows import SPECIALS, WordWindow, WordWindows
 from bert_jax.tasks.base.labelled_task import balanced_weights
 from bert_jax.tasks.base.predictor import encode_in_chunks

@@ -5,8 +5,8 @@ import pathlib
 import pytest
 
 from bert_jax.data.readers.choices import ChoiceOptions, read_choices
+from bert_jax.data.readers.sources import open_dataset
 from bert_jax.data.readers.texts import TextOptions, read_texts
-from bert_jax.data.readers.tfds import open_dataset
 from bert_jax.errors import UserError
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,7 @@ from bert_jax.data.pretraining.sources import (
     SourceSpec,
     document_blocks,
 )
-from bert_jax.data.readers.compressed import decompress, named_errors
-from bert_jax.data.readers.lines import Lines
+from bert_jax.data.readers.lines import Lines, decompress, named_errors
 from bert_jax.errors import UserError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 
