@@ -1,97 +1,234 @@
-"""Answers come in the order of the texts, and texts are read a little ahead only."""
+"""Examples in batches of like length, read a little ahead; predictions in the examples' order."""
 
 import itertools
+import threading
+import time
+from types import SimpleNamespace
 
-import jax
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.inference.streams import BatchOptions, answers, in_order
-from bert_jax.tasks.base.text_rows import text_answers
+from bert_jax.errors import UserError
+from bert_jax.inference.streams import make_batches, micro_batches, predict_examples
+from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks.base.predictor import BatchOptions, Predictor
+from bert_jax.tasks.base.text_rows import TextEncoder, text_characters
 
 
-@given(st.permutations(range(12)))
-def test_items_in_the_order_of_their_numbers(numbers):
-    assert list(in_order((number, f"item {number}") for number in numbers)) == [
-        f"item {number}" for number in range(12)
-    ]
+class Lengths(Predictor):
+    """Predicts the number of tokens of each row of an example, without a model."""
 
+    def __init__(self, encode, characters=len, **sizes):
+        self.encode, self.characters = encode, characters
+        self.options = BatchOptions(**{"batch_size": 2, "window": 2, **sizes})
 
-def test_an_item_is_given_as_soon_as_those_before_it_are():
-    asked = []
+    def encode(self, examples): ...
 
-    def numbered():
-        for number in (1, 0, 2, 4, 3):
-            asked.append(number)
-            yield number, number
+    def characters(self, example): ...
 
-    items = in_order(numbered())
-    assert next(items) == 0
-    assert asked == [1, 0]
-    assert next(items) == 1
-    assert next(items) == 2
-    assert asked == [1, 0, 2]
+    def compute(self, batch):
+        return batch["attention_mask"].sum(axis=1)
+
+    def decode(self, example, encodings, outputs):
+        return encodings[0].tokens[1], [int(length) for length in outputs]
 
 
 @pytest.fixture
-def lengths(model):
-    """Answers that are the number of tokens, as the device counts them, with the first token."""
-    count = jax.jit(lambda batch: batch["attention_mask"].sum(axis=1))
-
-    def ask(texts, **keywords):
-        options = BatchOptions(batch_size=2, window=2)
-        return text_answers(
-            model,
-            texts,
-            count,
-            lambda encoding, length: (encoding.tokens[1], int(length)),
-            options,
-            **keywords,
-        )
-
-    return ask
+def texts_of(tokenizer, tiny_config):
+    """A predictor of texts, one row each."""
+    return lambda **sizes: Lengths(
+        TextEncoder(tokenizer, tiny_config, 32), text_characters, **sizes
+    )
 
 
-def test_answers_by_hand(lengths):
-    texts = ["sun", "the cat sat .", "a dog", "", "the bird sang on", ("sea", "shell")]
-    expected = [("sun", 3), ("the", 6), ("a", 4), ("[SEP]", 2), ("the", 6), ("sea", 5)]
-    assert list(lengths(texts)) == expected
-    assert list(lengths([])) == []
+@pytest.fixture
+def fake_model(tokenizer, tiny_config):
+    return SimpleNamespace(tokenizer=tokenizer, config=tiny_config, mesh=one_device_mesh())
 
 
-def test_progress_counts_every_text_once(lengths):
+def numbers(batch):
+    return [request.number for request, _ in batch.rows]
+
+
+#              [CLS] … [SEP]
+TEXTS = [
+    "the cat sat",  # 5
+    "",  # 2
+    ("a dog", "a bird sang ."),  # 9
+    "the cat sat on the mat .",  # 9
+    "sun",  # 3
+]
+
+
+def test_batches_by_hand(texts_of, tokenizer):
+    first, second = make_batches(texts_of(batch_size=3), TEXTS, tokenizer, limit=32)
+    assert numbers(first) == [2, 3, 0]
+    assert numbers(second) == [4, 1]
+    assert [request.example for request, _ in first.rows] == [TEXTS[2], TEXTS[3], TEXTS[0]]
+    assert [array.shape for array in first.arrays.values()] == [(3, 16)] * 3
+    assert [array.dtype for array in first.arrays.values()] == [np.int32] * 3
+    np.testing.assert_array_equal(
+        first.arrays["input_ids"][:, :10],
+        [
+            [2, 7, 11, 3, 7, 12, 22, 5, 3, 0],
+            [2, 6, 10, 20, 27, 6, 14, 5, 3, 0],
+            [2, 6, 10, 20, 3, 0, 0, 0, 0, 0],
+        ],
+    )
+    np.testing.assert_array_equal(
+        first.arrays["token_type_ids"][:, :10],
+        [
+            [0, 0, 0, 0, 1, 1, 1, 1, 1, 0],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ],
+    )
+    np.testing.assert_array_equal(
+        second.arrays["attention_mask"][:, :5],
+        [
+            [1, 1, 1, 0, 0],
+            [1, 1, 0, 0, 0],
+        ],
+    )
+    (batch,) = make_batches(
+        texts_of(batch_size=4), ["sun", "a cat", "sea"], tokenizer, limit=5, row_multiple=8
+    )
+    assert numbers(batch) == [1, 0, 2]
+    assert batch.arrays["attention_mask"].sum(axis=1).tolist() == [4, 3, 3, 0, 0, 0, 0, 0]
+    assert batch.arrays["input_ids"].shape == (8, 5)
+
+
+def test_windows_are_sorted_apart_and_read_no_further_ahead(texts_of, tokenizer):
+    read = []
+
+    def texts(words):
+        for length in itertools.count(1):
+            read.append(length)
+            yield "sun " * (length % 20) * words
+
+    batches = make_batches(texts_of(window=3), texts(1), tokenizer, limit=32)
+    assert [numbers(batch) for batch in itertools.islice(batches, 4)] == [
+        [5, 4], [3, 2], [1, 0], [11, 10],
+    ]  # fmt: skip
+    assert len(read) == 12
+    # A window of long texts is short.
+    read.clear()
+    next(make_batches(texts_of(window=64), texts(100_000), tokenizer, limit=32))
+    assert len(read) == 2
+
+
+words = st.lists(st.sampled_from(["sun", "boys", "walked", "?", "."]), max_size=40).map(" ".join)
+
+
+@given(
+    texts=st.lists(words | st.tuples(words, words), max_size=30),
+    batch_size=st.integers(1, 7),
+    window=st.integers(1, 3),
+    row_multiple=st.integers(1, 4),
+)
+def test_every_text_is_in_one_batch(
+    tokenizer, tiny_config, texts, batch_size, window, row_multiple
+):
+    predictor = Lengths(
+        TextEncoder(tokenizer, tiny_config, 32),
+        text_characters,
+        batch_size=batch_size,
+        window=window,
+    )
+    seen = []
+    for batch in make_batches(predictor, texts, tokenizer, limit=32, row_multiple=row_multiple):
+        ids, mask = batch.arrays["input_ids"], batch.arrays["attention_mask"]
+        assert len(numbers(batch)) <= batch_size
+        assert len(ids) % row_multiple == 0
+        assert mask[len(numbers(batch)) :].sum() == 0
+        for row, index in enumerate(numbers(batch)):
+            text = texts[index]
+            first, pair = ([text], None) if isinstance(text, str) else ([text[0]], [text[1]])
+            (alone,) = tokenizer.encode_batch(first, pair, max_length=32)
+            assert batch.encodings[row] == alone
+            assert ids[row][mask[row] == 1].tolist() == alone.ids
+        seen += numbers(batch)
+    assert sorted(seen) == list(range(len(texts)))
+
+
+def test_predictions_by_hand_in_order(texts_of, fake_model):
     done = []
-    list(lengths(["sun"] * 11, advance=done.append))
-    assert done == [2, 2, 2, 2, 2, 1]
+    predictions = predict_examples(fake_model, texts_of(), TEXTS, advance=done.append)
+    assert list(predictions) == [
+        ("the", [5]), ("[SEP]", [2]), ("a", [9]), ("the", [9]), ("sun", [3]),
+    ]  # fmt: skip
+    assert done == [2, 2, 1]
+    assert list(predict_examples(fake_model, texts_of(), [])) == []
 
 
-def test_a_stream_without_end(lengths):
-    asked = []
+def test_examples_of_several_rows(fake_model, tokenizer):
+    predictor = Lengths(lambda some: [tokenizer.encode_batch(example) for example in some])
+    examples = [("sun", "the sea"), ("a",), ("the cat sat .", "sun", "a dog")] * 3
+    expected = [("sun", [3, 4]), ("a", [3]), ("the", [6, 3, 4])] * 3
+    assert list(predict_examples(fake_model, predictor, examples)) == expected
+
+
+def test_a_stream_without_end(texts_of, fake_model):
+    read = []
 
     def texts():
         for number in itertools.count():
-            asked.append(number)
+            read.append(number)
             yield "sun " * (number % 7)
 
-    found = list(itertools.islice(lengths(texts()), 100))
-    assert [length for _, length in found] == [number % 7 + 2 for number in range(100)]
-    # The windows of the last answer and of the batch that is begun ahead, 4 texts each.
-    assert len(asked) <= 100 + 8
+    predictions = predict_examples(fake_model, texts_of(), texts())
+    first = list(itertools.islice(predictions, 100))
+    assert [length for _, (length,) in first] == [number % 7 + 2 for number in range(100)]
+    # The windows of the last prediction and of the batch that is begun ahead, 4 texts each.
+    assert len(read) <= 100 + 8
 
 
-def test_items_of_several_rows(model):
-    """The most tokens of any choice, and how many choices there are."""
-    count = jax.jit(lambda batch: batch["attention_mask"].sum(axis=1))
-    items = [("sun", "the sea"), ("a",), ("the cat sat .", "sun", "a dog")] * 3
-    found = answers(
-        model,
-        items,
-        lambda some: [model.tokenizer.encode_batch(item) for item in some],
-        count,
-        lambda item, encodings, lengths: (item[0], len(encodings), [int(n) for n in lengths]),
-        BatchOptions(batch_size=2, window=2),
-        characters=len,
-    )
-    expected = [("sun", 2, [3, 4]), ("a", 1, [3]), ("the cat sat .", 3, [6, 3, 4])]
-    assert list(found) == expected * 3
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"max_length": 33}, "max_length is 33; this model takes 3 to 32 tokens"),
+        ({"max_length": 2}, "max_length is 2; this model takes 3 to 32 tokens"),
+    ],
+)
+def test_wrong_sizes(tiny_config, options, message):
+    with pytest.raises(UserError, match=message):
+        BatchOptions(**options).limit(tiny_config)
+
+
+def test_micro_batches_have_all_items_in_order():
+    assert [item for batch in micro_batches(range(10_000)) for item in batch] == [*range(10_000)]
+    assert [list(batch) for batch in micro_batches([])] == [[]]
+
+    def slow():
+        for number in range(50):
+            time.sleep(0.02)  # each item comes soon, and all of them do not
+            yield number
+
+    batches = [list(batch) for batch in micro_batches(slow())]
+    assert [number for batch in batches for number in batch] == list(range(50))
+    assert len(batches) > 3
+
+
+def test_a_micro_batch_does_not_wait_for_the_next_item():
+    answered = threading.Event()
+
+    def source():
+        yield "one"
+        yield "two"
+        assert answered.wait(60)
+        yield "three"
+        raise ValueError("the fourth")
+
+    batches = micro_batches(source())
+    items = []
+    while len(items) < 2:  # in two, should the machine be slow
+        items += list(next(batches))
+    assert items == ["one", "two"]
+    answered.set()
+    rest = (item for batch in batches for item in batch)
+    assert next(rest) == "three"
+    with pytest.raises(ValueError, match="the fourth"):
+        next(rest)

@@ -223,10 +223,10 @@ def test_what_is_refused_before_a_training(base_model, write_table, sentences):
     strange = write_table("dev.tsv", [("text", "label"), ("a cat", "plant")])
     with pytest.raises(UserError, match=r"dev.tsv:2: label 'plant' is none of animal, thing"):
         _task(base_model, table, validation=(str(strange),))
-    with pytest.raises(UserError, match="data.best_metric 'acuracy' is none of accuracy, f1, loss"):
+    with pytest.raises(UserError, match="there is no metric 'acuracy', only accuracy, f1, loss"):
         _task(base_model, table, best_metric="acuracy")
     unlabelled = write_table("none.tsv", [("text",), ("a cat",)])
-    with pytest.raises(UserError, match="none.tsv has no labels that a training can be judged by"):
+    with pytest.raises(UserError, match="none.tsv has no labels to evaluate a training with"):
         _task(base_model, table, validation=(str(unlabelled),))
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pkgutil
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from bert_jax.inference.loading import TASKS
 from bert_jax.inference.predict import predict
 from bert_jax.tasks.base.predict_task import PredictOptions
 
-NAMES = sorted({module.name for module in pkgutil.iter_modules(tasks.__path__)} - {"pretraining"})
+NAMES = sorted({*tasks.task_names("create")} - {"pretraining"})
 
 # A row that each task can answer, and the keys of its answer.
 ROWS = {
@@ -62,10 +61,11 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
     config = complete_config(
         {"task": name, "init_from": str(base_model), "data": keys}, where="test"
     )
-    with pytest.raises(UserError, match="data.best_metric 'f_one' is none of ") as found:
+    with pytest.raises(UserError, match="there is no metric 'f_one', only ") as found:
         _ = Experiment.from_config(config).task
     # Each of those that it names would do.
-    for known in str(found.value).rpartition("none of ")[2].split(", "):
+    names = str(found.value).rpartition("only ")[2].partition(";")[0].split(", ")
+    for known in names:
         config.data.best_metric = known
         _ = Experiment.from_config(config).task
 

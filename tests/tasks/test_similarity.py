@@ -204,11 +204,11 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
 @pytest.mark.parametrize(
     ("keys", "rows", "message"),
     [
-        ({"loss": "angular"}, ROWS, "data.loss 'angular' is unknown; known are cosine, contras"),
-        ({"pooling": "pooler"}, ROWS, "data.pooling 'pooler' is unknown; known are cls, mean, max"),
+        ({"loss": "angular"}, ROWS, "data.loss is 'angular'; known are cosine, contras"),
+        ({"pooling": "pooler"}, ROWS, "data.pooling is 'pooler'; known are cls, mean, max"),
         ({"label_range": (5,)}, ROWS, r"data.label_range is \(5,\); give the least and the great"),
-        ({"text_column": "sentence1"}, ROWS, r"train.tsv:2: there is one text, and no pair"),
-        ({}, [("a", "b", 4)] * 3, r"train.tsv:2: the label 4 lies outside data.label_range, 0 to"),
+        ({"text_column": "sentence1"}, ROWS, r"train.tsv:2: there is one text, and no second"),
+        ({}, [("a", "b", 4)] * 3, r"train.tsv:2: the label 4 is not between 0 and"),
     ],
 )
 def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):

@@ -124,8 +124,9 @@ def read_texts(
             raise OptionError(
                 "format",
                 options.format,
-                f"it is for GLUE's files, but {str(source)!r} names its columns itself; leave it "
-                "empty",
+                "leave {format} empty",
+                problem=f"format is {options.format!r}; it is for GLUE's files, but "
+                f"{str(source)!r} names its columns itself",
             )
     with open_records(source, options.table, options.data_dir) as table:
         records = iter(table.records)

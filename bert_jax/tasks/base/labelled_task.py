@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import LabelledExample
-from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.rows import Row
 from bert_jax.data.row_packing import RowPacker
@@ -25,7 +25,7 @@ from bert_jax.tasks.base.predict_task import EXPECTED, JSONL, PredictionTask
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import ModelInit, Task, with_rows
-from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization import Encoding, Tokenizer
 
 # Training batches whose lengths decide how short rows are packed.
 _SAMPLE_BATCHES = 64
@@ -120,7 +120,11 @@ class LabelledTask(Task, Generic[Example, Prediction]):
                 names = set(self.metric_names(part.examples))
                 if self.splits.train and self.best_metric[0] not in names:
                     raise OptionError(
-                        "best_metric", self.best_metric[0], f"known are {', '.join(sorted(names))}"
+                        "best_metric",
+                        self.best_metric[0],
+                        "set {best_metric} to one of them",
+                        problem=f"there is no metric {self.best_metric[0]!r}, only "
+                        f"{', '.join(sorted(names))}",
                     )
             elif self.splits.train:
                 raise UserError(
@@ -187,6 +191,23 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         self, directory: Path, part: EvalSet[Example], predictions: list[Prediction]
     ) -> None:
         """Writes text and pictures for people, as `<set>.report.txt`; all examples have labels."""
+
+    def batches_of_rows(self, rows: Iterable[Encoding], **arrays: np.ndarray) -> LabelledBatches:
+        """Batches of examples that have one row each, for `make_batches`.
+
+        Args:
+            rows: of all n training examples in their order.
+            **arrays: [n, …], by keys of the batch, such as labels; weights are 1 by default.
+        """
+        sequences = Sequences.of(rows)
+        arrays.setdefault("weights", np.ones(len(sequences.lengths), np.float32))
+
+        def make(chosen: np.ndarray, length: int) -> Batch:
+            batch = {key: array[chosen] for key, array in arrays.items()}
+            batch["weights"] = np.where(chosen < 0, np.float32(0), batch["weights"])
+            return {**sequences.pad(chosen, length, self.tokenizer), **batch}
+
+        return self.batches_of(sequences.lengths, make)
 
     def batches_of(
         self, lengths: np.ndarray, make: Callable[[np.ndarray, int], Batch]

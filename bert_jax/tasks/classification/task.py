@@ -13,8 +13,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
-from bert_jax.data.labelled_batches import LabelledBatches, Sequences
-from bert_jax.data.pipeline import Batch
+from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import OptionError, UserError
@@ -98,20 +97,13 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     def make_batches(self) -> LabelledBatches:
         examples = self.splits.train
         targets = self._problem.targets(examples)
-        weights = self._weights(targets)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
         rows = encode_in_chunks(encode, map(text_of, examples), encode.check)
-        sequences = Sequences.of(row for (row,) in rows)
+        batches = self.batches_of_rows(
+            (row for (row,) in rows), labels=targets, weights=self._weights(targets)
+        )
         encode.report()
-
-        def make(chosen: np.ndarray, length: int) -> Batch:
-            return {
-                **sequences.pad(chosen, length, self.tokenizer),
-                "labels": targets[chosen],
-                "weights": np.where(chosen < 0, np.float32(0), weights[chosen]),
-            }
-
-        return self.batches_of(sequences.lengths, make)
+        return batches
 
     def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         logits: Any = self.forward(params, batch, dropout_key)

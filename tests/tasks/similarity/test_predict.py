@@ -7,18 +7,23 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.predictor import TextError
+from bert_jax.inference.streams import predict_examples
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.similarity.predict import (
     Match,
+    PairPredictor,
     cosine,
-    pair_vectors,
-    search,
-    similarities,
-    similarity,
     stored_pooling,
 )
 
 TEXTS = ["the cat sat on the mat .", "a dog", "it was warm .", "the sea was low"]
+
+
+def similarities(model, pairs, pooling=None, advance=None, **sizes):
+    """The cosine of each pair."""
+    predictor = PairPredictor(model, BatchOptions(**sizes), pooling=pooling)
+    predictions = predict_examples(model, predictor, pairs, advance=advance)
+    return (cosine(prediction.vectors) for prediction in predictions)
 
 
 def by_hand(model, first, second, pooling="mean"):
@@ -33,16 +38,16 @@ def test_the_cosine_by_hand():
 
 
 def test_every_text_with_every_other(model):
-    found = similarity(model, TEXTS, TEXTS[:3])
+    found = model.similarity(TEXTS, TEXTS[:3])
     assert found.shape == (4, 3)
     assert found.dtype == np.float32
     for (row, one), (column, other) in itertools.product(enumerate(TEXTS), enumerate(TEXTS[:3])):
         assert found[row, column] == pytest.approx(by_hand(model, one, other), abs=1e-5)
-    itself = similarity(model, TEXTS)
+    itself = model.similarity(TEXTS)
     np.testing.assert_allclose(np.diag(itself), 1, atol=1e-6)
     assert (np.abs(itself) <= 1).all()
     np.testing.assert_allclose(itself, itself.T, atol=1e-6)
-    assert similarity(model, [], TEXTS).shape == (0, 4)
+    assert model.similarity([], TEXTS).shape == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -86,29 +91,29 @@ def test_a_stream_of_pairs_without_end(model):
 
 
 def test_what_is_found(model):
-    found = search(model, "a dog", iter(TEXTS), top_k=2)
+    found = model.search("a dog", iter(TEXTS), top_k=2)
     assert found[0].index == 1
     assert found[0].text == "a dog"
     assert found[0].score == pytest.approx(1)
     rest = {index: by_hand(model, "a dog", text) for index, text in enumerate(TEXTS)}
     best = max(set(rest) - {1}, key=rest.get)
     assert (found[1].index, found[1].text) == (best, TEXTS[best])
-    assert len(search(model, "sun", TEXTS)) == 4
-    assert search(model, "sun", []) == []
-    twice = search(model, "sun", ["sea", "sun", "sun"])
+    assert len(model.search("sun", TEXTS)) == 4
+    assert model.search("sun", []) == []
+    twice = model.search("sun", ["sea", "sun", "sun"])
     assert [match.index for match in twice] == [1, 2, 0]
     assert isinstance(twice[0], Match)
 
 
 def test_what_cannot_be_compared(model):
     with pytest.raises(UserError, match="the texts are one string; give a list"):
-        similarity(model, "a dog", TEXTS)
-    with pytest.raises(TextError, match="text 1 is 7; give a string"):
-        similarity(model, ["a dog", 7])
+        model.similarity("a dog", TEXTS)
+    with pytest.raises(ExampleError, match="text 1 is 7; give a string"):
+        model.similarity(["a dog", 7])
     with pytest.raises(UserError, match="top_k is 0"):
-        search(model, "a dog", TEXTS, top_k=0)
-    with pytest.raises(TextError, match="is no pair of texts; give two strings") as caught:
-        list(pair_vectors(model, [("a", "b"), ("a", None)]))
+        model.search("a dog", TEXTS, top_k=0)
+    with pytest.raises(ExampleError, match="is not a pair of texts; give two strings") as caught:
+        list(similarities(model, [("a", "b"), ("a", None)]))
     assert caught.value.index == 1
-    with pytest.raises(UserError, match="pooling is 'middle'"):
-        pair_vectors(model, [("a", "b")], pooling="middle")
+    with pytest.raises(UserError, match="pooling is 'middle'; known are"):
+        similarities(model, [("a", "b")], pooling="middle")

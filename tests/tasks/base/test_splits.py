@@ -80,7 +80,7 @@ def test_names_of_a_benchmark(files):
         ({}, "data.train is not set"),
         ({"train": "no.txt"}, "data.train: .*no.txt does not exist"),
         ({"train": "empty.txt"}, "empty.txt: no examples"),
-        ({"train": "train.txt", "limit": -1}, "data.limit is -1; it must be 0"),
+        ({"train": "train.txt", "limit": -1}, "limit is -1; it must be 0"),
         ({"train": "train.txt", "validation_fraction": 0.0}, "data.validation_fraction is 0.0"),
         (
             {"train": "train.txt", "validation_fraction": 0.001},

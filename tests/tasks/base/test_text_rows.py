@@ -1,45 +1,39 @@
-"""Texts through a model: one row and one answer each."""
+"""Texts and pairs as rows of tokens, one row each."""
 
-import jax
-import numpy as np
+import dataclasses
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.inference.streams import BatchOptions
-from bert_jax.tasks.base.text_rows import TextEncoder, beginning, text_answers
+from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.base.text_rows import TextEncoder, beginning
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
 
-def test_inputs_beside_the_tokens(model):
-    found = text_answers(
-        model,
-        ["sun", "the sea"],
-        jax.jit(lambda batch: batch["number"] * 2),
-        lambda encoding, number: (encoding.tokens[1], int(number)),
-        BatchOptions(),
-        inputs=lambda batch: {"number": np.array([asked.number for asked, _ in batch.rows]) + 10},
-    )
-    assert list(found) == [("sun", 20), ("the", 22)]
-
-
-def test_long_texts_are_cut_and_counted_once(model, capsys):
+def test_long_texts_are_cut_and_counted(tokenizer, tiny_config, capsys):
     texts = ["sun " * 31, "sun " * 30, "sun", ("sun " * 40, "sea " * 20), "sea " * 99]
-    count = jax.jit(lambda batch: batch["attention_mask"].sum(axis=1))
-
-    def ask(texts, **options):
-        batches = BatchOptions(batch_size=1, window=2, **options)
-        return list(text_answers(model, texts, count, lambda found, _: found.tokens, batches))
-
-    found = ask(texts)
-    assert [len(tokens) for tokens in found] == [32, 32, 3, 32, 32]
-    assert [found[3].count(word) for word in ("sun", "sea")] == [15, 14]
-    assert found[0] == ["[CLS]", *["sun"] * 30, "[SEP]"]
+    encode = TextEncoder(tokenizer, tiny_config, 32)
+    rows = [row.tokens for (row,) in encode(texts)]
+    assert [len(tokens) for tokens in rows] == [32, 32, 3, 32, 32]
+    assert [rows[3].count(word) for word in ("sun", "sea")] == [15, 14]
+    assert rows[0] == ["[CLS]", *["sun"] * 30, "[SEP]"]
+    encode.report()
     assert capsys.readouterr().err == "3 of 5 texts were longer than 32 tokens: cut\n"
 
-    ask(["sun " * 30])
-    assert capsys.readouterr().err == ""
-    assert len(ask(["sun " * 30], max_length=5)[0]) == 5
-    assert capsys.readouterr().err == ""  # it was asked for
+
+def test_what_is_refused(tokenizer, tiny_config):
+    encode = TextEncoder(tokenizer, tiny_config, 32, refuse_long=True)
+    encode(["a", "b"])
+    with pytest.raises(ExampleError, match="the text has 101 tokens, the model takes 32") as error:
+        encode(["a", "sun " * 99])
+    assert error.value.index == 3
+    for text in (None, ("a", 3), ("a", "b", "c")):
+        with pytest.raises(ExampleError, match="text 1 is .*; give a string or a pair of strings"):
+            encode.check(text, 1)
+    one_segment = dataclasses.replace(tiny_config, type_vocab_size=1)
+    with pytest.raises(ExampleError, match="the text is a pair, but the model knows one segment"):
+        TextEncoder(tokenizer, one_segment, 32).check(("sun", "sea"), 0)
 
 
 # Words of one, two and three pieces, unknown and endless ones, Chinese, and what leaves no tokens.

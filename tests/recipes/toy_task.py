@@ -1,0 +1,123 @@
+"""A new task, whole: the stars of a review as the mean of a distribution over one to five.
+
+Saved as `bert_jax/tasks/toy_task.py`, it is trained with a config's `task = "toy_task"`, evaluated,
+and answered by `bert-jax predict --task toy_task`. Nothing else has to change.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.records import shortest
+from bert_jax.models.config import Head
+from bert_jax.options import from_keys, keys_of
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    labelled_defaults,
+    labelled_options,
+    model_tokenizer,
+)
+from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
+from bert_jax.tasks.base.predictor import BatchOptions, encode_in_chunks
+from bert_jax.tasks.base.splits import read_splits
+from bert_jax.tasks.base.task import weighted_sums
+from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
+
+STARS = jnp.arange(1.0, 6.0)
+
+
+def mean_stars(logits):
+    """float32 [B, 5] → [B]."""
+    return (jax.nn.softmax(logits) * STARS).sum(axis=-1)
+
+
+class StarsPredictor(TextPredictor[float]):
+    """Decode: one row of tokens and one number for each text."""
+
+    def __init__(self, model, options):
+        super().__init__(model, options)
+        self.model = model
+
+    def compute(self, batch):
+        return _stars(self.model.params, batch, module=self.model.module)
+
+    def decode_row(self, encoding, output):
+        return float(output)
+
+
+@functools.partial(jax.jit, static_argnames="module")
+def _stars(params, batch, *, module):
+    keys = ("input_ids", "token_type_ids", "attention_mask")
+    return mean_stars(module.apply({"params": params}, *(batch[key] for key in keys)))
+
+
+# Read (any table or JSON lines) and write, for `predict` and for `evaluate`.
+PREDICT = PredictionTask(
+    open_texts,
+    lambda model, options: StarsPredictor(model, options.batches()),
+    {JSONL: json_lines(lambda text, stars: {"stars": shortest(stars)})},
+    heads=(Head.CLASSIFICATION,),
+)
+
+
+class StarsTask(LabelledTask):
+    PREDICT = PREDICT
+
+    def make_batches(self):
+        """Encode the training texts."""
+        encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
+        texts = [example.text for example in self.splits.train]
+        rows = (row for (row,) in encode_in_chunks(encode, texts))
+        stars = np.array([example.label for example in self.splits.train], np.float32)
+        return self.batches_of_rows(rows, labels=stars)
+
+    def loss_sums(self, params, batch, dropout_key=None):
+        stars = mean_stars(self.forward(params, batch, dropout_key))
+        losses = jnp.square(stars - batch["labels"])
+        return {"": weighted_sums(batch["weights"], {"loss": losses})}
+
+    def predictor(self, model):
+        return StarsPredictor(model, BatchOptions(self.options.batch_size, self.options.length))
+
+    def predictor_input(self, example):
+        return example.text
+
+    def label_of(self, example):
+        return example.label
+
+    def metric_names(self, examples):
+        return ("mean_absolute_error",)
+
+    def metrics(self, examples, predictions):
+        errors = [abs(one.label - stars) for one, stars in zip(examples, predictions, strict=True)]
+        return {"mean_absolute_error": float(np.mean(errors))}
+
+    def examples_as_text(self, count):
+        return "\n".join(f"{one.label}\t{one.text}" for one in self.splits.train[:count])
+
+
+def defaults():
+    return labelled_defaults(keys_of(TextOptions))
+
+
+def create(config, model_init):
+    options = from_keys(TextOptions, config.data)
+    tokenizer = model_tokenizer(model_init)
+    encoder = dataclasses.replace(model_init.architecture(tokenizer), num_labels=len(STARS))
+    return StarsTask(
+        read_splits(
+            config.data,
+            lambda source, split: read_texts(source, options, regression=True),
+            with_train=not model_init.is_finished,
+        ),
+        TrainedModel(
+            tokenizer, ModelDescription(encoder, Head.CLASSIFICATION), model_init.execution
+        ),
+        labelled_options(config, ("mean_absolute_error", False)),  # lower is better
+    )
