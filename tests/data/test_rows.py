@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.readers.rows import open_rows
-from bert_jax.data.readers.texts import TextOptions
+from bert_jax.data.readers.texts import TextOptions, open_texts
 from bert_jax.errors import UserError
 
 
@@ -20,7 +19,7 @@ def rows(tmp_path):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         options = TextOptions(format=form, text_column=text, pair_column=pair)
-        with open_rows(path, options) as found:
+        with open_texts(path, options) as found:
             return [(row.item, row.other, int(row.place.removeprefix(f"{path}:"))) for row in found]
 
     return read
@@ -77,7 +76,7 @@ def test_quotation_marks_between_tabs(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text('text\tid\n"say ""sun"""\t"1"\n')
     for quotes, text, id in [("none", '"say ""sun"""', '"1"'), ("auto", 'say "sun"', "1")]:
-        with open_rows(path, TextOptions(quotes=quotes)) as rows:
+        with open_texts(path, TextOptions(quotes=quotes)) as rows:
             assert [(row.item, row.other) for row in rows] == [(text, {"id": id})]
 
 
@@ -104,7 +103,7 @@ def test_a_format_that_the_name_does_not_tell(rows):
     [
         ("a.jsonl", '{"text": "a"}\n{"text": \n', "a.jsonl:2: not valid JSON: Expecting value, co"),
         ("a.jsonl", "[" * 100_000, "a.jsonl:1: not valid JSON: maximum recursion depth exceeded"),
-        ("a.jsonl", "\n[1]\n", "a.jsonl:2: not a JSON object but list; mend the line"),
+        ("a.jsonl", "\n[1]\n", "a.jsonl:2: not a JSON object but list; fix the line"),
         (
             "a.jsonl",
             '{"texts": 1, "id": 2}',
@@ -119,9 +118,9 @@ def test_a_format_that_the_name_does_not_tell(rows):
         ("a.tsv", "", "a.tsv:1: the file is empty; a table begins with its columns"),
         ("a.tsv", "text\tb\n1\t2\n1\n", "a.tsv:3: 1 fields, but the header has 2; fix the line"),
         ("a.csv", 'text\n"a\nb"\nc,d\n', "a.csv:4: 2 fields, but the header has 1"),
-        ("a.csv", "text,id,id\n", "a.csv:1: two columns are called 'id'; rename one"),
-        ("a.csv", 'text\na\n"b\nc\n', "a.csv:3: not valid CSV: unexpected end of data; mend it"),
-        ("a.csv", 'text\n"b"c\n', "a.csv:2: not valid CSV: ',' expected after '\"'; mend it"),
+        ("a.csv", "text,id,id\n", "a.csv:1: two columns have the name 'id'; rename one"),
+        ("a.csv", 'text\na\n"b\nc\n', "a.csv:3: not valid CSV: unexpected end of data; fix it"),
+        ("a.csv", 'text\n"b"c\n', "a.csv:2: not valid CSV: ',' expected after '\"'; fix it"),
     ],
 )
 def test_rows_that_are_malformed(rows, name, content, message):
@@ -146,20 +145,20 @@ def test_each_object_has_its_own_keys(rows):
 def test_ids_and_right_answers_are_known(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("idx\tsentence\tlabel\n7\tthe sun\t1\n9\t\tanything\n")
-    with open_rows(path) as found:
+    with open_texts(path) as found:
         assert [(row.id, row.item, row.gold) for row in found] == [
             ("7", "the sun", "label"),
             ("9", "", "label"),
         ]
     (tmp_path / "a.txt").write_text("a\nb\n")
-    with open_rows(tmp_path / "a.txt") as found:
+    with open_texts(tmp_path / "a.txt") as found:
         assert [(row.id, row.gold) for row in found] == [("0", ""), ("1", "")]
 
 
 def test_a_table_without_names(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("1\tthe sun\n0\ta sea\n")
-    with open_rows(path, TextOptions(header=False, text_column="1")) as found:
+    with open_texts(path, TextOptions(header=False, text_column="1")) as found:
         assert [(row.item, row.other) for row in found] == [
             ("the sun", {"0": "1"}),
             ("a sea", {"0": "0"}),
@@ -170,7 +169,7 @@ def test_files_of_glue(tmp_path):
     """QQP's own training file has torn rows, which are passed over there; here none may be lost."""
     path = tmp_path / "test.tsv"
     path.write_text('id\tquestion1\tquestion2\n0\tWhy "so?\tWhy?\n1\ttorn\n')
-    with open_rows(path, TextOptions(format="glue:qqp")) as found:
+    with open_texts(path, TextOptions(format="glue:qqp")) as found:
         rows = iter(found)
         row = next(rows)
         assert (row.id, row.item, row.other) == ("0", ('Why "so?', "Why?"), {"id": "0"})
@@ -181,7 +180,7 @@ def test_files_of_glue(tmp_path):
 def test_the_number_of_rows_is_estimated_from_the_bytes(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "sun"}\n' * 100)
-    with open_rows(path) as rows:
+    with open_texts(path) as rows:
         assert rows.estimated_total() is None
         estimates = [rows.estimated_total() for _ in rows]
     assert estimates == [100] * 100
@@ -193,7 +192,7 @@ def test_any_text_survives_json_lines(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("rows") / "a.jsonl"
     lines = [json.dumps({"text": text, "id": text}, ensure_ascii=False) for text in texts]
     path.write_bytes("".join(line + "\n" for line in lines).encode())
-    with open_rows(path) as rows:
+    with open_texts(path) as rows:
         assert [(row.item, row.other) for row in rows] == [(text, {"id": text}) for text in texts]
 
 
@@ -201,12 +200,12 @@ def test_what_has_no_lines_is_not_read_as_text(tmp_path):
     path = tmp_path / "in.json"
     path.write_text('[{"text": "a"}]')
     message = "in.json: a file of this ending is none of jsonl, tsv"
-    with pytest.raises(UserError, match=message), open_rows(path) as rows:
+    with pytest.raises(UserError, match=message), open_texts(path) as rows:
         list(rows)
 
 
 def test_ndjson_is_jsonl(tmp_path):
     path = tmp_path / "in.ndjson"
     path.write_text('{"text": "a", "id": 7}\n')
-    with open_rows(path) as rows:
+    with open_texts(path) as rows:
         assert [(row.item, row.other) for row in rows] == [("a", {"id": 7})]

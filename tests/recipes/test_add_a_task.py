@@ -39,7 +39,7 @@ def get_config():
             "label_column": "stars",
             "length": 16,
         }},
-        "optimizer": {{"learning_rate": 3e-3}},
+        "optimizer": {{"learning_rate": 1e-2}},
         "train": {{"epochs": 1.0, "global_batch_size": 8}},
     }}
 """)
@@ -51,7 +51,7 @@ def get_config():
     config, run = ("--config", tmp_path / "stars.py"), ("--workdir", tmp_path / "run")
     bert_jax("train", *config, *run)
     metrics = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert metrics["mean_absolute_error"] < 0.8
+    assert metrics["mean_absolute_error"] < 1.0  # of three stars for all: 1.33
 
     output = tmp_path / "predictions"
     evaluated = json.loads(bert_jax("evaluate", *config, *run, "--output", output))

@@ -104,8 +104,8 @@ class ContrastiveObjective(Objective):
         for example, number in zip(examples, numbers, strict=True):
             if number not in (0, 1):
                 raise UserError(
-                    f"{example.place}: the label is {number:g}; for the contrastive loss it must be "
-                    "1 (similar pairs) or 0 (others)"
+                    f"{example.place}: the label is {number:g}; for the contrastive loss it "
+                    "must be 1 (similar pairs) or 0 (others)"
                 )
         return numbers.astype(np.float32)
 

@@ -107,7 +107,7 @@ def test_broken_rows_and_empty_questions_of_qqp(tmp_path, capsys):
     path = tmp_path / "train.tsv"
     assert capsys.readouterr().err == (
         f"1 empty texts kept; the first: {path}:4\n"
-        f"2 rows with a wrong number of columns passed over; the first: {path}:2\n"
+        f"2 rows with a wrong number of columns skipped; the first: {path}:2\n"
     )
 
 
@@ -127,7 +127,7 @@ def test_broken_rows_and_empty_questions_of_qqp(tmp_path, capsys):
         (
             "stsb",
             "sentence1\tsentence2\tscore\nA\tB\tx\n",
-            "a.tsv:2: 'score' is 'x', which is no nu",
+            "a.tsv:2: 'score' is 'x', which is not a nu",
         ),
         ("mrpc", "sentence1\tsentence2\n", "a.tsv:1: there is no column '#1 String', only 'sente"),
         ("cola", "a\tb\n", "a.tsv:1: 2 fields, but the first row has 4"),

@@ -178,7 +178,7 @@ def test_empty_texts_are_kept_where_that_is_asked_for(texts, capsys):
             {"label_column": "y", "needs_labels": True},
             ":1: there is no column 'y' among 'text', 'x', but labels are needed here; set l",
         ),
-        ("a.jsonl", '{"text": ["a"]}', {}, ":1: 'text' is not a string but list; mend the row"),
+        ("a.jsonl", '{"text": ["a"]}', {}, ":1: 'text' is not a string but list; fix the row"),
         ("a.jsonl", '{"text": "a", "label": {}}', {}, ":1: 'label' is not a label but dict; give "),
         ("a.jsonl", '{"text": "a", "id": []}', {}, ":1: the id ('id') is []; give the row one"),
         ("a.jsonl", '{"text": "a", "id": 1}\n{"text": "b"}', {}, ":2: the keys are 'text', those "),

@@ -87,7 +87,7 @@ def test_a_stream_of_pairs_without_end(model):
     found = similarities(model, pairs(), batch_size=1, advance=done.append)
     assert len(list(itertools.islice(found, 100))) == 100
     assert len(asked) < 300  # two windows of 64 texts, and what was asked for
-    assert 100 <= sum(done) < 200
+    assert 99 <= sum(done) < 200  # the last is reported after its prediction is taken
 
 
 def test_what_is_found(model):
