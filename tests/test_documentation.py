@@ -10,7 +10,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax import cli
-from bert_jax.config import defaults, load_config
+from bert_jax.config import default_config, load_config
 
 ROOT = Path(__file__).parents[1]
 TASKS = (
@@ -29,6 +29,8 @@ def commands(page: Path) -> list[list[str]]:
     lines = [line for line in page.read_text().splitlines() if line.startswith("    ")]
     found = []
     for line in lines:
+        if "bert-jax " not in line and "launch/" not in line:
+            continue
         words = shlex.split(line, comments=True)
         if words and words[0].endswith("bert-jax"):
             found.append(words[1:])
@@ -42,7 +44,9 @@ def test_every_command_is_parsed_with_its_config(monkeypatch):
     checked = 0
     for page in PAGES:
         for words in commands(page):
-            options = cli.parse([word for word in words if "…" not in word])
+            if "…" in words:  # an example of options alone
+                continue
+            options = cli.parse(words)
             if getattr(options, "config", None):
                 load_config(options.config, options.overrides)
             checked += 1
@@ -52,13 +56,14 @@ def test_every_command_is_parsed_with_its_config(monkeypatch):
 def test_every_key_in_backquotes_is_known():
     known = set()
     for task in TASKS:
-        for section, keys in defaults(task).items():
+        for section, keys in default_config(task).items():
             if isinstance(keys, ConfigDict):
                 known |= {f"{section}.{key}" for key in keys}
     for page in PAGES:
         pattern = r"`(?:--config\.)?((?:data|model|optimizer|train|mesh)\.\w+)[=`]"
         keys = re.findall(pattern, page.read_text())
-        assert [key for key in keys if key not in known] == [], page
+        unknown = {key for key in keys if key not in known} - {"model.report", "model.safetensors"}
+        assert not unknown, page
 
 
 def test_every_link_between_pages_exists():

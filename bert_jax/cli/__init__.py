@@ -3,6 +3,7 @@
 Nothing heavy is imported before a verb runs.
 """
 
+import argparse
 import importlib
 import re
 import sys
@@ -26,9 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 `parity` found differences, 2 bad input, 75 stopped by a signal
         after saving, or by a store that could not be written to: run the same command again.
     """
-    rest, overrides = _split_overrides(list(sys.argv[1:] if arguments is None else arguments))
-    options = _parser().parse_args(_with_equals_signs(rest))
-    options.overrides = overrides
+    options = parse(list(sys.argv[1:] if arguments is None else arguments))
     quiet_libtpu()
     try:
         return options.run(options)
@@ -36,6 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message, code = outcome(error, options.parser)
         say(message)
         return code
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Options of a command line, `--config.KEY=VALUE` among them as `overrides`."""
+    rest, overrides = _split_overrides(list(arguments))
+    options = _parser().parse_args(_with_equals_signs(rest))
+    options.overrides = overrides
+    return options
 
 
 def _parser() -> Parser:

@@ -1,13 +1,12 @@
 """How a model is computed: dtype, loop over layers, recomputation, attention kernel, padding."""
 
 import dataclasses
-import functools
-from pathlib import Path
 
 import jax
 
 from bert_jax.errors import UserError
 from bert_jax.models.kernels.table import SETTINGS, automatic_setting, runs_on
+from bert_jax.sharding.runtime import cpu_flags
 
 # What the backward pass finds saved, from most to least; see `encoder.REMAT_POLICIES`.
 REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
@@ -101,15 +100,3 @@ def resolve_execution(
     elif attention in SETTINGS and not runs_on(attention, platform):
         attention = "xla"
     return Execution(dtype, scan_layers, attention=attention)
-
-
-@functools.cache
-def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The features of this machine's CPU under Linux' names; empty where there is no Linux."""
-    try:
-        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return frozenset()
-    # ARM writes Features.
-    line = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return frozenset(line.partition(":")[2].split())

@@ -3,6 +3,7 @@
 Imports JAX only where that is needed, so that `quiet_libtpu` can be called before it.
 """
 
+import functools
 import hashlib
 import importlib.util
 import os
@@ -65,7 +66,17 @@ def use_compilation_cache() -> None:
 
 def _processor() -> str:
     """8 hex digits for a kind of processor."""
-    from bert_jax.models.execution import cpu_flags
-
     features = " ".join(sorted(cpu_flags())) or platform.processor()
     return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:8]
+
+
+@functools.cache
+def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """The features of this machine's CPU under Linux' names; empty where there is no Linux."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    # ARM writes Features.
+    line = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return frozenset(line.partition(":")[2].split())

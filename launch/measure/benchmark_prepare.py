@@ -33,6 +33,7 @@ def prepare_once(source: str, vocabulary: str, output: Path, workers: int, copie
 def sentences_of(source: str) -> list[str]:
     """What `prepare` encodes."""
     from bert_jax.data.pretraining.preparation.sentences import split_sentences
+
     from bert_jax.data.pretraining.sources import open_source, source_specs
 
     blocks = open_source(source_specs(source)[0]).blocks()

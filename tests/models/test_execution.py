@@ -6,7 +6,8 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models import execution
-from bert_jax.models.execution import Execution, cpu_flags, resolve_execution
+from bert_jax.models.execution import Execution, resolve_execution
+from bert_jax.sharding.runtime import cpu_flags
 
 
 @pytest.fixture
