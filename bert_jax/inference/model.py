@@ -25,13 +25,13 @@ from bert_jax.tasks.classification.predict import LabelPredictor, Prediction
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
 from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates
-from bert_jax.tasks.multiple_choice.decoding import (
+from bert_jax.tasks.multiple_choice import (
     Choice,
     ChoicePredictor,
     best_choice,
     choice_examples,
 )
-from bert_jax.tasks.question_answering.answering import (
+from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,
     SpanPredictor,
@@ -40,7 +40,7 @@ from bert_jax.tasks.question_answering.answering import (
     stored_threshold,
 )
 from bert_jax.tasks.similarity.predict import Match, checked_texts, cosine, stored_pooling
-from bert_jax.tasks.tagging.decoding import Sentence, Tagging, TagPredictor, as_sentences
+from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words, as_sentences
 from bert_jax.tokenization import Tokenizer
 
 
@@ -364,7 +364,7 @@ class LoadedModel:
 
     def tag(
         self,
-        sentences: Iterable[Sentence],
+        sentences: Iterable[Words],
         *,
         batch_size: int = 32,
         max_length: int | None = None,
@@ -409,7 +409,7 @@ class LoadedModel:
         null_threshold: float | None = None,
         options: AnswerOptions | None = None,
     ) -> Answer | list[Answer] | list[Answer | list[Answer]]:
-        """The part of a passage that answers a question; see `inference.answering.answer`.
+        """The part of a passage that answers a question.
 
         Args:
             question: one, or a list.
@@ -461,7 +461,7 @@ class LoadedModel:
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> Choice | list[Choice]:
-        """The choice that fits a prompt best; see `inference.choosing.choose`.
+        """The choice that fits a prompt best.
 
         Args:
             prompt: a beginning, a passage or a question; or a list of them.

@@ -152,7 +152,7 @@ def field_of_records(name: str) -> Callable[[Path], list[Any]]:
 
 def squad_predictions(directory: Path) -> dict[str, str]:
     """The file that the official script reads."""
-    return json.loads((directory / "validation.predictions.json").read_text(encoding="utf-8"))
+    return json.loads((directory / "validation.json").read_text(encoding="utf-8"))
 
 
 COMPARISONS = {

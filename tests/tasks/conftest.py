@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.config import complete_config, set_key
 from bert_jax.experiment import Experiment
+from tests.inference.predictions.conftest import answered, left, make_labelled  # noqa: F401
 
 
 @pytest.fixture

@@ -11,21 +11,29 @@
 Labels of swag and cosmos are numbers from 0. Where a test set has none, an example has None.
 """
 
+import contextlib
 import dataclasses
-import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
+from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, TableOptions, format_of
+from bert_jax.data.readers.tables import Record, Table, TableOptions, format_of
 from bert_jax.errors import OptionError, UserError
 
 PROMPTS = ("prompt", "context", "passage", "ctx", "question_stem")
 CHOICES = ("choices", "endings", "options")
 ANSWERS = ("label", "answer", "answerKey")
+
+# The columns of the texts, in any layout.
+_TEXTS = re.compile(
+    "|".join([*PROMPTS, *CHOICES, "question", "sent1", "sent2", "startphrase"])
+    + r"|(ending|answer)\d+"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +43,14 @@ class ChoiceOptions:
     Attributes:
         format: "swag", "cosmos", "arc" or "jsonl", see the head of this file; "": by the columns or
             keys of the first record.
+        header, quotes: of a table, see `TableOptions`.
         data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
             default.
     """
 
     format: str = ""
+    header: bool = True
+    quotes: str = "auto"
     data_dir: str | None = None
 
     def __post_init__(self) -> None:
@@ -55,42 +66,70 @@ class _Parts:
     question: object
     choices: Sequence[object]
     answer: object
-    names: Sequence[object] | None = None  # what the answer calls the choices; None: see "jsonl"
+    names: Sequence[object] | None = None  # of the choices, as answers use them; None: see "jsonl"
+
+
+@contextlib.contextmanager
+def open_choices(
+    source: str | Path,
+    options: ChoiceOptions = ChoiceOptions(),
+    *,
+    file_format: str = "",
+    gold: Sequence[str] = (),
+) -> Iterator[Rows[ChoiceExample]]:
+    """Opens examples of any layout, in a table or in JSON lines.
+
+    Args:
+        source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
+        options: how it is read.
+        file_format: see `TableOptions.format`; "": by the ending of the file's name.
+        gold: to predict answers, the columns of the right ones: they are kept among the other
+            columns, and not read. Texts may be empty, and a file whose format is unknown is one of
+            JSON lines.
+
+    Raises:
+        UserError: the file cannot be read; or, while it is read, its layout is unknown, or a row is
+            malformed, has fewer than two choices, an empty text, or an answer that is none of its
+            choices; names file and line.
+    """
+    if not (file_format or is_dataset(source)):
+        file_format = format_of(source) or FILES[options.format] or ("jsonl" if gold else "")
+    table_options = TableOptions(file_format, header=options.header, quotes=options.quotes)
+    with open_records(source, table_options, options.data_dir) as table:
+        yield Rows(_rows(table, options.format, gold), table.fraction)
 
 
 def read_choices(
     source: str | Path, options: ChoiceOptions = ChoiceOptions(), *, needs_labels: bool = False
 ) -> Iterator[ChoiceExample]:
-    """The examples of a file, in its order.
+    """The examples of a source, in its order, see `open_choices`; all have a label, or none has.
 
     Args:
-        source: a CSV, TSV or JSON lines file, also compressed; "-" for stdin; or
-            "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
+        source: as of `open_choices`.
         options: how it is read.
-        needs_labels: whether it is an error that the file has no labels.
-
-    Raises:
-        UserError: the file cannot be read, its layout is unknown, or a row is malformed, has fewer
-            than two choices, an empty text, or an answer that is none of its choices; names file
-            and line.
+        needs_labels: whether it is an error that there are no labels.
     """
-    form = "" if is_dataset(source) else format_of(source) or FILES[options.format]
-    with open_records(source, TableOptions(form), options.data_dir) as found:
-        records = iter(found.records)
-        first = next(records, None)
-        if first is None:
-            return
-        layout = options.format or layout_of(first)
-        has_labels: bool | None = True if needs_labels else None
-        rows = itertools.chain([first], records)
-        for number, record in enumerate(rows):
-            example = choice_of(record, layout, number)
+    has_labels: bool | None = True if needs_labels else None
+    with open_choices(source, options) as rows:
+        for row in rows:
+            is_labelled = row.item.label is not None
             if has_labels is None:
-                has_labels = example.label is not None
-            if has_labels != (example.label is not None):
+                has_labels = is_labelled
+            if has_labels != is_labelled:
                 what = "no answer" if has_labels else "an answer, but the rows before have none"
-                raise UserError(f"{record.place}: the row has {what}; give every row one, or none")
-            yield example
+                raise UserError(f"{row.place}: the row has {what}; give every row one, or none")
+            yield row.item
+
+
+def _rows(table: Table, layout: str, gold: Sequence[str]) -> Iterator[Row[ChoiceExample]]:
+    for number, record in enumerate(table.records):
+        fields = {key: value for key, value in record.fields.items() if key not in gold}
+        content = Record(fields, record.place)
+        layout = layout or layout_of(content)
+        example = choice_of(content, layout, number, allow_empty=bool(gold))
+        other = {key: value for key, value in record.fields.items() if not _TEXTS.fullmatch(key)}
+        label = next((key for key in gold if key in other), "")
+        yield Row(example, other, record.place, example.id, label)
 
 
 def layout_of(record: Record) -> str:
@@ -149,7 +188,7 @@ def _arc(record: Record) -> _Parts:
             texts = [choice["text"] for choice in choices or ()]
     except (KeyError, TypeError) as error:
         raise UserError(
-            f'{record.place}: choices are not of the form {{"label", "text"}}; mend the line'
+            f'{record.place}: choices are not of the form {{"label", "text"}}; fix the line'
         ) from error
     if len(names) != len(texts) or len(set(map(str, names))) != len(names):
         raise UserError(
@@ -188,7 +227,7 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _needed(record: Record, names: Sequence[str]) -> Any:
     if not any(name in record.fields for name in names):
         there = ", ".join(map(repr, record.fields)) or "nothing"
-        raise UserError(f"{record.place}: there is no {names[0]!r}, only {there}; mend the row")
+        raise UserError(f"{record.place}: there is no {names[0]!r}, only {there}; fix the row")
     return _first(record.fields, names)
 
 
@@ -223,7 +262,7 @@ def choice_of(
         if not isinstance(text, str):
             raise UserError(f"{place}: the {what} is not a string but {type(text).__name__}")
         if what != "question" and not (allow_empty or text.strip()):
-            raise UserError(f"{place}: the {what} is empty; mend the row, or remove it")
+            raise UserError(f"{place}: the {what} is empty; fix the row, or remove it")
     if len(parts.choices) < 2:
         raise UserError(f"{place}: {len(parts.choices)} choices, but there must be two or more")
     return ChoiceExample(

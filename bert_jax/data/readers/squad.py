@@ -1,21 +1,24 @@
 """Questions about passages: SQuAD's JSON, 1.1 and 2.0, and rows of any table or JSON lines."""
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.data.readers.lines import open_lines
-from bert_jax.data.readers.sources import open_records
-from bert_jax.data.readers.tables import TableOptions
+from bert_jax.data.readers.rows import Row, Rows
+from bert_jax.data.readers.sources import is_dataset, open_records
+from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.errors import OptionError, UserError
 
 UNKNOWN = -1
 """The start of an answer of which the file gives only the text."""
 
 SQUAD = "squad"
+ANSWERS = ("answers", "answer")
 _ENDINGS = (".json", ".json.gz", ".json.zst")
 
 
@@ -26,15 +29,18 @@ class QuestionOptions:
     Attributes:
         format: "squad" or a format of `TableOptions`; "": by the ending of the file's name, .json
             is SQuAD's.
+        header, quotes: of a table, see `TableOptions`.
         question_column: the column or key of the question.
         passage_column: of the passage; "": "passage" or "context".
         answers_column: of the accepted answers; "": "answers" or "answer".
-        id_column: of the name of the question; rows without one are numbered from 0.
+        id_column: of the question's id; rows without one are numbered from 0.
         data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
             default.
     """
 
     format: str = ""
+    header: bool = True
+    quotes: str = "auto"
     question_column: str = "question"
     passage_column: str = ""
     answers_column: str = ""
@@ -46,30 +52,46 @@ class QuestionOptions:
         return self.passage_column or ("passage" if "passage" in fields else "context")
 
 
-def read_questions(
-    source: str | Path, options: QuestionOptions = QuestionOptions()
-) -> Iterator[Question]:
-    """Reads questions, in constant memory unless the file is one JSON object.
+@contextlib.contextmanager
+def open_questions(
+    source: str | Path, options: QuestionOptions = QuestionOptions(), *, gold: Sequence[str] = ()
+) -> Iterator[Rows[Question]]:
+    """Opens questions; they are read in constant memory unless the file is one JSON object.
 
     The answers of a row are a text, a list of texts, `[{"text": …, "answer_start": …}, …]` (or
     "start") or `{"text": […], "answer_start": […]}`; where starts are missing they are `UNKNOWN`.
-    A row without the key, or with null, has answers that are not known; an empty list, an empty
-    text or a true `is_impossible` says that there is none.
+    A row without the key, or with null, has unknown answers; an empty list, an empty text or a true
+    `is_impossible` says that there is none.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
         options: how it is read.
+        gold: to predict answers, the columns of the right ones: they are kept among the other
+            columns, and not read. A file whose format is unknown is then one of JSON lines.
 
     Raises:
-        UserError: the file cannot be read, or something in it is damaged, missing or of the wrong
-            kind; with the place.
+        UserError: the file cannot be read; or, while it is read, something is damaged, missing or
+            of the wrong kind; names the place.
     """
     if is_squad(source, options.format):
-        yield from _squad(source, options)
+        yield Rows(Row(one, {"id": one.id}, one.place, one.id) for one in _squad(source, options))
         return
-    with open_records(source, TableOptions(options.format), options.data_dir) as table:
-        for number, record in enumerate(table.records):
-            yield question_of(record.fields, options, number, record.place)
+    form = options.format or ("" if is_dataset(source) else format_of(source))
+    table_options = TableOptions(
+        form or ("jsonl" if gold else ""), header=options.header, quotes=options.quotes
+    )
+    with open_records(source, table_options, options.data_dir) as table:
+        rows = (_row(record, number, options, gold) for number, record in enumerate(table.records))
+        yield Rows(rows, table.fraction)
+
+
+def read_questions(
+    source: str | Path, options: QuestionOptions = QuestionOptions()
+) -> Iterator[Question]:
+    """The questions of a source with their answers, see `open_questions`."""
+    with open_questions(source, options) as rows:
+        for row in rows:
+            yield row.item
 
 
 def is_squad(source: str | Path, form: str) -> bool:
@@ -100,7 +122,7 @@ def distinct(questions: Iterable[Named]) -> Iterator[Named]:
         first = places.setdefault(question.id, question.place)
         if first != question.place:
             raise UserError(
-                f"{question.place}: the id {question.id!r} was already given at {first}; "
+                f"{question.place}: the id {question.id!r} was already used at {first}; "
                 "give each question its own"
             )
         yield question
@@ -117,14 +139,14 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
         hint = "; if it has an object a line, set {format=jsonl}" * (error.msg == "Extra data")
         problem = f"{name}:{error.lineno}: not valid JSON: {error.msg}, column {error.colno}"
         raise OptionError(
-            "format", options.format, "fix it or fetch it again" + hint, problem
+            "format", options.format, "fix it or download it again" + hint, problem
         ) from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name}: not valid JSON: {error}; fetch it again") from error
+        raise UserError(f"{name}: not valid JSON: {error}; download it again") from error
     number = 0
     for article_path, article in _items(name, whole, "data"):
         if "paragraphs" not in article:
-            yield question_of(article, options, number, f"{name}: {article_path}")
+            yield _question_of(article, options, number, f"{name}: {article_path}")
             number += 1
             continue
         for path, paragraph in _items(name, article, f"{article_path}.paragraphs"):
@@ -156,20 +178,28 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
     for index, item in enumerate(found):
         if not isinstance(item, dict):
             kind = type(item).__name__
-            raise UserError(f"{name}: {path}[{index}] is no object but {kind}; mend the file")
+            raise UserError(f"{name}: {path}[{index}] is no object but {kind}; fix the file")
         yield f"{path}[{index}]", item
 
 
-def question_of(
+def _row(
+    record: Record, number: int, options: QuestionOptions, gold: Sequence[str]
+) -> Row[Question]:
+    fields = {key: value for key, value in record.fields.items() if key not in gold}
+    question = _question_of(fields, options, number, record.place)
+    used = (options.question_column, options.passage_in(fields))
+    other = {key: value for key, value in record.fields.items() if key not in used}
+    if fields.get(options.id_column) is None:
+        other["id"] = question.id
+    label = next((key for key in gold if key in other), "")
+    return Row(question, other, record.place, question.id, label)
+
+
+def _question_of(
     fields: Mapping[str, Any], options: QuestionOptions, number: int, place: str
 ) -> Question:
-    """The question of a row; `number` counts from 0.
-
-    Raises:
-        UserError: something is missing or of the wrong kind.
-    """
     passage = options.passage_in(fields)
-    answers = options.answers_column or ("answers" if "answers" in fields else "answer")
+    answers = options.answers_column or next((key for key in ANSWERS if key in fields), ANSWERS[-1])
     return _question(
         _text(fields, options.question_column, place),
         _text(fields, passage, place),
@@ -190,42 +220,42 @@ def _question(
     number: int,
     place: str,
 ) -> Question:
-    given = fields.get(id_key)
-    name = str(number if given is None else given)
-    return Question(question, passage, _answers(fields, answers, place), name, place)
+    id = fields.get(id_key)
+    answer_list = _answers(fields, answers, place)
+    return Question(question, passage, answer_list, str(number if id is None else id), place)
 
 
 def _answers(fields: Mapping[str, Any], key: str, place: str) -> tuple[GoldAnswer, ...] | None:
     if str(fields.get("is_impossible", "")).lower() in ("true", "1"):
         return ()  # 2.0 gives plausible answers under another key, others leave them here
-    given = fields.get(key)
-    if given is None:
+    value = fields.get(key)
+    if value is None:
         return None
-    if isinstance(given, str):
-        given = {"text": given, "answer_start": fields.get("answer_start")}
-    if isinstance(given, dict):
-        given = _by_answer(given, place)
-    if not isinstance(given, list):
+    if isinstance(value, str):
+        value = {"text": value, "answer_start": fields.get("answer_start")}
+    if isinstance(value, dict):
+        value = _by_answer(value, place)
+    if not isinstance(value, list):
         raise _wrong_answers(place, key)
-    found = []
-    for answer in given:
+    answers = []
+    for answer in value:
         if isinstance(answer, str):
             answer = {"text": answer}
         if not isinstance(answer, dict):
             raise _wrong_answers(place, key)
         text = _text(answer, "text", place)
         if text.strip():
-            found.append(GoldAnswer(text, _start(answer, place)))
-    return tuple(found)
+            answers.append(GoldAnswer(text, _start(answer, place)))
+    return tuple(answers)
 
 
-def _by_answer(given: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
+def _by_answer(columns: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
     """`{"text": […], "answer_start": […]}`, the form of Hugging Face's data sets, by answer."""
-    texts, starts = given.get("text"), given.get("answer_start")
+    texts, starts = columns.get("text"), columns.get("answer_start")
     if isinstance(texts, str):
         texts, starts = [texts], [starts]
     if not isinstance(texts, list):
-        raise UserError(f"{place}: its answers have no 'text'; mend the file")
+        raise UserError(f"{place}: its answers have no 'text'; fix the file")
     starts = [None] * len(texts) if starts is None else starts
     if not isinstance(starts, list) or len(starts) != len(texts):
         raise UserError(f"{place}: its answers need one 'answer_start' for each text")
@@ -235,13 +265,13 @@ def _by_answer(given: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
 
 
 def _start(answer: Mapping[str, Any], place: str) -> int:
-    given = answer.get("answer_start", answer.get("start"))
-    if given in (None, ""):
+    start = answer.get("answer_start", answer.get("start"))
+    if start in (None, ""):
         return UNKNOWN
     try:
-        return int(given)
+        return int(start)
     except (TypeError, ValueError):
-        raise UserError(f"{place}: the start of an answer is {given!r:.40}, no number") from None
+        raise UserError(f"{place}: the start of an answer is {start!r:.40}, no number") from None
 
 
 def _wrong_answers(place: str, key: str) -> UserError:
@@ -253,9 +283,11 @@ def _wrong_answers(place: str, key: str) -> UserError:
 def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
     if key not in fields:
         names = ", ".join(map(repr, fields)) or "nothing"
-        raise UserError(
-            f"{place}: there is no {key!r}, only {names}; rename it, or set question_column or "
-            "passage_column"
+        raise OptionError(
+            "question_column",
+            None,
+            "rename it, or set {question_column} or {passage_column}",
+            f"{place}: there is no {key!r}, only {names}",
         )
     text = fields[key]
     if not isinstance(text, str):

@@ -1,67 +1,69 @@
-"""Tagged sentences from any file: columns, JSON lines, prepared data sets."""
+"""Sentences and their tags from any file: columns, JSON lines, prepared data sets, plain text."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.data.examples import TaggedSentence
-from bert_jax.data.readers.conll import ColumnOptions, read_sentences
-from bert_jax.data.readers.lines import open_lines
+from bert_jax.data.readers.conll import (
+    DOCUMENT_START,
+    Block,
+    ColumnOptions,
+    as_columns,
+    read_blocks,
+    read_sentences,
+)
+from bert_jax.data.readers.lines import STDIN, open_lines
+from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, TableOptions
+from bert_jax.data.readers.tables import Record, TableOptions, format_of
+from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts
 from bert_jax.errors import OptionError, UserError
 
-FORMATS = ("", "conll", "jsonl")
-# The names of the two lists in JSON lines and data sets, the usual ones.
+CONLL = "conll"
+CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
+
+# The names of the two lists in JSON lines and data sets.
 WORD_KEYS = ("words", "tokens")
 TAG_KEYS = ("tags", "ner_tags", "ner", "labels")
 
+_TRAIN_FORMATS = ("", CONLL, "jsonl")
 _JSON_ENDINGS = (".jsonl", ".ndjson")
+
+Sentence = str | tuple[str, ...] | Block
+"""A text, its words, or its words with the lines that they stand on."""
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedOptions:
-    """How a file of tagged sentences is read; the keys of the same names in section `data`.
+class TaggedOptions(ColumnOptions):
+    """How a file of sentences is read; the keys of the same names in section `data`.
 
     Attributes:
         format: "conll", words in columns; "jsonl", an object a line with lists of words ("words" or
             "tokens") and tags ("tags", "ner_tags", "ner" or "labels"). "": by the ending of the
             file's name, "conll" where it is not that of JSON lines.
-        word_column, tag_column, separator, comments: see `ColumnOptions`.
         data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
             default.
     """
 
     format: str = ""
-    word_column: int = 0
-    tag_column: int = -1
-    separator: str = ""
-    comments: str = ""
     data_dir: str | None = None
 
-    def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            known = ", ".join(filter(None, FORMATS))
-            raise OptionError("format", self.format, f"known are {known}")
-
-    @property
-    def columns(self) -> ColumnOptions:
-        """How lines of columns are read."""
-        return ColumnOptions(self.word_column, self.tag_column, self.separator, self.comments)
-
     def is_conll(self, source: str | Path) -> bool:
-        """Whether a source has its words in columns."""
+        """Whether a source of tagged sentences has its words in columns."""
         if is_dataset(source):
             return False
-        by_name = Path(str(source).lower().removesuffix(".gz").removesuffix(".zst")).suffix
-        return (self.format or ("jsonl" if by_name in _JSON_ENDINGS else "conll")) == "conll"
+        form = "jsonl" if Path(_uncompressed(source)).suffix in _JSON_ENDINGS else CONLL
+        return (self.format or form) == CONLL
 
 
 def read_tagged(
     source: str | Path, options: TaggedOptions = TaggedOptions(), *, needs_tags: bool = False
 ) -> Iterator[TaggedSentence]:
-    """The sentences of a source, in its order.
+    """The tagged sentences of a source, in its order.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
@@ -71,41 +73,177 @@ def read_tagged(
     Raises:
         UserError: the file cannot be read, or a line is malformed; names file and line.
     """
+    if options.format not in _TRAIN_FORMATS:
+        raise OptionError("format", options.format, "known are conll, jsonl")
     if options.is_conll(source):
         with open_lines(source) as lines:
-            yield from read_sentences(lines, options.columns, needs_tags=needs_tags)
+            yield from read_sentences(lines, options, needs_tags=needs_tags)
         return
     with open_records(source, TableOptions("jsonl"), options.data_dir) as table:
         for number, record in enumerate(table.records):
-            yield _sentence(record, number, needs_tags=needs_tags)
+            yield _tagged_sentence(record, number, needs_tags=needs_tags)
 
 
-def _sentence(record: Record, number: int, *, needs_tags: bool) -> TaggedSentence:
-    fields, place = record.fields, record.place
-    words = _strings(record, _key(fields, WORD_KEYS))
-    key = _key(fields, TAG_KEYS)
-    tags = None if key is None or fields[key] is None else _strings(record, key)
-    if words is None:
+@contextlib.contextmanager
+def open_sentences(
+    source: str | Path, options: TaggedOptions, texts: TextOptions, *, with_lines: bool = False
+) -> Iterator[Rows[Sentence]]:
+    """Opens sentences without tags: columns, lists of words in JSON lines, texts in any format.
+
+    Args:
+        source: a file, also compressed; "-" for stdin; or "tfds:…".
+        options: how columns are read; its `format` is that of `sentence_format`.
+        texts: how texts are read, and the columns of tags and ids; tags are kept, and not read.
+        with_lines: of a file in columns, whether all its lines are in some row.
+
+    Raises:
+        UserError: the file cannot be read, or, while it is read, a row is malformed.
+    """
+    if options.format == CONLL:
+        with open_lines(source) as lines:
+            columns = dataclasses.replace(options, tag_column=sys.maxsize)
+            blocks: Iterable[Block] = read_blocks(lines, columns)
+            if with_lines:
+                blocks = _with_last_lines(blocks)
+            else:
+                blocks = (block for block in blocks if block.sentence.words)
+            yield Rows(map(_block_row, blocks), lines.fraction)
+    elif options.format == "jsonl":
+        with open_records(source, TableOptions("jsonl")) as table:
+            reader = TextReader(texts.columns)
+            objects = (
+                _object_row(record, number, reader, texts)
+                for number, record in enumerate(table.records)
+            )
+            yield Rows(objects, table.fraction)
+    else:
+        with open_texts(source, texts) as text_rows:
+            yield Rows(map(_text_row, text_rows), text_rows.fraction)
+
+
+def sentence_format(source: str | Path) -> str:
+    """The format of sentences that the ending of a file's name stands for, "" for none."""
+    return CONLL if _uncompressed(source).endswith(CONLL_ENDINGS) else format_of(source)
+
+
+def add_tag_column(
+    source: str | Path,
+    sentences: Sequence[TaggedSentence],
+    tags: Sequence[Sequence[str]],
+    options: TaggedOptions,
+) -> str:
+    """Tagged sentences in columns, with predicted tags as a further column.
+
+    If they are from a file in columns, the lines are those of the file, also those between its
+    sentences; sentences of the file that are not among them are left out.
+
+    Args:
+        source: of the sentences.
+        sentences: perhaps a part of its sentences.
+        tags: of each sentence.
+        options: how the source was read.
+    """
+    by_place = dict(zip((sentence.place for sentence in sentences), tags, strict=True))
+    pieces, count = [], 0
+    if source != STDIN and options.is_conll(source):
+        with open_lines(source) as lines:
+            for block in read_blocks(lines, options):
+                if not block.sentence.words:
+                    pieces.append("".join(block.lines))
+                elif block.sentence.place in by_place:
+                    pieces.append(block.tagged(by_place[block.sentence.place]))
+                    count += 1
+    if count == len(sentences):
+        return "".join(pieces)
+    return "".join(
+        as_columns(sentence.words, *([sentence.tags] if sentence.tags else []), predicted)
+        for sentence, predicted in zip(sentences, tags, strict=True)
+    )
+
+
+def _uncompressed(source: str | Path) -> str:
+    return str(source).lower().removesuffix(".gz").removesuffix(".zst")
+
+
+def _with_last_lines(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The same blocks; lines after the last sentence belong to it. Reads one block ahead."""
+    blocks = iter(blocks)
+    previous = next(blocks, None)
+    for block in blocks:
+        if previous is not None and block.sentence.words:
+            yield previous
+            previous = block
+        elif previous is not None:
+            previous = dataclasses.replace(previous, lines=previous.lines + block.lines)
+    if previous is not None:
+        yield previous
+
+
+def _tagged_sentence(record: Record, number: int, *, needs_tags: bool) -> TaggedSentence:
+    place = record.place
+    key = next((key for key in WORD_KEYS if key in record.fields), None)
+    if key is None:
         raise UserError(f"{place}: there is no list {WORD_KEYS[0]!r} or {WORD_KEYS[1]!r}; give one")
-    if tags is None and needs_tags:
+    row = _word_row(record, number, key, TAG_KEYS, "id")
+    tags = None
+    if row.other.get(row.gold) is not None:
+        tags = _strings(record, row.gold)
+    elif needs_tags:
         raise UserError(
             f"{place}: there is no list of tags ({', '.join(map(repr, TAG_KEYS))}); give one"
         )
-    if tags is not None and len(tags) != len(words):
-        raise UserError(f"{place}: {len(words)} words, but {len(tags)} tags; mend the line")
-    return TaggedSentence(words, tags, str(fields.get("id", number)), place)
+    if tags is not None and len(tags) != len(row.item):
+        raise UserError(f"{place}: {len(row.item)} words, but {len(tags)} tags; fix the line")
+    return TaggedSentence(row.item, tags, row.id, place)
 
 
-def _key(fields: dict[str, Any], known: tuple[str, ...]) -> str | None:
-    return next((key for key in known if key in fields), None)
+def _block_row(block: Block) -> Row[Sentence]:
+    return Row(block, {}, block.sentence.place, block.sentence.id)
 
 
-def _strings(record: Record, key: str | None) -> tuple[str, ...] | None:
-    if key is None:
-        return None
+def _object_row(
+    record: Record, number: int, reader: TextReader, texts: TextOptions
+) -> Row[Sentence]:
+    """An object with a list of words, or with a text."""
+    key = next((key for key in (texts.text_column, *WORD_KEYS) if key in record.fields), None)
+    if key is None or isinstance(record.fields[key], str):
+        return _text_row(reader.row(record, number))
+    gold = (texts.label_column,) if texts.label_column else TAG_KEYS
+    return _word_row(record, number, key, gold, texts.id_column or "id")
+
+
+def _word_row(
+    record: Record, number: int, key: str, gold: Sequence[str], id_column: str
+) -> Row[Any]:
+    other = {name: value for name, value in record.fields.items() if name != key}
+    label = next((name for name in gold if name in other), "")
+    id = str(record.fields.get(id_column, number))
+    return Row(_strings(record, key), other, record.place, id, label)
+
+
+def _strings(record: Record, key: str) -> tuple[str, ...]:
     values = record.fields[key]
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise UserError(
             f"{record.place}: {key!r} is not a list of strings; give words and tags by their names"
         )
     return tuple(values)
+
+
+def _text_row(row: Row[str | tuple[str, str]]) -> Row[Sentence]:
+    if not isinstance(row.item, str):
+        raise OptionError(
+            "text_column",
+            None,
+            "set {text_column} to the one that has the words",
+            f"{row.place}: a pair of texts",
+        )
+    if row.item.startswith(DOCUMENT_START):
+        raise OptionError(
+            "format",
+            None,
+            "if this is one, set {format=conll}",
+            f"{row.place}: {DOCUMENT_START} stands in files of columns",
+        )
+    gold = next((key for key in TAG_KEYS if key in row.other), row.gold)
+    return Row(row.item, row.other, row.place, row.id, gold)

@@ -3,8 +3,7 @@
 import dataclasses
 import functools
 import sys
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,12 +14,12 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Question
-from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
-from bert_jax.data.windows.span_rows import SpanRows
-from bert_jax.errors import UserError
-from bert_jax.metrics.squad import best_f1_threshold, score_v1
+from bert_jax.data.windows.passages import PassageWindow, PassageWindows, find_answer, token_span
+from bert_jax.errors import OptionError, UserError
+from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
@@ -33,29 +32,112 @@ from bert_jax.tasks.base.labelled_task import (
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.predictor import Model, Predictor
+from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
-from bert_jax.tasks.question_answering.answering import (
+from bert_jax.tasks.question_answering.predict import (
     NULL_THRESHOLD,
+    PREDICT,
     AnswerOptions,
+    RankedSpans,
     SpanPredictor,
     stored_threshold,
 )
-from bert_jax.tasks.question_answering.files import write_squad_files
-from bert_jax.tasks.question_answering.null_threshold import (
-    UNTUNED_THRESHOLD,
-    gold_texts,
-    scores_v2,
-)
-from bert_jax.tasks.question_answering.predict import PREDICT, Found
-from bert_jax.tasks.question_answering.spans import Spans
+from bert_jax.tasks.question_answering.spans import SpanPrediction
 
 VERSIONS = ("", "1.1", "2.0")
 
+# What google-research/bert takes where the threshold is not tuned.
+UNTUNED_THRESHOLD = 0.0
 
-class QuestionAnsweringTask(LabelledTask[Question, Spans]):
-    """Extractive question answering; an answer is the best spans of the passage."""
+# How many places of left-out questions a message names.
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanRows:
+    """The windows of all training questions, R rows.
+
+    Attributes:
+        sequences: their tokens.
+        positions: int32 [R, 2], the first and the last token of the answer in each row; (0, 0),
+            which is [CLS], where the row has no answer, or not all of it.
+        report: a line for everything that a user should know.
+    """
+
+    sequences: Sequences
+    positions: np.ndarray
+    report: tuple[str, ...]
+
+    @classmethod
+    def of(cls, questions: Sequence[Question], windows: PassageWindows) -> "SpanRows":
+        """Makes the rows of questions whose answers are known.
+
+        Of several answers to a question, the first one that is in the passage counts.
+        """
+        empty: list[str] = []  # places of questions
+        without: list[str] = []
+        positions: list[tuple[int, int]] = []
+        moved = 0
+
+        def usable() -> Iterator[Question]:
+            for question in questions:
+                if question.question.strip() and question.passage.strip():
+                    yield question
+                else:
+                    empty.append(question.place)
+
+        def encodings() -> Iterator[PassageWindow]:
+            nonlocal moved
+            used = list(usable())
+            pairs = [(question.question, question.passage) for question in used]
+            for question, rows in zip(used, encode_in_chunks(windows, pairs), strict=True):
+                tokens, is_stated = _answer_tokens(question, rows[0])
+                if question.answers and tokens is None:
+                    without.append(question.place)
+                    continue
+                moved += not is_stated
+                positions.extend(row.answer_positions(tokens) for row in rows)
+                yield from rows
+
+        sequences = Sequences.of(encodings())
+        total = f"of {len(questions)} training questions"
+        report = [
+            f"{len(places)} {total} {what}: left out ({_named(places)})"
+            for places, what in (
+                (empty, "are empty or have an empty passage"),
+                (without, "have no answer that is in the passage"),
+            )
+            if places
+        ]
+        if moved:
+            report.append(f"answers found at another place than the file says: {moved}")
+        if windows.cut_questions:
+            limit = windows.question_limit
+            report.append(f"{windows.cut_questions} {total} were longer than {limit} tokens: cut")
+        return cls(sequences, np.array(positions, np.int32).reshape(-1, 2), tuple(report))
+
+
+def _answer_tokens(
+    question: Question, window: PassageWindow
+) -> tuple[tuple[int, int] | None, bool]:
+    """The tokens of the first answer that has any, and whether they stand where the file says."""
+    for answer in question.answers or ():
+        place = find_answer(question.passage, answer)
+        tokens = token_span(window.passage, place.start, place.stop) if place else None
+        if place and tokens:
+            # A start that the file does not give cannot be wrong.
+            return tokens, place.is_stated or answer.start < 0
+    return None, True
+
+
+def _named(places: Sequence[str]) -> str:
+    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+    return ", ".join(places[:_NAMED]) + more
+
+
+class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
+    """Extractive question answering; a prediction is the best spans of the passage."""
 
     PREDICT = PREDICT
 
@@ -75,7 +157,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
             model: what is trained; with a threshold in its description where questions may have no
                 answer.
             options: of all labelled tasks.
-            answer_options: how passages are cut and answers looked for.
+            answer_options: how passages are cut and answers searched.
             tunes_threshold: whether an evaluation sets the threshold by the (first) validation
                 file; else the model's own is used.
         """
@@ -86,12 +168,15 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
     @functools.cached_property
     def rows(self) -> SpanRows:
         """The windows of the training questions; this is where they are tokenised."""
-        windows = self._answer_options.windows(self.description.config)
-        rows = SpanRows.of(self.splits.train, self.tokenizer, windows)
+        options = self._answer_options
+        windows = PassageWindows(
+            self.tokenizer, self.options.length, options.window_step, options.question_length
+        )
+        rows = SpanRows.of(self.splits.train, windows)
         if not len(rows.sequences.lengths):
-            raise UserError("data.train: no question has an answer that its passage has; mend it")
+            raise UserError("data.train: no question has an answer that its passage has; fix it")
         if is_main_host():
-            for line in rows.report():
+            for line in rows.report:
                 print(line, file=sys.stderr)
         return rows
 
@@ -106,7 +191,7 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
 
         def make(chosen: np.ndarray, length: int) -> Batch:
             is_row = chosen >= 0
-            # A position beyond the batch would be NaN, which no weight of 0 mends.
+            # A position beyond the batch would give NaN, which a weight of 0 does not remove.
             positions = rows.positions[chosen] * is_row[:, None]  # B2
             return {
                 **rows.sequences.pad(chosen, length, self.tokenizer),
@@ -133,39 +218,53 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
         correct = (start_logits.argmax(-1) == start) & (end_logits.argmax(-1) == end)
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
-    def predictor(self, model: Model) -> Predictor[Question, Spans]:
-        """The predictor of users."""
+    def predictor(self, model: Model) -> Predictor[Question, SpanPrediction]:
         return SpanPredictor(model, self._answer_options)
 
     def label_of(self, example: Question) -> list[str] | None:
         """The texts of the accepted answers."""
         return None if example.answers is None else [answer.text for answer in example.answers]
 
-    def as_output(self, prediction: Spans) -> Found:
-        return Found(prediction, self._threshold, 1)
-
-    def metrics(self, examples: list[Question], answers: list[Spans]) -> dict[str, float]:
+    def metrics(
+        self, examples: list[Question], predictions: list[SpanPrediction]
+    ) -> dict[str, float]:
         """The official ones, in percent; where questions may have no answer, for both kinds."""
-        gold, predictions = gold_texts(examples), _texts(examples, answers)
-        if self._threshold is None:
-            return score_v1(gold, predictions)
-        return scores_v2(gold, predictions, _odds(examples, answers), self._threshold)
-
-    def calibrate(self, examples: list[Question], answers: list[Spans]) -> None:
-        """Tunes by how much no answer must be better than the best one."""
-        if self._tunes_threshold and self._threshold is not None:
-            predictions, odds = _texts(examples, answers), _odds(examples, answers)
-            self._set_threshold(best_f1_threshold(gold_texts(examples), predictions, odds))
+        return self._scores(examples, _texts(examples, predictions), _odds(examples, predictions))
 
     def metric_names(self, examples: list[Question]) -> Iterable[str]:
-        """Those of the official script."""
-        gold, nothing = gold_texts(examples), {question.id: "" for question in examples}
-        if self._threshold is None:
-            return score_v1(gold, nothing)
-        return scores_v2(gold, nothing, dict.fromkeys(nothing, 0.0), self._threshold)
+        nothing = {question.id: "" for question in examples}
+        return self._scores(examples, nothing, dict.fromkeys(nothing, 0.0))
+
+    def _scores(
+        self, examples: list[Question], texts: dict[str, str], odds: dict[str, float]
+    ) -> dict[str, float]:
+        gold, threshold = _gold_texts(examples), self._threshold
+        if threshold is None:
+            return score_v1(gold, texts)
+        official = score_v2(gold, texts, odds, threshold=threshold)
+        names = {
+            "exact": "exact_match",
+            "f1": "f1",
+            "HasAns_exact": "has_answer_exact_match",
+            "HasAns_f1": "has_answer_f1",
+            "NoAns_f1": "no_answer_f1",
+            "best_f1": "best_f1",
+            "best_f1_thresh": "best_f1_threshold",
+        }
+        scores = {name: official[key] for key, name in names.items() if key in official}
+        return {**scores, "null_threshold": threshold}
+
+    def calibrate(self, examples: list[Question], predictions: list[SpanPrediction]) -> None:
+        """Tunes the threshold above which a question has no answer."""
+        if self._tunes_threshold and self._threshold is not None:
+            threshold = best_f1_threshold(
+                _gold_texts(examples), _texts(examples, predictions), _odds(examples, predictions)
+            )
+            other = {**self.description.other, NULL_THRESHOLD: threshold}
+            self.description = dataclasses.replace(self.description, other=other)
 
     def baseline_metrics(self, examples: list[Question]) -> dict[str, float]:
-        """`f1_no_answer`: what is right if no question is answered, where that may be."""
+        """`f1_no_answer`: no question is answered, where some have no answer."""
         if self._threshold is None:
             return {}
         return {"f1_no_answer": 100.0 * sum(not one.answers for one in examples) / len(examples)}
@@ -177,33 +276,35 @@ class QuestionAnsweringTask(LabelledTask[Question, Spans]):
             for one in self.splits.train[:count]
         )
 
-    def write(self, directory: Path, part: EvalSet[Question], answers: list[Spans]) -> None:
-        """`<part>.jsonl`, and the files of SQuAD, see `write_squad_files`."""
-        super().write(directory, part, answers)
-        identities = [question.id for question in part.examples]
-        write_squad_files(directory, part.name, identities, answers, self._threshold)
+    def as_output(self, prediction: SpanPrediction) -> RankedSpans:
+        return RankedSpans(prediction, self._threshold)
+
+    def further_files(self, part: EvalSet[Question]) -> Iterable[str]:
+        """The input of SQuAD's official scripts; two more files stand beside it."""
+        return [f"{part.name}.json"]
 
     @property
     def _threshold(self) -> float | None:
         return stored_threshold(self.description)
 
-    def _set_threshold(self, threshold: float) -> None:
-        other = {**self.description.other, NULL_THRESHOLD: threshold}
-        self.description = dataclasses.replace(self.description, other=other)
+
+def _gold_texts(questions: Sequence[Question]) -> dict[str, list[str]]:
+    """The accepted answers of each question, by its id."""
+    return {one.id: [answer.text for answer in one.answers or ()] for one in questions}
 
 
-def _texts(questions: list[Question], answers: list[Spans]) -> dict[str, str]:
+def _texts(questions: list[Question], predictions: list[SpanPrediction]) -> dict[str, str]:
     """The best answer to each question by its id, also where none would be better."""
     return {
-        question.id: found.answer(None).text
-        for question, found in zip(questions, answers, strict=True)
+        question.id: spans.answer(None).text
+        for question, spans in zip(questions, predictions, strict=True)
     }
 
 
-def _odds(questions: list[Question], answers: list[Spans]) -> dict[str, float]:
-    """By how much none is better than that, by the id of the question."""
+def _odds(questions: list[Question], predictions: list[SpanPrediction]) -> dict[str, float]:
+    """`null_odds` of each question, by its id."""
     return {
-        question.id: found.null_odds for question, found in zip(questions, answers, strict=True)
+        question.id: spans.null_odds for question, spans in zip(questions, predictions, strict=True)
     }
 
 
@@ -211,8 +312,8 @@ def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `QuestionOptions` are keys of `data`.
 
     `version` is "2.0" where questions may have no answer, else "1.1"; "" leaves that to the data,
-    or to the model that is judged. `window_step`, `question_length`, `answer_length`, `n_best`: see
-    `AnswerOptions`.
+    or to the model that is evaluated. `window_step`, `question_length`, `answer_length`, `n_best`:
+    see `AnswerOptions`.
     """
     return labelled_defaults(
         {
@@ -229,67 +330,50 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     """The task of a config, see `bert_jax.config`."""
     data = config.data
     if data.version not in VERSIONS:
-        raise UserError(f"data.version {data.version!r} is unknown; known are 1.1 and 2.0")
+        raise OptionError("version", data.version, "known are 1.1 and 2.0")
     tokenizer = model_tokenizer(model_init)
-    options = from_keys(QuestionOptions, data)
+    options = labelled_options(config, ("f1", True))
+    answer_options = from_keys(
+        AnswerOptions, data, batch_size=options.batch_size, max_length=options.length
+    )
+    reading = from_keys(QuestionOptions, data)
     splits = read_splits(
         data,
-        lambda source, split: distinct(read_questions(source, options)),
+        lambda source, split: distinct(read_questions(source, reading)),
         with_train=not model_init.is_finished,
     )
-    _check_given(splits.train)
-    if data.version == "1.1":
-        _check_possible(_questions(splits))
+    questions = [*splits.train, *(one for part in splits.validation for one in part.examples)]
+    _check_answers(splits.train, questions, data.version)
     stored = stored_threshold(model_init.description) if model_init.description else None
     is_tuned = model_init.is_finished and stored is not None
+    is_version_2 = data.version == "2.0" or any(one.answers == () for one in questions)
     other: dict[str, Any] = {}
-    if data.version != "1.1" and (is_tuned or _is_second(data.version, splits)):
+    if data.version != "1.1" and (is_tuned or is_version_2):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
     # Two outputs, first and last token: a base that was a classifier may have had others.
     architecture = dataclasses.replace(
         model_init.architecture(tokenizer), num_labels=EncoderConfig.num_labels
     )
     description = ModelDescription(architecture, Head.QUESTION_ANSWERING, other=other)
-    options_of_all = labelled_options(config, ("f1", True))
     return QuestionAnsweringTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        options_of_all,
-        from_keys(
-            AnswerOptions,
-            data,
-            batch_size=options_of_all.batch_size,
-            max_length=options_of_all.length,
-        ),
+        options,
+        answer_options,
         tunes_threshold=not model_init.is_finished,
     )
 
 
-def _is_second(version: str, splits: Splits[Question]) -> bool:
-    """Whether the data are those of 2.0: some question has no answer."""
-    if version:
-        return version == "2.0"
-    return any(question.answers == () for question in _questions(splits))
-
-
-def _questions(splits: Splits[Question]) -> list[Question]:
-    """All that are trained on or judged."""
-    return [*splits.train, *(one for part in splits.validation for one in part.examples)]
-
-
-def _check_given(questions: list[Question]) -> None:
-    for question in questions:
+def _check_answers(train: list[Question], questions: list[Question], version: str) -> None:
+    for question in train:
         if question.answers is None:
             raise UserError(
                 f"{question.place}: the question has no answers to train on; give them, or an "
                 "empty list where the passage has none"
             )
-
-
-def _check_possible(questions: list[Question]) -> None:
-    for question in questions:
+    for question in questions if version == "1.1" else ():
         if question.answers == ():
             raise UserError(
-                f"{question.place}: the passage has no answer, which SQuAD 1.1 does not know; "
+                f"{question.place}: the passage has no answer, which SQuAD 1.1 does not allow; "
                 "set data.version=2.0"
             )

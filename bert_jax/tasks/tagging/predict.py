@@ -1,28 +1,36 @@
-"""Tags of words and the names that they spell: JSON lines, or columns line by line as they were."""
+"""Tags of words, and the entities that they mark (paper, figure 4, d; section 5.3)."""
 
 import contextlib
 import dataclasses
+import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.readers.conll import (
-    DOCUMENT_START,
-    Block,
-    ColumnOptions,
-    as_columns,
-    read_blocks,
-)
-from bert_jax.data.readers.lines import Lines, open_lines
+import flax.linen as nn
+import jax
+import numpy as np
+
+from bert_jax.data.readers.conll import OUTSIDE, Block, as_columns
 from bert_jax.data.readers.rows import Row, Rows
-from bert_jax.data.readers.sources import open_records
-from bert_jax.data.readers.tables import Record, TableOptions, format_of
-from bert_jax.data.readers.tagged import TAG_KEYS, WORD_KEYS
-from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts
-from bert_jax.data.records import Output
-from bert_jax.errors import OptionError, UserError
+from bert_jax.data.readers.tagged import (
+    CONLL,
+    CONLL_ENDINGS,
+    Sentence,
+    TaggedOptions,
+    open_sentences,
+    sentence_format,
+)
+from bert_jax.data.readers.texts import TextOptions
+from bert_jax.data.records import Output, shortest
+from bert_jax.data.windows.words import Word, WordWindow, WordWindows, join_words, split_words
+from bert_jax.errors import UserError
+from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
+from bert_jax.models.crf import CRFParams
+from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.predict_task import (
     JSONL,
     PredictionTask,
@@ -30,19 +38,218 @@ from bert_jax.tasks.base.predict_task import (
     Write,
     json_lines,
 )
-from bert_jax.tasks.tagging.decoding import Tagging, TagPredictor, as_record
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
+from bert_jax.tasks.base.splits import label_names
+from bert_jax.tasks.tagging.tags import (
+    Decoded,
+    argmax_decode,
+    mask_invalid_transitions,
+    viterbi_decode,
+)
+from bert_jax.tokenization import Encoding
 
-CONLL = "conll"
-_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
-
-Sentence = str | tuple[str, ...] | Block
-"""A text, its words, or its words with the lines that they stand on."""
+Words = str | Sequence[str]
+"""A text, which is split into words, or its words."""
 
 
-@contextlib.contextmanager
-def _open_sentences(source: str | Path, options: PredictOptions) -> Iterator[Rows[Sentence]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaggedWord:
+    """A word and its tag.
+
+    Attributes:
+        text: the word.
+        tag: its label.
+        score: the probability of the label; 0 where the tokenizer leaves nothing of the word, which
+            is then outside of all entities.
+        start: its first character in the text, or in the words joined by blanks.
+        end: one past its last.
+    """
+
+    text: str
+    tag: str
+    score: float
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entity:
+    """Words that tags mark together, such as a name.
+
+    Attributes:
+        type: as "PER".
+        text: the part of the text, character by character.
+        score: the mean of the scores of its words.
+        start: its first character, as in `TaggedWord`.
+        end: one past its last.
+        words: its first word, and one past its last.
+    """
+
+    type: str
+    text: str
+    score: float
+    start: int
+    end: int
+    words: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tagging:
+    """The tags of a sentence.
+
+    Attributes:
+        words: all of them.
+        entities: those that the tags mark, in their order; none where tags mark no entities, such
+            as parts of speech.
+    """
+
+    words: tuple[TaggedWord, ...]
+    entities: tuple[Entity, ...]
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tag of each word."""
+        return tuple(word.tag for word in self.words)
+
+
+class TagPredictor(Predictor[Any, Tagging]):
+    """The tags of each sentence: a text, its words, or a block of a file in columns.
+
+    Nothing is cut off: of long sentences, windows are read, see `WordWindows`. Each word has the
+    most probable tag, or with `use_crf` the tag on the most probable path that the scheme allows.
+    """
+
+    def __init__(self, model: Model, options: BatchOptions) -> None:
+        """Raises UserError where the model does not tag words."""
+        if model.description.head is not Head.TAGGING:
+            raise UserError(
+                f"this {model.description.class_name} does not tag words; give the directory of "
+                'a model that does, and load it with load(path, task="tagging")'
+            )
+        self.options = options
+        self._model = model
+        self._rows = WordWindows(model.tokenizer, options.limit(model.config))
+        self._labels = label_names(model.description)
+
+    def prepare(self, example: Any, index: int) -> "_Split":
+        return _split(example.sentence.words if isinstance(example, Block) else example, index)
+
+    def encode(self, examples: Sequence["_Split"]) -> list[list[Encoding]]:
+        return [[*rows] for rows in self._rows([example.texts for example in examples])]
+
+    def compute(self, batch: dict[str, jax.Array]) -> Any:
+        return _logits(self._model.params, batch, module=self._model.module)
+
+    def decode(self, example: "_Split", encodings: list[Encoding], outputs: list[Any]) -> Any:
+        numbers, scores = _word_scores(encodings, outputs)
+        return (example, numbers), scores
+
+    def transform(self, decoded: Iterator[Any]) -> Iterator[Tagging]:
+        if self._model.config.use_crf:
+            crf_params = CRFParams(*fetch(CRFParams.from_params(self._model.params)))
+            tagged = viterbi_decode(decoded, mask_invalid_transitions(crf_params, self._labels))
+        else:
+            tagged = argmax_decode(decoded)
+        for (sentence, numbers), tags in tagged:
+            yield _tagging(sentence, numbers, tags, self._labels)
+
+    def characters(self, example: "_Split") -> int:
+        return len(example.text)
+
+
+def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | None:
+    """Tags that mark entities; None where the labels of a model do not.
+
+    Where labels have no prefixes but one is O, neighbours of the same label are one entity.
+    """
+    if detect_scheme([labels]) is not None:
+        return tags
+    if OUTSIDE in labels:
+        return [tag if tag == OUTSIDE else f"I-{tag}" for tag in tags]
+    return None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Split:
+    """A sentence and its words."""
+
+    text: str
+    words: list[Word]
+
+    @property
+    def texts(self) -> list[str]:
+        return [word.text for word in self.words]
+
+
+def _split(sentence: Words, index: int) -> _Split:
+    if isinstance(sentence, str):
+        return _Split(sentence, split_words(sentence))
+    if not isinstance(sentence, list | tuple) or not all(isinstance(w, str) for w in sentence):
+        raise ExampleError(
+            f"sentence {index} is {sentence!r:.80}; give a string or a list of words", index
+        )
+    return _Split(" ".join(sentence), join_words(sentence))
+
+
+def as_sentences(sentences: Iterable[Words]) -> Iterable[Words]:
+    """The same sentences; one string is refused, since it is an iterable of characters."""
+    if isinstance(sentences, str):
+        raise UserError("the sentences are one string; give a list of strings")
+    return sentences
+
+
+def _word_scores(
+    encodings: Sequence[Encoding], rows: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The words that have tokens, int64 [W], and their scores, float32 [W, C]."""
+    windows = [row for row in encodings if isinstance(row, WordWindow)]
+    numbers = np.concatenate([np.array(window.words, np.int64) for window in windows])
+    scores = np.concatenate(
+        [
+            row[np.array(window.positions, np.int64)]
+            for window, row in zip(windows, rows, strict=True)
+        ]
+    )
+    return numbers, check_finite(scores, "the scores of a sentence")
+
+
+def _tagging(
+    sentence: _Split, numbers: np.ndarray, decoded: Decoded, labels: Sequence[str]
+) -> Tagging:
+    outside = OUTSIDE if OUTSIDE in labels else labels[0]
+    tags = [(outside, 0.0)] * len(sentence.words)
+    for number, tag, score in zip(numbers.tolist(), *map(np.ndarray.tolist, decoded), strict=True):
+        tags[number] = labels[tag], score
+    words = tuple(
+        TaggedWord(word.text, tag, score, word.start, word.end)
+        for word, (tag, score) in zip(sentence.words, tags, strict=True)
+    )
+    return Tagging(words, _entities(sentence.text, words, labels))
+
+
+def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> tuple[Entity, ...]:
+    tags = entity_tags([word.tag for word in words], labels)
+    entities = []
+    for first, end, entity_type in spans(tags) if tags else ():
+        inside = words[first:end]
+        score = sum(word.score for word in inside) / len(inside)
+        start, stop = inside[0].start, inside[-1].end
+        entities.append(Entity(entity_type, text[start:stop], score, start, stop, (first, end)))
+    return tuple(entities)
+
+
+@functools.partial(jax.jit, static_argnames="module")
+def _logits(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> jax.Array:
+    """A batch → float32 [B, T, C]."""
+    logits: Any = module.apply(
+        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
+    )
+    return logits
+
+
+def _open(source: str | Path, options: PredictOptions) -> AbstractContextManager[Rows[Sentence]]:
     """Columns, lists of words or texts in JSON lines, texts in tables, texts line by line."""
-    form = options.input_format or (CONLL if _is_conll(source) else format_of(source))
+    form = options.input_format or sentence_format(source)
     if not form and options.output_format == CONLL:
         form = CONLL
         print(
@@ -50,128 +257,43 @@ def _open_sentences(source: str | Path, options: PredictOptions) -> Iterator[Row
             "--input-format text",
             file=sys.stderr,
         )
-    if form == CONLL:
-        with open_lines(source) as lines:
-            yield Rows(_blocks(lines, options), lines.fraction)
-    elif form == "jsonl":
-        with open_records(source, TableOptions(form)) as table:
-            reader = TextReader(options.reading(TextOptions, empty="keep").columns)
-            rows = (
-                _object(record, number, reader, options)
-                for number, record in enumerate(table.records)
-            )
-            yield Rows(rows, table.fraction)
-    else:
-        with open_texts(source, options.reading(TextOptions, empty="keep")) as texts:
-            yield Rows(map(_sentence, texts), texts.fraction)
-
-
-def _is_conll(source: str | Path) -> bool:
-    name = str(source).lower().removesuffix(".gz").removesuffix(".zst")
-    return name.endswith(_ENDINGS)
-
-
-def _blocks(lines: Lines, options: PredictOptions) -> Iterator[Row[Sentence]]:
-    columns = ColumnOptions(
-        options.word_column,
-        tag_column=sys.maxsize,  # what the right tags are is nothing to predict from
-        separator=options.separator or "",
-        comments=options.comments or "",
-    )
-    blocks: Iterable[Block] = read_blocks(lines, columns)
-    # Lines without words are no sentence, but a file in columns has them again.
-    if options.output_format == CONLL:
-        blocks = _with_the_rest(blocks)
-    else:
-        blocks = (block for block in blocks if block.sentence.words)
-    for block in blocks:
-        yield Row(block, {}, block.sentence.place, block.sentence.id)
-
-
-def _with_the_rest(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The same blocks, each when the next is known; the last one has the lines that follow, too."""
-    blocks = iter(blocks)
-    held = next(blocks, None)
-    for block in blocks:
-        if held is not None and block.sentence.words:
-            yield held
-            held = block
-        elif held is not None:
-            held = dataclasses.replace(held, lines=held.lines + block.lines)
-    if held is not None:
-        yield held
-
-
-def _object(
-    record: Record, number: int, reader: TextReader, options: PredictOptions
-) -> Row[Sentence]:
-    """An object with a list of words, or with a text."""
-    fields = record.fields
-    words = next((key for key in (options.text_column, *WORD_KEYS) if key in fields), None)
-    if words is None or isinstance(fields[words], str):
-        return _sentence(reader.row(record, number))
-    found = fields[words]
-    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-        raise UserError(f"{record.place}: {words!r} is neither a text nor a list of words; mend it")
-    golden = (options.label_column,) if options.label_column else TAG_KEYS
-    other = {key: value for key, value in fields.items() if key != words}
-    return Row(
-        tuple(found),
-        other,
-        record.place,
-        str(fields.get(options.id_column or "id", number)),
-        next((key for key in golden if key in other), ""),
+    return open_sentences(
+        source,
+        options.reading(TaggedOptions, format=form),
+        options.reading(TextOptions, format="" if form == CONLL else form, empty="keep"),
+        with_lines=options.output_format == CONLL,
     )
 
 
-def _sentence(row: Row[str | tuple[str, str]]) -> Row[Sentence]:
-    if not isinstance(row.item, str):
-        raise OptionError(
-            "text_column",
-            None,
-            "set {text_column} to the one that has the words",
-            f"{row.place}: a pair of texts",
-        )
-    if row.item.startswith(DOCUMENT_START):
-        raise OptionError(
-            "format",
-            None,
-            f"if this is one, set {{format={CONLL}}}",
-            f"{row.place}: {DOCUMENT_START} stands in files of columns",
-        )
-    gold = next((key for key in TAG_KEYS if key in row.other), row.gold)
-    return Row(row.item, row.other, row.place, row.id, gold)
-
-
-def _as_record(sentence: Sentence, found: Tagging) -> dict[str, Any]:
-    return as_record(found)
+def _record(sentence: Sentence, tagging: Tagging) -> dict[str, Any]:
+    return {
+        "words": [word.text for word in tagging.words],
+        "tags": list(tagging.tags),
+        "scores": [shortest(word.score) for word in tagging.words],
+        "entities": [
+            {**dataclasses.asdict(entity), "score": shortest(entity.score)}
+            for entity in tagging.entities
+        ],
+    }
 
 
 @contextlib.contextmanager
 def _conll(output: Output, options: PredictOptions) -> Iterator[Write[Sentence, Tagging]]:
     """Words and tags in columns; a file that was in columns gets the tags as one more."""
 
-    def write(row: Row[Sentence], found: Tagging) -> None:
+    def write(row: Row[Sentence], tagging: Tagging) -> None:
         if isinstance(row.item, Block):
-            output.write(row.item.tagged(found.tags))
+            output.write(row.item.tagged(tagging.tags))
         else:
-            output.write(as_columns((word.text for word in found.words), found.tags))
+            output.write(as_columns((word.text for word in tagging.words), tagging.tags))
 
     yield write
 
 
-class _SentencePredictor(TagPredictor):
-    """Also takes the blocks of files in columns."""
-
-    def prepare(self, example: Any, index: int) -> Any:
-        words = example.sentence.words if isinstance(example, Block) else example
-        return super().prepare(words, index)
-
-
 PREDICT = PredictionTask(
-    _open_sentences,
-    lambda model, options: _SentencePredictor(model, options.batches()),
-    {JSONL: json_lines(_as_record), CONLL: _conll},
-    endings={".txt": CONLL, **dict.fromkeys(_ENDINGS, CONLL)},
+    _open,
+    lambda model, options: TagPredictor(model, options.batches()),
+    {JSONL: json_lines(_record), CONLL: _conll},
+    endings={".txt": CONLL, **dict.fromkeys(CONLL_ENDINGS, CONLL)},
     heads=(Head.TAGGING,),
 )

@@ -1,21 +1,32 @@
-"""The labels of a tagger: which tags there are, and in which scheme they are learned."""
+"""The tags of a tagger: their scheme, and how they follow from the scores of words."""
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.data.readers.conll import OUTSIDE
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans
+from bert_jax.models.crf import IMPOSSIBLE, CRFParams, marginals, viterbi
+from bert_jax.tasks.base.predictor import softmax
 from bert_jax.tasks.base.splits import EvalSet, choose_labels
 from bert_jax.tasks.base.task import ModelInit
 
+Item = TypeVar("Item")
+
 SCHEMES = ("iob2", "bioes")
 """Those that are learned. In IOB1 a tag does not say whether an entity begins."""
+
+# The most sentences and words that Viterbi decoding has in memory together.
+_ROWS = 64
+_WORDS = 1 << 14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +35,7 @@ class TagSet:
 
     Attributes:
         labels: their names, in the order of their numbers.
-        scheme: how they write entities; None: they are no names of entities, as parts of speech.
+        scheme: how they mark entities; None: they mark none, as parts of speech.
     """
 
     labels: tuple[str, ...]
@@ -44,21 +55,21 @@ class TagSet:
     ) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
         """Gold tags and predicted ones in one scheme, that of the gold tags.
 
-        So whoever compares the columns of our files letter by letter, as conlleval does for its
-        accuracy, finds what we say. (It also counts lines of -DOCSTART- as words, and does not know
-        M, L, U and W: these are read as BIOES.)
+        A comparison of the columns of our files letter by letter, as conlleval's accuracy is, then
+        gives our metrics. (It also counts lines of -DOCSTART- as words, and does not know M, L, U
+        and W: these are read as BIOES.)
 
         Args:
             examples: sentences with tags.
-            tags: the model's, of each.
+            tags: predicted tags of each.
         """
         gold: list[Sequence[str]] = [example.tags or () for example in examples]
         scheme = detect_scheme(gold) if self.scheme else None
         if scheme is None:
             return gold, list(tags)
-        if any(tag[0] not in "BIOES" for of_one in gold for tag in of_one):
-            gold = [convert(of_one, scheme) for of_one in gold]
-        return gold, [convert(of_one, scheme) for of_one in tags]
+        if any(tag[0] not in "BIOES" for sentence in gold for tag in sentence):
+            gold = [convert(sentence, scheme) for sentence in gold]
+        return gold, [convert(sentence, scheme) for sentence in tags]
 
     def knows(self, tag: str) -> bool:
         """Whether a tag of any scheme means something to the model."""
@@ -74,12 +85,12 @@ class TagSet:
         Raises:
             UserError: there is one; names file and line of its sentence.
         """
-        for sentence, word, tag in _strange(sentences, self.knows):
+        for sentence, word, tag in _unknown(sentences, self.knows):
             what = "types of entities" if self.scheme else "tags"
             known = sorted(_types(self.labels)) if self.scheme else self.labels
             raise UserError(
-                f"{sentence.place}: the tag {tag!r} of {word!r} is none that the model has; it has "
-                f"the {what} {', '.join(known)}: mend the data, train with examples of it, or name "
+                f"{sentence.place}: the tag {tag!r} of {word!r} is unknown to the model, which has "
+                f"the {what} {', '.join(known)}; fix the data, train with examples of it, or name "
                 "all tags in data.labels"
             )
 
@@ -88,12 +99,11 @@ class TagSet:
 
         The last column of a file without tags is some other column.
         """
-        strange = next(iter(_strange(part.examples, self.knows)), None)
-        if strange is None:
+        unknown = next(iter(_unknown(part.examples, self.knows)), None)
+        if unknown is None:
             return part
         print(
-            f"{part.source}: tags such as {strange[2]!r} are none of the model's: the file is "
-            "predicted, not judged",
+            f"{part.source}: skipping metrics: the model has no tags such as {unknown[2]!r}",
             file=sys.stderr,
         )
         untagged = [dataclasses.replace(example, tags=None) for example in part.examples]
@@ -104,7 +114,7 @@ def find_tag_set(
     train: Sequence[TaggedSentence],
     model_init: ModelInit,
     scheme: str,
-    given: tuple[str, ...],
+    named: tuple[str, ...],
 ) -> TagSet:
     """The tags to learn: O first, then the others in the order of the alphabet.
 
@@ -112,10 +122,10 @@ def find_tag_set(
     sentence has: I-PER, if no name had two words.
 
     Args:
-        train: tagged sentences; none if a finished model is judged.
+        train: tagged sentences; none if a finished model is evaluated.
         model_init: of the model.
-        scheme: one of `SCHEMES`, for tags that are names of entities.
-        given: the tags in their order, if the config names them; of a finished model only where it
+        scheme: one of `SCHEMES`, for tags that mark entities.
+        named: the tags in their order, if the config names them; of a finished model only where it
             does not name its own (LABEL_0, LABEL_1, … are no names).
 
     Raises:
@@ -123,14 +133,14 @@ def find_tag_set(
             data have different ones.
     """
     if scheme not in SCHEMES:
-        raise UserError(f"data.scheme {scheme!r} is unknown; known are {', '.join(SCHEMES)}")
+        raise OptionError("scheme", scheme, f"known are {', '.join(SCHEMES)}")
     if model_init.is_finished and model_init.description:
         labels = model_init.description.labels
         outputs = model_init.description.config.num_labels
-        if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and given:
-            if len(given) != outputs:
-                raise UserError(f"data.labels names {len(given)} tags, but the model has {outputs}")
-            labels = given
+        if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and named:
+            if len(named) != outputs:
+                raise UserError(f"data.labels names {len(named)} tags, but the model has {outputs}")
+            labels = named
         if not labels:
             raise UserError(
                 "the model does not name its tags (id2label in config.json); name them in their "
@@ -139,22 +149,22 @@ def find_tag_set(
         return TagSet(labels, scheme_of(labels))
     tags = {tag for sentence in train for tag in sentence.tags or ()}
     if not any("-" in tag and detect_scheme([[tag]]) for tag in tags):
-        return TagSet(_ordered(tags, model_init, given), None)
-    for sentence, word, tag in _strange(train, lambda tag: detect_scheme([[tag]]) is not None):
+        return TagSet(_ordered(tags, model_init, named), None)
+    for sentence, word, tag in _unknown(train, lambda tag: detect_scheme([[tag]]) is not None):
         raise UserError(
-            f"{sentence.place}: {tag!r}, the tag of {word!r}, is not that of an entity, as others "
-            "are: O, or B-, I-, E-, S- and a type; mend it"
+            f"{sentence.place}: {tag!r}, the tag of {word!r}, marks no entity, as others do; give "
+            "O, or B-, I-, E-, S- and a type"
         )
     prefixes = "BI" if scheme == "iob2" else "BIES"
-    wanted = {OUTSIDE}
+    required = {OUTSIDE}
     for entity_type in _types(tags):
         suffix = f"-{entity_type}" if entity_type else ""
-        wanted |= {prefix + suffix for prefix in prefixes}
-    return TagSet(_ordered(wanted, model_init, given), cast(Scheme, scheme))
+        required |= {prefix + suffix for prefix in prefixes}
+    return TagSet(_ordered(required, model_init, named), cast(Scheme, scheme))
 
 
 def scheme_of(labels: Sequence[str]) -> Scheme | None:
-    """The scheme of a model's labels; None where they are no names of entities."""
+    """The scheme of a model's labels; None where they mark no entities."""
     if detect_scheme([labels]) is None:
         return None
     if any(label[0] in "ES" for label in labels):
@@ -163,11 +173,11 @@ def scheme_of(labels: Sequence[str]) -> Scheme | None:
     return "iob2" if beginning == _types(labels) else "iob1"
 
 
-def _ordered(tags: set[str], model_init: ModelInit, given: tuple[str, ...]) -> tuple[str, ...]:
+def _ordered(tags: set[str], model_init: ModelInit, named: tuple[str, ...]) -> tuple[str, ...]:
     """As `choose_labels`; where the order is open, O is first."""
-    labels = choose_labels(tags, model_init, given)
+    labels = choose_labels(tags, model_init, named)
     known = model_init.description.labels if model_init.description else ()
-    if OUTSIDE not in labels or given or labels == known:
+    if OUTSIDE not in labels or named or labels == known:
         return labels
     return (OUTSIDE, *(label for label in labels if label != OUTSIDE))
 
@@ -176,10 +186,10 @@ def _types(tags: Iterable[str]) -> set[str]:
     return {entity.type for tag in tags for entity in spans([tag])}
 
 
-def _strange(
+def _unknown(
     sentences: Iterable[TaggedSentence], is_known: Callable[[str], bool]
 ) -> Iterable[tuple[TaggedSentence, str, str]]:
-    """Sentences with a word and its tag that is not known."""
+    """Sentences with a word whose tag is unknown."""
     known: dict[str, bool] = {}
     for sentence in sentences:
         for word, tag in zip(sentence.words, sentence.tags or (), strict=False):
@@ -187,3 +197,105 @@ def _strange(
                 known[tag] = is_known(tag)
             if not known[tag]:
                 yield sentence, word, tag
+
+
+class Decoded(NamedTuple):
+    """Tags of W words.
+
+    Attributes:
+        tags: numbers of labels, int [W].
+        scores: the probability of each of these tags, float [W].
+    """
+
+    tags: np.ndarray
+    scores: np.ndarray
+
+
+def argmax_decode(
+    scored: Iterable[tuple[Item, np.ndarray]],
+) -> Iterator[tuple[Item, Decoded]]:
+    """The most probable tag of each word.
+
+    Args:
+        scored: items with the scores of their words, float32 [W, C].
+    """
+    for item, scores in scored:
+        tags = scores.argmax(axis=-1)
+        best = np.take_along_axis(softmax(scores), tags[:, None], axis=-1)[:, 0]
+        yield item, Decoded(tags, best)
+
+
+def viterbi_decode(
+    scored: Iterable[tuple[Item, np.ndarray]], crf_params: CRFParams
+) -> Iterator[tuple[Item, Decoded]]:
+    """The most probable path of tags of each sentence; scores are probabilities over all paths.
+
+    Sentences are decoded in groups, in their order; nothing else is kept.
+
+    Args:
+        scored: items with the scores of their words, float32 [W, C].
+        crf_params: the scores of neighbours.
+    """
+    for group in _groups(scored):
+        longest = max(len(scores) for _, scores in group)
+        rows, words = bucket_rows(len(group), _ROWS, 1), bucket_length(max(longest, 1), 1 << 30)
+        emissions = np.zeros((rows, words, len(crf_params.start)), np.float32)
+        mask = np.zeros((rows, words), bool)
+        for row, (_, scores) in enumerate(group):
+            emissions[row, : len(scores)] = scores
+            mask[row, : len(scores)] = True
+        tags, probabilities = jax.device_get(_decode(emissions, mask, crf_params))
+        for row, (item, scores) in enumerate(group):
+            length = len(scores)
+            yield item, Decoded(tags[row, :length], probabilities[row, :length])
+
+
+def mask_invalid_transitions(crf_params: CRFParams, labels: Sequence[str]) -> CRFParams:
+    """The parameters without the transitions that IOB2 or BIOES forbid, such as from O to I-PER.
+
+    Training data have none of them, so their scores would hardly be learned. Labels of no scheme
+    may follow each other in any order.
+    """
+    if detect_scheme([labels]) is None:
+        return crf_params
+    closed = any(label.startswith(("E-", "S-")) for label in labels)
+
+    def forbidden(before: str, after: str) -> float:
+        return 0.0 if _may_follow(before, after, closed=closed) else IMPOSSIBLE
+
+    transitions = [[forbidden(before, after) for after in labels] for before in labels]
+    start = [forbidden("O", label) for label in labels]
+    end = [forbidden(label, "O") for label in labels]
+    mask = CRFParams(*(jnp.array(scores) for scores in (transitions, start, end)))
+    return jax.tree.map(jnp.add, crf_params, mask)
+
+
+def _may_follow(before: str, after: str, *, closed: bool) -> bool:
+    """Whether a tag may stand after another; `closed`: the scheme marks the ends of entities."""
+    (first, _, type_before), (second, _, type_after) = before.partition("-"), after.partition("-")
+    if second in ("I", "E"):
+        return first in ("B", "I") and type_before == type_after
+    return not (closed and first in ("B", "I"))
+
+
+def _groups(
+    scored: Iterable[tuple[Item, np.ndarray]],
+) -> Iterator[list[tuple[Item, np.ndarray]]]:
+    group: list[tuple[Item, np.ndarray]] = []
+    longest = 0
+    for item, scores in scored:
+        longest = max(longest, len(scores))
+        if group and (len(group) == _ROWS or longest * (len(group) + 1) > _WORDS):
+            yield group
+            group, longest = [], len(scores)
+        group.append((item, scores))
+    if group:
+        yield group
+
+
+@jax.jit
+def _decode(emissions: Any, mask: Any, crf_params: CRFParams) -> tuple[jax.Array, jax.Array]:
+    """float32 [B, W, C] → tags, int32 [B, W], and their probabilities, float32 [B, W]."""
+    tags = viterbi(emissions, mask, crf_params)
+    chances = marginals(emissions, mask, crf_params)
+    return tags, jnp.take_along_axis(chances, tags[..., None], axis=-1)[..., 0]

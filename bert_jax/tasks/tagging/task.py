@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
-from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.labelled_batches import LabelledBatches, Sequences
+from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.conll import as_columns
-from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
-from bert_jax.errors import UserError
+from bert_jax.data.readers.tagged import CONLL, TaggedOptions, add_tag_column, read_tagged
+from bert_jax.data.windows.words import WordWindow, WordWindows
+from bert_jax.errors import OptionError
 from bert_jax.files import write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix
 from bert_jax.metrics.entities import EntityCounts
@@ -29,28 +31,136 @@ from bert_jax.tasks.base.labelled_task import (
     LabelledOptions,
     LabelledTask,
     TrainedModel,
+    balanced_weights,
     is_balanced,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
-from bert_jax.tasks.tagging.decoding import Tagging, TagPredictor, entity_tags
-from bert_jax.tasks.tagging.files import tagged_file
-from bert_jax.tasks.tagging.predict import PREDICT
-from bert_jax.tasks.tagging.rows import TaggedRows
-from bert_jax.tasks.tagging.tag_decoding import possible
-from bert_jax.tasks.tagging.tags import TagSet, find_tag_set
+from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor, entity_tags
+from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions
+from bert_jax.tokenization import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaggedRow:
+    """The labels of a sentence, or of a window of a long one.
+
+    Attributes:
+        positions: where the first tokens of W words stand in the row, int32 [W].
+        labels: the numbers of their tags, int32 [W].
+        before: that of the word before them, which is learned in the window before; -1: none.
+        after: that of the word after them, likewise.
+    """
+
+    positions: np.ndarray
+    labels: np.ndarray
+    before: int
+    after: int
+
+
+class TaggedRows:
+    """The rows of all training sentences, and the batches that are made of them.
+
+    Attributes:
+        lengths: int64 [R], tokens of each row.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[TaggedSentence],
+        tag_set: TagSet,
+        tokenizer: Tokenizer,
+        length: int,
+        *,
+        balanced: bool = False,
+    ) -> None:
+        """Tokenises sentences.
+
+        Args:
+            examples: all have tags, which `tag_set` knows.
+            tag_set: the tags of the model.
+            tokenizer: of the model.
+            length: the most tokens of a row.
+            balanced: whether every tag has the same weight in the loss; else every word.
+        """
+        self._rows: list[TaggedRow] = []
+        self._tokenizer = tokenizer
+        windows = WordWindows(tokenizer, length)
+
+        def encodings() -> Iterator[WordWindow]:
+            encoded = encode_in_chunks(windows, (example.words for example in examples))
+            for example, of_example in zip(examples, encoded, strict=True):
+                self._rows += _tagged_rows(example, of_example, tag_set)
+                yield from of_example
+
+        self._sequences = Sequences.of(encodings())
+        self.lengths = self._sequences.lengths
+        counts = np.zeros(len(tag_set.labels), np.int64)
+        for row in self._rows:
+            np.add.at(counts, row.labels, 1)
+        ones = np.ones(len(counts), np.float32)
+        self._weights = balanced_weights(counts) if balanced else ones
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, rows: np.ndarray, length: int) -> Batch:
+        """Rows as a batch.
+
+        Args:
+            rows: int64 [B], numbers of rows; -1 is one of padding alone.
+            length: T, no row has more tokens.
+
+        Returns:
+            `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T]; `word_positions` int32
+            [B, W], where the first tokens of words stand, `labels` int32 [B, W] of these words, -1
+            after the last of them, and `weights` float32 [B, W], 0 there; `label_before` and
+            `label_after` int32 [B], see `TaggedRow`. W is T without the special tokens.
+        """
+        shape = len(rows), max(length - self._tokenizer.num_special_tokens(pair=False), 1)  # BW
+        positions, labels = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
+        beside = np.full((2, len(rows)), -1, np.int32)
+        for place, number in enumerate(rows.tolist()):
+            if number >= 0:
+                row = self._rows[number]
+                positions[place, : len(row.labels)] = row.positions
+                labels[place, : len(row.labels)] = row.labels
+                beside[:, place] = row.before, row.after
+        return {
+            **self._sequences.pad(rows, length, self._tokenizer),
+            "word_positions": positions,
+            "labels": labels,
+            "weights": np.where(labels < 0, np.float32(0), self._weights[labels]),
+            "label_before": beside[0],
+            "label_after": beside[1],
+        }
+
+
+def _tagged_rows(
+    example: TaggedSentence, windows: Sequence[WordWindow], tag_set: TagSet
+) -> Iterator[TaggedRow]:
+    tags = example.tags or ()
+    # Nothing is learned of a word without tokens; an entity that began there begins later.
+    read = [tags[word] for window in windows for word in window.words]
+    labels = np.append(tag_set.numbers(read), np.int32(-1))  # after the last, and so before 0
+    start = 0
+    for window in windows:
+        end = start + len(window.words)
+        positions = np.array(window.positions, np.int32)
+        yield TaggedRow(positions, labels[start:end], int(labels[start - 1]), int(labels[end]))
+        start = end
 
 
 class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     """The first token of each word has its label; the others have none.
 
-    With `model.use_crf` the labels of a row are learned as a path through a chain; of a long
-    sentence each window, given the labels beside it. Paths that the scheme does not allow have no
-    share in the probability, neither here nor when words are tagged.
+    With `model.use_crf` the labels of a row are learned as a path of a conditional random field; of
+    a long sentence each window, with the labels beside it fixed. Paths that the scheme does not
+    allow have no share in the probability, neither here nor when words are tagged.
     """
 
     PREDICT = PREDICT
@@ -61,7 +171,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         model: TrainedModel,
         options: LabelledOptions,
         tag_set: TagSet,
-        files: TaggedOptions,
+        reading: TaggedOptions,
         *,
         balanced: bool = False,
     ) -> None:
@@ -72,20 +182,22 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             model: what is trained.
             options: of all labelled tasks.
             tag_set: the tags and their scheme.
-            files: how the files of the examples are read.
-            balanced: whether every tag is to have the same weight in the loss; else every word.
+            reading: how the files of the examples are read.
+            balanced: whether every tag has the same weight in the loss; else every word.
 
         Raises:
-            UserError: tags are to be balanced in the loss of a chain, which has no terms to weigh.
+            UserError: tags are to be balanced in the loss of a CRF, which has no terms to weight.
         """
         if balanced and model.description.config.use_crf:
-            raise UserError(
-                "data.class_weights: with model.use_crf the loss is that of whole paths; leave one "
-                "of them out"
+            raise OptionError(
+                "class_weights",
+                "balanced",
+                "leave out one of {class_weights} and {use_crf}",
+                problem="with a CRF the loss is that of whole paths, which have no classes",
             )
         super().__init__(splits, model, options)
         self._tag_set = tag_set
-        self._files = files
+        self._reading = reading
         self._balanced = balanced
 
     @functools.cached_property
@@ -108,9 +220,61 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         """See `TaggedRows.batch`."""
         return self.batches_of(self.rows.lengths, self.rows.batch)
 
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+        """The loss, and the words whose tag is right."""
+        logits: Any = self.forward(params, batch, dropout_key)
+        scores = gather_positions(logits, batch["word_positions"])  # BWC
+        labels, weights = batch["labels"], batch["weights"]
+        if self.description.config.use_crf:
+            crf_params = mask_invalid_transitions(
+                crf.CRFParams.from_params(params), self._tag_set.labels
+            )
+            crf_params = crf_params.between(batch["label_before"], batch["label_after"])
+            # A row's loss is that of all its words, which weigh 1 each.
+            loss = -crf.log_likelihood(scores, labels, labels >= 0, crf_params).sum()
+            tags = crf.viterbi(*jax.lax.stop_gradient((scores, labels >= 0, crf_params)))
+        else:
+            losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels.clip(0))
+            loss = (weights * losses).sum()
+            tags = scores.argmax(axis=-1)
+        return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": tags == labels})}}
+
+    def predictor(self, model: Model) -> Predictor[Any, Tagging]:
+        return TagPredictor(model, BatchOptions(self.options.batch_size, self.options.length))
+
+    def predictor_input(self, example: TaggedSentence) -> Sequence[str]:
+        return example.words
+
+    def label_of(self, example: TaggedSentence) -> tuple[str, ...] | None:
+        return example.tags
+
+    def metrics(
+        self, examples: list[TaggedSentence], predictions: list[Tagging]
+    ) -> dict[str, float]:
+        """F1, precision and recall of entities as conlleval has them, and the accuracy of tags.
+
+        All words count, also those of which the tokenizer leaves nothing. Tags that mark no
+        entities have an accuracy alone.
+        """
+        return self._scores(examples, [tagging.tags for tagging in predictions])
+
+    def metric_names(self, examples: list[TaggedSentence]) -> Iterable[str]:
+        return self._scores(examples, [self._gold(example) for example in examples])
+
+    def baseline_metrics(self, examples: list[TaggedSentence]) -> dict[str, float]:
+        """`<metric>_lexicon`: each word has the most common of its tags in the training sentences.
+
+        A word that is not among these has the tag that is the most common of all.
+        """
+        if not self._lexicon:
+            return {}
+        lexicon, most_common = self._lexicon
+        tags = [[lexicon.get(word, most_common) for word in one.words] for one in examples]
+        return {f"{name}_lexicon": value for name, value in self._scores(examples, tags).items()}
+
     @functools.cached_property
     def _lexicon(self) -> tuple[dict[str, str], str] | None:
-        """The commonest tag of each training word, and of all; None without training sentences."""
+        """The most common tag of each training word, and of all; None without such sentences."""
         by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
         total: Counter[str] = Counter()
         for example in self.splits.train:
@@ -123,85 +287,36 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         lexicon = {word: tags.most_common(1)[0][0] for word, tags in by_word.items()}
         return lexicon, total.most_common(1)[0][0]
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        """The loss, and the words whose tag is right."""
-        logits: Any = self.forward(params, batch, dropout_key)
-        scores = gather_positions(logits, batch["word_positions"])  # BWC
-        labels, weights = batch["labels"], batch["weights"]
-        if self.description.config.use_crf:
-            chain = possible(crf.CRFParams.from_params(params), self._tag_set.labels)
-            chain = chain.between(batch["label_before"], batch["label_after"])
-            # A row's loss is that of all its words, which weigh 1 each.
-            loss = -crf.log_likelihood(scores, labels, labels >= 0, chain).sum()
-            found = crf.viterbi(*jax.lax.stop_gradient((scores, labels >= 0, chain)))
-        else:
-            losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels.clip(0))
-            loss = (weights * losses).sum()
-            found = scores.argmax(axis=-1)
-        return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": found == labels})}}
-
-    def predictor(self, model: Model) -> Predictor[Any, Tagging]:
-        """The predictor of users."""
-        return TagPredictor(model, BatchOptions(self.options.batch_size, self.options.length))
-
-    def predictor_input(self, example: TaggedSentence) -> Sequence[str]:
-        return example.words
-
-    def label_of(self, example: TaggedSentence) -> tuple[str, ...] | None:
-        return example.tags
-
-    def metrics(self, examples: list[TaggedSentence], answers: list[Tagging]) -> dict[str, float]:
-        """F1, precision and recall of entities as conlleval has them, and the accuracy of tags.
-
-        All words count, also those of which the tokenizer leaves nothing. Tags that are no names of
-        entities have an accuracy alone.
-        """
-        return self._scores(examples, [found.tags for found in answers])
-
-    def metric_names(self, examples: list[TaggedSentence]) -> Iterable[str]:
-        """Those of entities, or the accuracy alone."""
-        return self._scores(examples, [self._gold(example) for example in examples])
-
-    def baseline_metrics(self, examples: list[TaggedSentence]) -> dict[str, float]:
-        """`<metric>_lexicon`: each word has the commonest of its tags in the training sentences.
-
-        A word that is not among these has the tag that is the commonest of all.
-        """
-        if not self._lexicon:
-            return {}
-        lexicon, commonest = self._lexicon
-        tags = [[lexicon.get(word, commonest) for word in example.words] for example in examples]
-        return {f"{name}_lexicon": one for name, one in self._scores(examples, tags).items()}
-
     def examples_as_text(self, count: int) -> str:
         """Words and tags in columns."""
         return "".join(
             as_columns(example.words, self._gold(example)) for example in self.splits.train[:count]
         )
 
-    def write(self, directory: Path, part: EvalSet[TaggedSentence], answers: list[Tagging]) -> None:
-        """`<part>.jsonl`, `<part>.conll`, and reports where there are tags to compare with.
+    def write(
+        self, directory: Path, part: EvalSet[TaggedSentence], predictions: list[Tagging]
+    ) -> None:
+        """`<set>.jsonl`, reports, and `<set>.conll`, the file's lines with a further column.
 
         In columns, tags are in the scheme of their file, if that has any.
         """
-        super().write(directory, part, answers)
-        tags: list[Sequence[str]] = [found.tags for found in answers]
-        if not all(map(self.has_labels, part.examples)):
-            self._write_columns(directory, part, tags)
-            return
-        self._write_columns(directory, part, self._tag_set.comparable(part.examples, tags)[1])
+        super().write(directory, part, predictions)
+        tags: Sequence[Sequence[str]] = [tagging.tags for tagging in predictions]
+        if self.is_labelled(part):
+            _, tags = self._tag_set.comparable(part.examples, tags)
+        text = add_tag_column(part.source, part.examples, tags, self._reading)
+        write_atomically(directory / f"{part.name}.{CONLL}", text.encode())
+
+    def write_reports(
+        self, directory: Path, part: EvalSet[TaggedSentence], predictions: list[Tagging]
+    ) -> None:
+        tags = [tagging.tags for tagging in predictions]
         counts, matrix = self._counts(part.examples, tags), self._confusion(part.examples, tags)
         text = matrix.as_text()
         if counts:
             text = f"{counts.as_text()}\n\nBy tag, as the model has them:\n\n{text}"
         write_atomically(directory / f"{part.name}.report.txt", text.encode())
         matrix.draw(directory / f"{part.name}.confusion.png")
-
-    def _write_columns(
-        self, directory: Path, part: EvalSet[TaggedSentence], tags: Sequence[Sequence[str]]
-    ) -> None:
-        text = tagged_file(part, tags, self._files)
-        write_atomically(directory / f"{part.name}.conll", text.encode())
 
     def _gold(self, example: TaggedSentence) -> list[str]:
         return self._tag_set.translate(example.tags or ())
@@ -218,34 +333,29 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     def _counts(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> EntityCounts | None:
-        """Counts of entities; None where the tags name none."""
+        """Counts of entities; None where the tags mark none."""
         labels = self._tag_set.labels
         if entity_tags((), labels) is None:
             return None
-        gold, found = self._tag_set.comparable(examples, tags)
+        gold, predicted = self._tag_set.comparable(examples, tags)
         if self._tag_set.scheme is None:  # tags without prefixes
-            gold = [entity_tags(of_one, labels) or () for of_one in gold]
-            found = [entity_tags(of_one, labels) or () for of_one in found]
-        return EntityCounts.of(gold, found)
+            gold = [entity_tags(sentence, labels) or () for sentence in gold]
+            predicted = [entity_tags(sentence, labels) or () for sentence in predicted]
+        return EntityCounts.of(gold, predicted)
 
     def _confusion(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> ConfusionMatrix:
         number = {label: number for number, label in enumerate(self._tag_set.labels)}
         gold = [number[tag] for example in examples for tag in self._gold(example)]
-        found = [number[tag] for of_one in tags for tag in of_one]
-        return ConfusionMatrix(self._tag_set.labels, np.array(gold), np.array(found))
+        predicted = [number[tag] for sentence in tags for tag in sentence]
+        return ConfusionMatrix(self._tag_set.labels, np.array(gold), np.array(predicted))
 
 
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TaggedOptions` are keys of `data`."""
     return labelled_defaults(
-        {
-            **keys_of(TaggedOptions),
-            "scheme": "iob2",
-            "labels": (),
-            "class_weights": "",
-        }
+        {**keys_of(TaggedOptions), "scheme": "iob2", "labels": (), "class_weights": ""}
     )
 
 
@@ -253,23 +363,20 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     """The task of a config, see `bert_jax.config`."""
     data = config.data
     tokenizer = model_tokenizer(model_init)
-    files = from_keys(TaggedOptions, data)
+    reading = from_keys(TaggedOptions, data)
     splits = read_splits(
         data,
-        lambda source, split: read_tagged(source, files, needs_tags=split == "train"),
+        lambda source, split: read_tagged(source, reading, needs_tags=split == "train"),
         with_train=not model_init.is_finished,
     )
-    told = list(splits.train)
-    if (
-        not data.validation and not model_init.is_finished
-    ):  # validation examples are from there, too
-        told += [example for part in splits.validation for example in part.examples]
-    tag_set = find_tag_set(told, model_init, data.scheme, tuple(map(str, data.labels)))
+    known = list(splits.train)
+    if not data.validation and not model_init.is_finished:
+        # The validation examples are a part of the training file.
+        known += [example for part in splits.validation for example in part.examples]
+    tag_set = find_tag_set(known, model_init, data.scheme, tuple(map(str, data.labels)))
     for part in splits.validation:
         tag_set.check(part.examples)
-    splits = dataclasses.replace(
-        splits, test=[tag_set.drop_unknown_tags(part) for part in splits.test]
-    )
+    test = [tag_set.drop_unknown_tags(part) for part in splits.test]
     architecture = model_init.architecture(tokenizer)
     description = ModelDescription(
         dataclasses.replace(architecture, num_labels=len(tag_set.labels)),
@@ -278,10 +385,10 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     )
     metric = "accuracy" if entity_tags((), tag_set.labels) is None else "f1"
     return TaggingTask(
-        splits,
+        dataclasses.replace(splits, test=test),
         TrainedModel(tokenizer, description, model_init.execution),
         labelled_options(config, (metric, True)),
         tag_set,
-        files,
+        reading,
         balanced=is_balanced(data.class_weights),
     )

@@ -186,7 +186,7 @@ def peer_tokenizer(pieces, tmp_path):
 def test_the_peer_cuts_passages_where_we_do(script, peer_tokenizer, tokenizer):
     import argparse
 
-    from bert_jax.data.windows.passage_windows import PassageWindows, WindowOptions
+    from bert_jax.data.windows.passages import PassageWindows
 
     passage = "the cat sat on the mat . it was warm . the dogs walked up and down to the sea ."
     asked = [("the cat ?", passage), ("went the boy up to it ?", passage), ("cat", "a dog .")]
@@ -207,7 +207,7 @@ def test_the_peer_cuts_passages_where_we_do(script, peer_tokenizer, tokenizer):
             (one["row"], one["input_ids"], one["token_type_ids"])
             for one in task.features(rows, with_labels=True)
         ]
-        windows = PassageWindows(tokenizer, WindowOptions(18, step, 64))(asked)
+        windows = PassageWindows(tokenizer, 18, step, 64)(asked)
         ours = [
             (row, list(one.ids), list(one.type_ids))
             for row, of_one in enumerate(windows)

@@ -1,4 +1,4 @@
-"""Paths through the chain that a scheme allows, whatever the groups are."""
+"""Paths of tags that a scheme allows, whatever the groups are."""
 
 import itertools
 
@@ -7,29 +7,29 @@ import numpy as np
 import pytest
 
 from bert_jax.models.crf import IMPOSSIBLE, CRFParams
-from bert_jax.tasks.tagging import tag_decoding
-from bert_jax.tasks.tagging.tag_decoding import argmax_decode, possible, viterbi_decode
+from bert_jax.tasks.tagging import tags
+from bert_jax.tasks.tagging.tags import argmax_decode, mask_invalid_transitions, viterbi_decode
 
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 BIOES = ("O", "B-PER", "E-PER", "I-PER", "S-PER")
 
 
-def zero_chain(labels):
+def zero_params(labels):
     count = len(labels)
     return CRFParams(jnp.zeros((count, count)), jnp.zeros(count), jnp.zeros(count))
 
 
 def allowed(labels):
     """Pairs that may follow each other, tags that may begin and tags that may end."""
-    chain = possible(zero_chain(labels), labels)
+    params = mask_invalid_transitions(zero_params(labels), labels)
     pairs = {
         f"{before} {after}"
         for (row, before), (column, after) in itertools.product(enumerate(labels), repeat=2)
-        if chain.transitions[row, column] > IMPOSSIBLE / 2
+        if params.transitions[row, column] > IMPOSSIBLE / 2
     }
     ends = [
         {label for label, score in zip(labels, scores, strict=True) if score > IMPOSSIBLE / 2}
-        for scores in (chain.start, chain.end)
+        for scores in (params.start, params.end)
     ]
     return pairs, *ends
 
@@ -60,8 +60,8 @@ def test_steps_of_bioes():
 
 def test_tags_of_no_scheme_follow_as_they_like():
     labels = ("NN", "VB", "DT")
-    chain = zero_chain(labels)
-    assert possible(chain, labels) is chain
+    params = zero_params(labels)
+    assert mask_invalid_transitions(params, labels) is params
 
 
 def test_each_word_by_itself():
@@ -74,8 +74,8 @@ def test_each_word_by_itself():
 
 @pytest.mark.parametrize(("rows", "words"), [(64, 1 << 14), (3, 20), (1, 1)])
 def test_groups_change_nothing(monkeypatch, rows, words):
-    monkeypatch.setattr(tag_decoding, "_ROWS", rows)
-    monkeypatch.setattr(tag_decoding, "_WORDS", words)
+    monkeypatch.setattr(tags, "_ROWS", rows)
+    monkeypatch.setattr(tags, "_WORDS", words)
     generator = np.random.default_rng(5)
     lengths = [3, 0, 7, 1, 1, 18, 2, 5]
     scored = [
@@ -83,8 +83,10 @@ def test_groups_change_nothing(monkeypatch, rows, words):
         for number, length in enumerate(lengths)
     ]
     shapes = ((5, 5), (5,), (5,))
-    chain = CRFParams(*(jnp.asarray(generator.normal(size=shape), jnp.float32) for shape in shapes))
-    found = list(viterbi_decode(scored, possible(chain, IOB2)))
+    params = CRFParams(
+        *(jnp.asarray(generator.normal(size=shape), jnp.float32) for shape in shapes)
+    )
+    found = list(viterbi_decode(scored, mask_invalid_transitions(params, IOB2)))
     assert [number for number, _ in found] == list(range(8))
     assert [len(decoded.tags) for _, decoded in found] == lengths
     # The path and its probabilities by hand, of a sentence of three words.
@@ -97,10 +99,10 @@ def test_groups_change_nothing(monkeypatch, rows, words):
     emissions = scored[0][1]
     totals = np.array(
         [
-            chain.start[path[0]]
-            + chain.end[path[2]]
+            params.start[path[0]]
+            + params.end[path[2]]
             + sum(emissions[word, tag] for word, tag in enumerate(path))
-            + sum(chain.transitions[pair] for pair in itertools.pairwise(path))
+            + sum(params.transitions[pair] for pair in itertools.pairwise(path))
             for path in paths
         ],
         np.float64,
@@ -124,6 +126,6 @@ def test_sentences_are_read_as_they_are_needed():
             read.append(number)
             yield number, np.zeros((4, 5), np.float32)
 
-    first = next(viterbi_decode(sentences(), zero_chain(IOB2)))
+    first = next(viterbi_decode(sentences(), zero_params(IOB2)))
     assert first[0] == 0
     assert len(read) == 65

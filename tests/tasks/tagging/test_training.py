@@ -26,7 +26,6 @@ from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import means
-from bert_jax.tasks.tagging.decoding import taggings
 from bert_jax.tasks.tagging.tags import TagSet
 from bert_jax.tasks.tagging.task import TaggingTask
 
@@ -59,7 +58,7 @@ def lines_of(path):
 
 
 def tag(directory, *sentences):
-    return list(taggings(bert_jax.load(directory), sentences))
+    return bert_jax.load(directory).tag(sentences)
 
 
 @pytest.mark.slow
@@ -93,7 +92,7 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
     given = (tmp_path / "dev.txt").read_bytes().decode().split("\r\n")
     columns = (predictions / "validation.conll").read_bytes().decode().split("\r\n")
     assert [line.rpartition(" ")[0] for line in columns] == given
-    # Tags of the file's own scheme; judged again, they have the same score.
+    # Tags of the file's own scheme; scored again, they have the same score.
     blocks = [block.split("\r\n") for block in "\r\n".join(columns[2:-1]).split("\r\n\r\n")]
     gold, found = ([[line.split()[at] for line in of] for of in blocks] for at in (2, 3))
     counts = EntityCounts.of(gold, found)
@@ -107,7 +106,7 @@ def test_names_are_learned_and_found(train, tmp_path, use_crf):
         "the X O\ncat X B-ANIMAL\nwas X O\nin X O\nsea X B-PLACE\n. X O\n"
     )
 
-    # The same model judged by the same sentences, in another way.
+    # The same model evaluated on the same sentences by another path.
     config = complete_config(
         {"task": "tagging", "data": {"validation": files["data__validation"], "length": 32}},
         where="test",
@@ -248,16 +247,16 @@ def test_evaluation_and_its_baseline(make_task):
     [
         ("a B-X\nb\n", {}, r"train.txt:2: 1 columns, but line 1 has 2"),
         ("a\nb\n", {}, r"train.txt:1: there is no column -1 of tags"),
-        ("a B-X\n\nb B_X\n" * 9, {}, r"'B_X', the tag of 'b', is not that of an entity"),
-        ("a B-X\n\n" * 9, {"data__scheme": "iob"}, r"data.scheme 'iob' is unknown"),
-        ("a B-X\n\n" * 9, {"data__class_weights": "x"}, r"data.class_weights 'x' is neither"),
+        ("a B-X\n\nb B_X\n" * 9, {}, r"'B_X', the tag of 'b', marks no entity"),
+        ("a B-X\n\n" * 9, {"data__scheme": "iob"}, r"scheme is 'iob'"),
+        ("a B-X\n\n" * 9, {"data__class_weights": "x"}, r"class_weights is 'x'"),
         (
             "a B-X\n\n" * 9,
             {"data__class_weights": "balanced", "model__use_crf": True},
-            r"data.class_weights: with model.use_crf the loss is that of whole paths",
+            r"with a CRF the loss is that of whole paths",
         ),
-        ("a B-X\n\n" * 9, {"data__format": "xml"}, r"data.format is 'xml'"),
-        ("a B-X\n\n" * 9, {"data__length": 2}, r"data.length is 2; this model takes 3 to 32"),
+        ("a B-X\n\n" * 9, {"data__format": "xml"}, r"format is 'xml'"),
+        ("a B-X\n\n" * 9, {"data__length": 2}, r"length is 2; this model takes 3 to 32"),
     ],
 )
 def test_bad_files_are_refused_before_anything_is_made(train, tmp_path, text, keys, message):
@@ -271,5 +270,5 @@ def test_bad_files_are_refused_before_anything_is_made(train, tmp_path, text, ke
 def test_development_tags_that_nobody_can_learn(train, tmp_path):
     path, strange = write(tmp_path / "train.txt", tagged(20)), tmp_path / "dev.txt"
     strange.write_text("a X O\nb X B-PLANT\n")
-    with pytest.raises(UserError, match=r"dev.txt:1: the tag 'B-PLANT' of 'b' is none that the"):
+    with pytest.raises(UserError, match=r"dev.txt:1: the tag 'B-PLANT' of 'b' is unknown to the"):
         train("tagging", data__train=path, data__validation=(str(strange),))

@@ -14,10 +14,12 @@ import pytest
 import bert_jax
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
+from bert_jax.data.readers.rows import Row
 from bert_jax.errors import UserError
+from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predictor import TextError
-from bert_jax.tasks.tagging.decoding import as_record, entity_tags, taggings
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
+from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor, entity_tags
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 # Which word means which label; all others mean the first.
@@ -50,8 +52,12 @@ def knowing(make_model, tokenizer):
     return make
 
 
+def taggings(model, sentences, **options):
+    return predict_examples(model, TagPredictor(model, BatchOptions(**options)), sentences)
+
+
 def tag(model, sentence, **options):
-    (found,) = taggings(model, [sentence], **options)
+    (found,) = model.tag([sentence], **options)
     return found
 
 
@@ -232,33 +238,38 @@ class _Endless(io.RawIOBase):
         return len(line)
 
 
-def test_records(knowing):
-    found = as_record(tag(knowing(), "boy bird"))
+def test_records(knowing, tmp_path):
+    row = Row("boy bird", {"id": "7", "tags": 1}, "f:1", "7", gold="tags")
+    PREDICT.write(tmp_path / "a.jsonl", [row], [tag(knowing(), "boy bird")])
     score = pytest.approx(SURE)
-    assert found == {
+    assert json.loads((tmp_path / "a.jsonl").read_text()) == {
+        "id": "7",
+        "expected": 1,
         "words": ["boy", "bird"],
         "tags": ["B-PER", "I-PER"],
         "scores": [score, score],
         "entities": [
             {"type": "PER", "text": "boy bird", "score": score, "start": 0, "end": 8,
-             "words": (0, 2)}
+             "words": [0, 2]}
         ],
     }  # fmt: skip
 
 
 def test_what_is_no_sentence(knowing):
-    with pytest.raises(TextError, match=r"sentence 1 is 7; give a string or a list of words") as at:
+    with pytest.raises(
+        ExampleError, match=r"sentence 1 is 7; give a string or a list of words"
+    ) as at:
         list(taggings(knowing(), ["boy", 7]))
     assert at.value.index == 1
-    with pytest.raises(TextError, match=r"sentence 0 is \['a', 1\]"):
+    with pytest.raises(ExampleError, match=r"sentence 0 is \['a', 1\]"):
         list(taggings(knowing(), [["a", 1]]))
     with pytest.raises(UserError, match="the sentences are one string; give a list"):
-        list(taggings(knowing(), "boy"))
+        knowing().tag("boy")
 
 
 def test_models_that_do_not_tag(model):
     with pytest.raises(UserError, match=r"BertForPreTraining does not tag words; .*task=\"tagging"):
-        taggings(model, ["boy"])
+        model.tag(["boy"])
 
 
 def test_damaged_parameters(knowing):

@@ -13,7 +13,7 @@ from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, scheme_of
 
-FOUNDATION = ModelInit(Execution(), lambda tokenizer: EncoderConfig())
+INIT = ModelInit(Execution(), lambda tokenizer: EncoderConfig())
 IOB2 = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 BIOES = ("O", "B-LOC", "E-LOC", "I-LOC", "S-LOC")
 
@@ -25,7 +25,7 @@ def sentence(*tags, line=1):
 def finished(labels, *, is_finished=True):
     config = EncoderConfig(num_labels=len(labels) or 2)
     description = ModelDescription(config, Head.TAGGING, labels=labels)
-    return dataclasses.replace(FOUNDATION, description=description, is_finished=is_finished)
+    return dataclasses.replace(INIT, description=description, is_finished=is_finished)
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,16 @@ def finished(labels, *, is_finished=True):
     ],
 )
 def test_labels_of_data(tags, scheme, labels):
-    found = find_tag_set([sentence(*tags)], FOUNDATION, scheme, ())
+    found = find_tag_set([sentence(*tags)], INIT, scheme, ())
     assert found.labels == labels
     assert found.scheme == (scheme if "B-LOC" in labels else None)
 
 
 def test_labels_in_an_order_that_somebody_wants():
     given = ("B-PER", "I-PER", "O")
-    assert find_tag_set([sentence("B-PER")], FOUNDATION, "iob2", given).labels == given
+    assert find_tag_set([sentence("B-PER")], INIT, "iob2", given).labels == given
     with pytest.raises(UserError, match="label 'I-PER' is none of those of data.labels"):
-        find_tag_set([sentence("B-PER")], FOUNDATION, "iob2", ("O", "B-PER"))
+        find_tag_set([sentence("B-PER")], INIT, "iob2", ("O", "B-PER"))
 
 
 def test_labels_of_a_model_that_has_the_same_keep_their_numbers():
@@ -88,15 +88,15 @@ def test_a_finished_model_must_name_them():
 
 
 def test_a_misspelt_tag_among_entities():
-    with pytest.raises(UserError, match=r"f:7: 'B_PER', the tag of 'b', is not that of an entity"):
-        find_tag_set(
-            [sentence("B-PER", "I-PER"), sentence("O", "B_PER", line=7)], FOUNDATION, "iob2", ()
-        )
+    with pytest.raises(
+        UserError, match=r"f:7: 'B_PER', the tag of 'b', marks no entity, as others do"
+    ):
+        find_tag_set([sentence("B-PER", "I-PER"), sentence("O", "B_PER", line=7)], INIT, "iob2", ())
 
 
 def test_an_unknown_scheme():
-    with pytest.raises(UserError, match="data.scheme 'iob1' is unknown; known are iob2, bioes"):
-        find_tag_set([], FOUNDATION, "iob1", ())
+    with pytest.raises(UserError, match="scheme is 'iob1'; known are iob2, bioes"):
+        find_tag_set([], INIT, "iob1", ())
 
 
 def test_numbers_of_tags_in_any_scheme():
@@ -115,11 +115,11 @@ def test_tags_that_a_model_does_not_know():
     tag_set.check([sentence("S-PER", "I-LOC", "O")])
     with pytest.raises(
         UserError,
-        match=r"f:3: the tag 'B-MISC' of 'b' is none that the model has; it has the types of "
-        r"entities LOC, PER: mend the data, train",
+        match=r"f:3: the tag 'B-MISC' of 'b' is unknown to the model, which has the types of "
+        r"entities LOC, PER; fix the data, train",
     ):
         tag_set.check([sentence("O"), sentence("O", "B-MISC", line=3)])
-    with pytest.raises(UserError, match=r"f:1: the tag 'JJ' .* it has the tags NN, VB: mend"):
+    with pytest.raises(UserError, match=r"f:1: the tag 'JJ' .* which has the tags NN, VB; fix"):
         TagSet(("NN", "VB"), None).check([sentence("NN", "JJ")])
 
 
@@ -129,7 +129,9 @@ def test_a_test_file_whose_last_column_is_something_else(capsys):
     untagged = tag_set.drop_unknown_tags(part)
     assert [example.tags for example in untagged.examples] == [None, None]
     assert [example.words for example in untagged.examples] == [("a",), ("a", "b")]
-    assert "test.txt: tags such as 'NNP' are none of the model's" in capsys.readouterr().err
+    assert (
+        "test.txt: skipping metrics: the model has no tags such as 'NNP'" in capsys.readouterr().err
+    )
     tagged = EvalSet("test", "test.txt", [sentence("O", "B-PER")])
     assert tag_set.drop_unknown_tags(tagged) is tagged
 

@@ -9,7 +9,6 @@ import safetensors.numpy
 
 import bert_jax
 from bert_jax.models.config import Head
-from bert_jax.tasks.tagging.decoding import taggings
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -38,7 +37,7 @@ def test_tags_and_scores_are_those_of_transformers(make_model, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(directory).eval()
     assert theirs.config.id2label == dict(enumerate(LABELS))
-    ours = taggings(bert_jax.load(directory), SENTENCES)
+    ours = bert_jax.load(directory).tag(SENTENCES)
     for words, found in zip(SENTENCES, ours, strict=True):
         inputs = tokenizer(words, is_split_into_words=True, return_tensors="pt")
         with torch.no_grad():

@@ -115,7 +115,7 @@ def test_json_lines_of_ones_own(choices):
             SWAG.replace("sings.,,,1", ",,,1"),
             "a.csv:3: 1 choices, but there must be two or",
         ),
-        ("a.csv", SWAG.replace("runs.,sings.", ",sings."), "a.csv:2: the choice 1 is empty; mend"),
+        ("a.csv", SWAG.replace("runs.,sings.", ",sings."), "a.csv:2: the choice 1 is empty; fix"),
         (
             "a.csv",
             SWAG.replace(",,,1", ",,,"),
@@ -145,7 +145,7 @@ def test_json_lines_of_ones_own(choices):
         (
             "a.jsonl",
             '{"prompt": "", "choices": ["x", "y"]}',
-            "a.jsonl:1: the prompt is empty; mend",
+            "a.jsonl:1: the prompt is empty; fix",
         ),
         ("a.jsonl", '{"prompt": "p", "choices": ["x", 2]}', "choice 1 is not a string but int"),
         (
@@ -161,7 +161,7 @@ def test_json_lines_of_ones_own(choices):
         (
             "a.jsonl",
             '{"question": {"stem": "q", "choices": [{"text": "x"}]}}',
-            'a.jsonl:1: choices are not of the form {"label", "text"}; mend the line',
+            'a.jsonl:1: choices are not of the form {"label", "text"}; fix the line',
         ),
         (
             "a.jsonl",

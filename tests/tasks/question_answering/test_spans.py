@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.windows.passage_windows import PassageWindows, WindowOptions
+from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError
-from bert_jax.tasks.question_answering.spans import Span, SpanOptions, Spans, best_spans
+from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction, best_spans
 
 # Characters:  0   4   8   12 15  19 22
 PASSAGE = "The cat sat on the mat."
@@ -19,21 +19,21 @@ def read(tokenizer):
     """Reads the passage with scores given by position in `ROW`; all others are 0."""
 
     def read(starts, ends, passage=PASSAGE, padding=0, **options):
-        (windows,) = PassageWindows(tokenizer, WindowOptions())([("it", passage)])
+        (windows,) = PassageWindows(tokenizer)([("it", passage)])
         logits = np.zeros((2, len(windows[0]) + padding), np.float32)
         for row, scores in zip(logits, (starts, ends), strict=True):
             for position, score in scores.items():
                 row[position] = score
-        return best_spans(passage, windows, [tuple(logits)], SpanOptions(**options))
+        return best_spans(passage, windows, [tuple(logits)], **options)
 
     return read
 
 
 def test_the_best_span_by_hand(read):
     found = read({4: 3.0}, {5: 2.0})
-    assert found.best[0] == Span("cat sat", 4, 11, 3.0, 2.0)
+    assert found.best[0] == AnswerSpan("cat sat", 4, 11, 3.0, 2.0)
     assert found.best[0].score == 5.0
-    assert found.null == Span("", 0, 0, 0.0, 0.0)
+    assert found.null == AnswerSpan("", 0, 0, 0.0, 0.0)
     assert found.null_odds == -5.0
 
 
@@ -53,7 +53,7 @@ def test_what_is_no_span_of_the_passage(read):
     # The question, [CLS], both [SEP] and padding score high; and the end before the start.
     wrong = {0: 9.0, 1: 9.0, 2: 9.0, 10: 9.0, 11: 9.0, 12: 9.0}
     found = read(wrong | {5: 2.0}, wrong | {4: 2.0, 6: 1.0}, padding=2)
-    assert found.best[0] == Span("sat on", 8, 14, 2.0, 1.0)
+    assert found.best[0] == AnswerSpan("sat on", 8, 14, 2.0, 1.0)
     assert found.null.score == 18.0
 
 
@@ -119,7 +119,7 @@ def test_the_threshold_of_no_answer(read):
 
 def test_a_passage_without_tokens_has_no_answer(read):
     found = read({}, {}, passage=" ")
-    assert found == Spans((), Span("", 0, 0, 0.0, 0.0))
+    assert found == SpanPrediction((), AnswerSpan("", 0, 0, 0.0, 0.0))
     assert found.null_odds == 0.0
     assert found.answer(None).text == found.answer(9.0).text == ""
     assert found.n_best(with_null=False) == [(found.null, 1.0)]
@@ -128,8 +128,7 @@ def test_a_passage_without_tokens_has_no_answer(read):
 def test_two_windows(tokenizer):
     # [CLS] it sat [SEP] the cat sat on the [SEP]
     #                            sat on the mat .   : "the" and what follows are read here
-    options = WindowOptions(length=10, step=2)
-    (windows,) = PassageWindows(tokenizer, options)([("it sat", PASSAGE)])
+    (windows,) = PassageWindows(tokenizer, length=10, step=2)([("it sat", PASSAGE)])
     start, end = np.zeros((2, 2, 10), np.float32)
     # [CLS] of the second window is the lower one, though its start alone is higher.
     start[:, 0], end[:, 0] = [1.0, 2.0], [4.0, 2.5]
@@ -137,8 +136,8 @@ def test_two_windows(tokenizer):
     start[1, 6], end[1, 7] = 3.0, 1.0  # "the" and "mat" in the other
     end[0, 8] = 2.0
     found = best_spans(PASSAGE, windows, list(zip(start, end, strict=True)))
-    assert found.best[0] == Span("the mat", 15, 22, 3.0, 1.0)
-    assert found.null == Span("", 0, 0, 2.0, 2.5)
+    assert found.best[0] == AnswerSpan("the mat", 15, 22, 3.0, 1.0)
+    assert found.null == AnswerSpan("", 0, 0, 2.0, 2.5)
     # A span may end where another window has more context: "sat on the".
     assert ("sat on the", 2.0) in [(span.text, span.score) for span in found.best]
 
@@ -150,8 +149,7 @@ def test_gold_spans_are_read_out_of_their_own_scores(tokenizer, data):
     room = data.draw(st.integers(2, 20))
     step = data.draw(st.integers(1, room))
     # [CLS] sun [SEP] … [SEP]; shorter rows would have no question.
-    options = WindowOptions(length=room + 4, step=step)
-    (windows,) = PassageWindows(tokenizer, options)([("sun", passage)])
+    (windows,) = PassageWindows(tokenizer, length=room + 4, step=step)([("sun", passage)])
     tokens = windows[0].passage
     # Every token has so much context on its right in the window where it is read.
     step = step if step < room else max(room // 2, 1)
@@ -162,8 +160,9 @@ def test_gold_spans_are_read_out_of_their_own_scores(tokenizer, data):
     for window in windows:
         scores = np.zeros((2, len(window)), np.float32)
         for row, token in zip(scores, (first, last), strict=True):
-            if window.first <= token < window.first + len(window) - 1 - window.begin:
-                row[token - window.first + window.begin] = 10.0
+            place = token - window.first + window.positions[0]
+            if window.positions[0] <= place < window.positions[1]:
+                row[place] = 10.0
         logits.append(tuple(scores))
     best = best_spans(passage, windows, logits).best[0]
     start, stop = tokens.offsets[first][0], tokens.offsets[last][1]
@@ -173,11 +172,11 @@ def test_gold_spans_are_read_out_of_their_own_scores(tokenizer, data):
 
 @given(data=st.data())
 def test_no_span_is_better_than_the_best(tokenizer, data):
-    (window,) = PassageWindows(tokenizer, WindowOptions())([("it", PASSAGE)])[0]
+    (window,) = PassageWindows(tokenizer)([("it", PASSAGE)])[0]
     scores = st.lists(st.integers(-50, 50), min_size=len(ROW), max_size=len(ROW))
     start, end = (np.array(data.draw(scores), np.float32) for _ in range(2))
     length = data.draw(st.integers(1, 8))
-    found = best_spans(PASSAGE, [window], [(start, end)], SpanOptions(3, length))
+    found = best_spans(PASSAGE, [window], [(start, end)], 3, length)
     every = {}
     for first in range(3, 10):
         for last in range(first, min(first + length, 10)):
@@ -191,5 +190,3 @@ def test_damaged_parameters(read):
     for broken in (np.nan, np.inf):
         with pytest.raises(UserError, match="scores of a question are not finite; the parameters"):
             read({4: broken}, {})
-    with pytest.raises(UserError, match="n_best is 0; it must be at least 1"):
-        SpanOptions(n_best=0)

@@ -6,10 +6,12 @@ import threading
 
 import pytest
 
+from bert_jax.data.readers.tagged import TaggedOptions, add_tag_column, read_tagged
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_task import PredictOptions
+from bert_jax.tasks.base.splits import EvalSet
 
 LABELS = ("O", "B-PER", "I-PER")
 
@@ -152,9 +154,9 @@ def test_objects_with_words_or_texts(answered, constant):
     [
         ("a x\nb x y\n", "in.conll", "in.conll:2: 3 columns, but line 1 has 2; fix the line"),
         (b"a x\n\xff x\n", "in.conll", "in.conll:2: byte 1 of the line .0xff. is not UTF-8"),
-        ('{"words": ["a", 1]}', "in.jsonl", "in.jsonl:1: 'words' is neither a text nor a list of"),
+        ('{"words": ["a", 1]}', "in.jsonl", "in.jsonl:1: 'words' is not a list of strings; give"),
         ('{"tags": []}', "in.jsonl", "in.jsonl:1: no column has a usual name of a text, only 'ta"),
-        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; set text_column to"),
+        ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; set text_column to the one"),
         ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- stands in files of columns; if"),
     ],
 )
@@ -162,3 +164,60 @@ def test_errors_leave_nothing(answered, left, constant, content, name, message):
     with pytest.raises(UserError, match=message):
         answered(constant, content, name)
     assert left() == {name}
+
+
+# The files of an evaluation: predicted tags beside the lines that they are for.
+
+IOB1 = "-DOCSTART- -X- O\r\n\r\nEU NNP I-ORG\r\nin IN O\r\n\r\nPeter NNP I-PER\r\nJan NNP B-PER\r\n"
+PREDICTED = [["I-ORG", "O"], ["I-PER", "B-PER"]]
+
+
+def add(part, tags):
+    return add_tag_column(part.source, part.examples, tags, TaggedOptions())
+
+
+@pytest.fixture
+def part_of(tmp_path):
+    def make(text, name="dev.txt"):
+        path = tmp_path / name
+        path.write_bytes(text.encode())
+        return EvalSet("validation", str(path), list(read_tagged(path)))
+
+    return make
+
+
+def test_the_file_with_a_further_column(part_of):
+    assert add(part_of(IOB1), PREDICTED) == (
+        "-DOCSTART- -X- O O\r\n\r\nEU NNP I-ORG I-ORG\r\nin IN O O\r\n\r\n"
+        "Peter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
+    )
+
+
+def test_a_part_of_the_file(part_of):
+    whole = part_of(IOB1)
+    part = EvalSet("validation", whole.source, whole.examples[1:])
+    found = add(part, PREDICTED[1:])
+    assert found == "\r\nPeter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
+
+
+def test_a_file_without_tags(part_of):
+    part = part_of("EU\nin\n\nPeter\nJan\n")
+    assert add(part, PREDICTED) == ("EU\tI-ORG\nin\tO\n\nPeter\tI-PER\nJan\tB-PER\n")
+
+
+def test_parts_of_speech_are_written_as_they_are(part_of):
+    part = part_of("EU NNP\nin IN\n")
+    assert add(part, [["IN", "NNP"]]) == "EU NNP IN\nin IN NNP\n"
+
+
+def test_sentences_of_json_lines_become_columns(part_of):
+    part = part_of('{"words": ["EU", "in"], "tags": ["B-ORG", "O"]}\n', "dev.jsonl")
+    assert add(part, [["O", "O"]]) == "EU\tB-ORG\tO\nin\tO\tO\n\n"
+
+
+def test_sentences_of_several_files_become_columns(part_of):
+    first, second = part_of(IOB1), part_of("a O\n", "other.txt")
+    part = EvalSet("validation", first.source, [first.examples[1], *second.examples])
+    assert add(part, [["I-PER", "O"], ["O"]]) == (
+        "Peter\tI-PER\tI-PER\nJan\tB-PER\tO\n\na\tO\tO\n\n"
+    )

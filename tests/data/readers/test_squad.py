@@ -152,16 +152,16 @@ def test_equal_ids(read):
     lines = '{"id": 1, "question": "a", "passage": "b"}\n' * 2
     questions = read("a.jsonl", lines)
     assert len(questions) == 2
-    message = "a.jsonl:2: the id '1' was already given at a.jsonl:1; give each question its own"
+    message = "a.jsonl:2: the id '1' was already used at a.jsonl:1; give each question its own"
     with pytest.raises(UserError, match=message):
         list(distinct(questions))
     # A row without an id is called by its number.
     mixed = '{"question": "a", "passage": "b"}\n{"id": 0, "question": "a", "passage": "b"}\n'
-    with pytest.raises(UserError, match="a.jsonl:2: the id '0' was already given at a.jsonl:1"):
+    with pytest.raises(UserError, match="a.jsonl:2: the id '0' was already used at a.jsonl:1"):
         list(distinct(read("a.jsonl", mixed)))
     same = {"data": [SQUAD["data"][0], SQUAD["data"][0]]}
     message = (
-        r"a.json: data\[1\].paragraphs\[0\].qas\[0\]: the id 'a1' was already given at "
+        r"a.json: data\[1\].paragraphs\[0\].qas\[0\]: the id 'a1' was already used at "
         r"a.json: data\[0\].paragraphs\[0\].qas\[0\]"
     )
     with pytest.raises(UserError, match=message):

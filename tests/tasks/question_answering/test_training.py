@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax import model_init
 from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
 from bert_jax.models.config import Head
+from bert_jax.tasks.base.labelled_task import TrainedModel, labelled_options
 from bert_jax.tasks.base.splits import EvalSet, Splits
-from bert_jax.tasks.question_answering.answering import AnswerOptions, answer
-from bert_jax.tasks.question_answering.spans import Span, Spans
+from bert_jax.tasks.question_answering.predict import AnswerOptions
+from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
+from bert_jax.tasks.question_answering.task import QuestionAnsweringTask
 
 THINGS = ["mat", "tree", "song", "sun", "sea", "shell"]
 
@@ -73,12 +76,12 @@ def test_answers_are_learned(train, write):
     predictions = workdir / "predictions"
     # The official metrics of the official files.
     given = texts(rows(40, seed=1))
-    answered = read(predictions / "validation.predictions.json")
+    answered = read(predictions / "validation.json")
     assert score_v1(given, answered) == {key: result[key] for key in ("exact_match", "f1")}
-    best = read(predictions / "validation.nbest_predictions.json")
+    best = read(predictions / "nbest_validation.json")
     assert {key: of[0]["text"] for key, of in best.items()} == answered
     assert sum(entry["probability"] for entry in best["q0"]) == pytest.approx(1)
-    assert not (predictions / "validation.null_odds.json").exists()
+    assert not (predictions / "null_odds_validation.json").exists()
     lines = (predictions / "test.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == [f"q{number}" for number in range(9)]
     assert set(json.loads(lines[0])) == {"id", "answer", "start", "end", "score"}
@@ -86,8 +89,7 @@ def test_answers_are_learned(train, write):
     model = bert_jax.load(workdir / "model")
     assert model.description.head is Head.QUESTION_ANSWERING
     asked = rows(40, seed=1)
-    found = answer(
-        model,
+    found = model.answer(
         [row["question"] for row in asked],
         [row["context"] for row in asked],
         options=AnswerOptions(max_length=32),
@@ -109,9 +111,9 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     assert result["no_answer_f1"] > 75
     predictions = workdir / "predictions"
     given = texts(rows(60, impossible=0.4, seed=1))
-    answered = read(predictions / "validation.predictions.json")
+    answered = read(predictions / "validation.json")
     assert score_v2(given, answered)["f1"] == pytest.approx(result["f1"])
-    odds = read(predictions / "validation.null_odds.json")
+    odds = read(predictions / "null_odds_validation.json")
     threshold = result["null_threshold"]
     assert {key for key, odd in odds.items() if odd > threshold} == {
         key for key, text in answered.items() if text == ""
@@ -119,9 +121,9 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     assert read(workdir / "model" / "config.json")["null_score_diff_threshold"] == threshold
     model = bert_jax.load(workdir / "model")
     asked = rows(60, impossible=0.4, seed=1)
-    found = answer(model, "it ?", [row["context"] for row in asked])
+    found = model.answer("it ?", [row["context"] for row in asked])
     assert [one.text for one in found] == list(answered.values())
-    # The finished model keeps its threshold, whatever it is judged by.
+    # The finished model keeps its threshold, whatever it is evaluated on.
     config = complete_config({"task": "question_answering"}, where="test")
     config.data.length = 32
     config.data.validation = (write("other.jsonl", rows(30, impossible=1.0, seed=3)),)
@@ -133,9 +135,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
 
 @pytest.fixture
 def make_task(base_model):
-    """Builds a task on questions that are given."""
-    from bert_jax import model_init
-    from bert_jax.tasks.question_answering import task as question_answering
+    """Builds a task on questions."""
 
     def make(questions, *, tunes_threshold=True, threshold=None, **keys):
         config = complete_config(
@@ -151,10 +151,10 @@ def make_task(base_model):
         description = dataclasses.replace(
             base.description, head=Head.QUESTION_ANSWERING, other=other
         )
-        return question_answering.QuestionAnsweringTask(
+        return QuestionAnsweringTask(
             Splits(questions, questions, parts, []),
-            question_answering.TrainedModel(base.tokenizer, description, base.execution),
-            question_answering.sections.labelled_options(config, ("f1", True)),
+            TrainedModel(base.tokenizer, description, base.execution),
+            labelled_options(config, ("f1", True)),
             AnswerOptions(4, 32, window_step=8),
             tunes_threshold=tunes_threshold,
         )
@@ -228,7 +228,7 @@ def test_the_loss_is_the_mean_of_both_and_blind_to_padding(make_task):
 
 
 def spans_of(text, score, null):
-    return Spans((Span(text, 0, 1, score, 0.0),), Span("", 0, 0, null, 0.0))
+    return SpanPrediction((AnswerSpan(text, 0, 1, score, 0.0),), AnswerSpan("", 0, 0, null, 0.0))
 
 
 def test_metrics_by_hand(make_task):
@@ -306,12 +306,12 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
         (
             [{"question": "a", "passage": "b", "answers": []}],
             {"data__version": "1.1", "data__validation": "a.jsonl"},
-            "a.jsonl:1: the passage has no answer, which SQuAD 1.1 does not know; set data.version",
+            "a.jsonl:1: the passage has no answer, which SQuAD 1.1 does not allow; set",
         ),
         (
             [],
             {"data__version": "1.1", "data__validation": "impossible.jsonl"},
-            "impossible.jsonl:1: the passage has no answer, which SQuAD 1.1 does not know; set dat",
+            "impossible.jsonl:1: the passage has no answer, which SQuAD 1.1 does not",
         ),
         (
             [{"question": "a", "passage": "b"}],
@@ -322,11 +322,11 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
         (
             [{"question": "a", "passage": "b", "answers": "c"}] * 9,
             {"data__validation_fraction": 0.5},
-            "data.train: no question has an answer that its passage has; mend it",
+            "data.train: no question has an answer that its passage has; fix it",
         ),
-        ([], {"data__version": "3"}, "data.version '3' is unknown; known are 1.1 and 2.0"),
+        ([], {"data__version": "3"}, "version is '3'; known are 1.1 and 2.0"),
         ([], {"data__length": 33}, "33; this model takes 3 to 32"),
-        ([], {"data__window_step": 0}, "step is 0; it must be at least 1"),
+        ([], {"data__window_step": 0}, "window_step is 0; it must be at least 1"),
     ],
 )
 def test_bad_input(train, write, tmp_path, monkeypatch, found, keys, message):

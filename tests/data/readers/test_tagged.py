@@ -39,7 +39,7 @@ def test_json_lines_without_tags(tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"words": ["a", "b"], "tags": ["O"]}, "a.jsonl:1: 2 words, but 1 tags; mend the line"),
+        ({"words": ["a", "b"], "tags": ["O"]}, "a.jsonl:1: 2 words, but 1 tags; fix the line"),
         ({"text": "a b"}, "a.jsonl:1: there is no list 'words' or 'tokens'; give one"),
         ({"words": "a b"}, "a.jsonl:1: 'words' is not a list of strings"),
         ({"tokens": ["a"], "ner_tags": [3]}, "a.jsonl:1: 'ner_tags' is not a list of strings"),
@@ -63,7 +63,7 @@ def test_malformed_records(tmp_path, record, message):
     ],
 )
 def test_what_a_file_is(name, form, expected):
-    assert TaggedOptions(form).is_conll(name) == expected
+    assert TaggedOptions(format=form).is_conll(name) == expected
 
 
 def test_columns_are_read_with_their_options(tmp_path):
@@ -75,5 +75,5 @@ def test_columns_are_read_with_their_options(tmp_path):
 
 
 def test_an_unknown_format():
-    with pytest.raises(UserError, match=r"format is 'xml'; known are conll, jsonl"):
-        TaggedOptions("xml")
+    with pytest.raises(UserError, match="format is 'xml'; known are conll, jsonl"):
+        list(read_tagged("a.conll", TaggedOptions(format="xml")))

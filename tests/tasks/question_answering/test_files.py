@@ -1,6 +1,5 @@
 """Answers to the questions of a file: SQuAD's JSON and JSON lines."""
 
-import dataclasses
 import json
 import os
 import threading
@@ -9,12 +8,13 @@ import time
 import pytest
 
 from bert_jax.data.examples import Question
+from bert_jax.data.readers.rows import Row
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_task import PredictOptions
-from bert_jax.tasks.question_answering.answering import AnswerOptions, spans
-from bert_jax.tasks.question_answering.files import write_squad_files
+from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans
+from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 
 PASSAGES = ["the cat sat on the mat . the dog ran to the tree .", "a bird sang . " * 12]
 QUESTIONS = [("q1", "the cat", 0), ("q2", "it was", 0), ("q3", "a bird", 1), ("é", "", 1)]
@@ -51,33 +51,41 @@ def rows():
     )
 
 
-def asked():
-    return [Question(text, PASSAGES[about], (), id, "") for id, text, about in QUESTIONS]
+def spans_of(text, start, *logits):
+    return AnswerSpan(text, start, start + len(text), *logits)
 
 
-@pytest.mark.parametrize("threshold", [None, 0.0])
-def test_the_official_files(answered, model, squad, rows, tmp_path, left, threshold):
-    if threshold is not None:
-        stored = {"null_score_diff_threshold": threshold}
-        model = dataclasses.replace(
-            model, description=dataclasses.replace(model.description, other=stored)
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_the_official_files_by_hand(tmp_path, threshold):
+    asked = [Question("who ?", "the cat", None, id, "f:1") for id in ("q1", "é")]
+    spans = [
+        SpanPrediction((spans_of("cat", 4, 2.0, 1.0),), spans_of("", 0, 1.0, 2.0)),
+        SpanPrediction((spans_of("the", 0, 0.0, 0.0),), spans_of("", 0, 1.0, 0.0)),
+    ]
+    PREDICT.write(
+        tmp_path / "a.json",
+        [Row(question, {"id": question.id}, question.place, question.id) for question in asked],
+        [RankedSpans(one, threshold) for one in spans],
+    )
+    answers, best = tmp_path / "a.json", tmp_path / "nbest_a.json"
+    odds = tmp_path / "null_odds_a.json"
+    if threshold is None:
+        assert answers.read_text() == '{\n "q1": "cat",\n "é": "the"\n}\n'
+        assert best.read_text().startswith(
+            '{\n "q1": [\n  {\n   "text": "cat",\n   "probability": 1.0,\n   "start_logit": 2.0,\n'
         )
-    found = list(spans(model, asked(), AnswerOptions(batch_size=2)))
-    names = [question.id for question in asked()]
-    (tmp_path / "expected").mkdir()
-    write_squad_files(tmp_path / "expected", "a", names, found, threshold)
+        assert not odds.exists()
+    else:
+        assert answers.read_text() == '{\n "q1": "cat",\n "é": ""\n}\n'
+        assert [one["probability"] for one in json.loads(best.read_text())["q1"]] == [0.5, 0.5]
+        assert odds.read_text() == '{\n "q1": 0.0,\n "é": 1.0\n}\n'
+
+
+def test_the_official_files(answered, model, squad, rows, left):
+    expected = {id: model.answer(text, PASSAGES[about]).text for id, text, about in QUESTIONS}
     for content, name in [(squad, "in.json"), (rows, "in.jsonl")]:
-        text = answered(model, content, name, "a.json")
-        # As evaluation writes them, to the byte.
-        assert text == (tmp_path / "expected" / "a.predictions.json").read_text()
-        best = (tmp_path / "expected" / "a.nbest_predictions.json").read_text()
-        assert (tmp_path / "nbest_a.json").read_text() == best
-        odds = tmp_path / "null_odds_a.json"
-        if threshold is None:
-            assert not odds.exists()
-        else:
-            assert odds.read_text() == (tmp_path / "expected" / "a.null_odds.json").read_text()
-    assert list(json.loads(text)) == names
+        assert json.loads(answered(model, content, name, "a.json")) == expected
+        assert "nbest_a.json" in left()
 
 
 def test_records(answered, model, squad, rows):
@@ -133,7 +141,7 @@ def test_ids_that_come_twice_on_a_pipe(model, rows, tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     options = PredictOptions(progress=False)
-    with pytest.raises(UserError, match=r"pipe:5: the id 'q1' was already given at .*pipe:1;"):
+    with pytest.raises(UserError, match=r"pipe:5: the id 'q1' was already used at .*pipe:1;"):
         predict(model, None, pipe, tmp_path / "out.json", options)
     writer.join()
     assert not list(tmp_path.glob("*out*"))
@@ -141,7 +149,7 @@ def test_ids_that_come_twice_on_a_pipe(model, rows, tmp_path):
 
 def test_ids_that_come_twice(answered, model, rows, left):
     with pytest.raises(
-        UserError, match=r"in.jsonl:5: the id 'q1' was already given at .*in.jsonl:1; give each"
+        UserError, match=r"in.jsonl:5: the id 'q1' was already used at .*in.jsonl:1; give each"
     ):
         answered(model, rows + rows, output="out.json")
     assert left() == {"in.jsonl"}
@@ -160,7 +168,7 @@ def test_no_questions(answered, model, left):
         ('{"question": "a"}', "in.jsonl", "in.jsonl:1: there is no 'context', only 'question'; re"),
         ('{"question": 1, "context": "a"}', "in.jsonl", "in.jsonl:1: 'question' is not a string"),
         ('{"data": [{"paragraphs": 1}]}', "in.json", r"in.json: there is no list data\[0\].paragr"),
-        ('{\n"data": [', "in.json", "in.json:2: not valid JSON: Expecting value, column 10; mend"),
+        ('{\n"data": [', "in.json", "in.json:2: not valid JSON: Expecting value, column 10; fix"),
         (b'{"question": "\xff"}', "in.jsonl", "in.jsonl:1: byte 15 of the line .0xff. is not UTF"),
     ],
 )

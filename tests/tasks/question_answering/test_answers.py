@@ -11,17 +11,30 @@ import pytest
 
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
+from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predictor import TextError
-from bert_jax.tasks.question_answering import answering
-from bert_jax.tasks.question_answering.answering import Answer, AnswerOptions, answer, spans
+from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.question_answering.predict import (
+    Answer,
+    AnswerOptions,
+    SpanPredictor,
+    as_record,
+)
 
 PASSAGE = "The cat sat on the mat. It was warm."
 
 
+def answer(model, question, passage, *arguments, **options):
+    return model.answer(question, passage, *arguments, **options)
+
+
+def spans(model, questions, **options):
+    return predict_examples(model, SpanPredictor(model, AnswerOptions(**options)), questions)
+
+
 @pytest.fixture(scope="module")
 def qa_model(make_model):
-    return make_model(Head.QUESTION_ANSWERING, max_position_embeddings=64)
+    return make_model(Head.QUESTION_ANSWERING, max_position_embeddings=32)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +88,7 @@ def test_several_answers(finder):
     )
 
 
-@pytest.mark.parametrize("length", [pytest.param(64, marks=pytest.mark.slow), 32])
+@pytest.mark.parametrize("length", [pytest.param(32, marks=pytest.mark.slow), 16])
 def test_an_answer_late_in_a_long_passage(finder, length):
     model = finder("shell")
     words = "the cat sat on the mat . it was warm . " * 300
@@ -134,7 +147,7 @@ def test_nothing_to_read(finder, capsys):
 def test_long_questions_are_cut_and_counted(finder, capsys):
     found = answer(finder("cat"), "the sun " * 100, "the cat sat", options=AnswerOptions())
     assert found.text == "cat"
-    assert capsys.readouterr().err == "1 of 1 questions were longer than 30 tokens: cut\n"
+    assert capsys.readouterr().err == "1 of 1 questions were longer than 14 tokens: cut\n"
 
 
 def questions(pairs):
@@ -169,8 +182,7 @@ def test_answers_do_not_depend_on_the_batches(qa_model):
     words = "the cat sat on the mat . it was warm and the dog ran up to the sea . "
     asked = questions(("Who?", words * (number % 7)) for number in range(20))
     once, alone = (
-        list(spans(qa_model, iter(asked), AnswerOptions(batch_size=size, window_step=10)))
-        for size in (32, 1)
+        list(spans(qa_model, iter(asked), batch_size=size, window_step=10)) for size in (32, 1)
     )
     for one, other, question in zip(once, alone, asked, strict=True):
         assert one.null_odds == pytest.approx(other.null_odds, abs=1e-4)
@@ -188,7 +200,7 @@ def test_a_stream_without_end(finder):
             asked.append(number)
             yield Question("Who?", "a dog " * (number % 5) + "a cat", None, str(number), "")
 
-    found = itertools.islice(spans(finder("cat"), endless(), AnswerOptions(batch_size=2)), 300)
+    found = itertools.islice(spans(finder("cat"), endless(), batch_size=2), 300)
     assert [one.answer(None).text for one in found] == ["cat"] * 300
     assert len(asked) < 700
 
@@ -196,33 +208,35 @@ def test_a_stream_without_end(finder):
 def test_records(finder):
     model = finder("[CLS]", "cat", null_score_diff_threshold=9.5)
     one = answer(model, "Who?", "a cat")
-    record = answering.as_record([one])
+    record = as_record([one])
     assert list(record) == ["answer", "start", "end", "score", "no_answer_score"]
     assert (record["answer"], record["start"], record["end"]) == ("cat", 2, 5)
     assert record["score"] == pytest.approx(one.score, rel=1e-6)
-    record = answering.as_record([dataclasses.replace(one, no_answer_score=None)])
+    record = as_record([dataclasses.replace(one, no_answer_score=None)])
     assert list(record) == ["answer", "start", "end", "score"]
-    record = answering.as_record(answer(model, "Who?", "a cat", top_k=3))
+    record = as_record(answer(model, "Who?", "a cat", top_k=3))
     assert [entry["answer"] for entry in record["n_best"]] == ["cat", "", "a cat"]
     assert record["answer"] == "cat"
 
 
-def test_what_cannot_be_asked(finder, make_model):
+def test_what_cannot_be_asked(finder):
     model = finder("cat")
     with pytest.raises(UserError, match="top_k is 0; it must be at least 1"):
         answer(model, "Who?", PASSAGE, top_k=0)
     with pytest.raises(UserError, match="2 questions but 1 passages; give one passage for each"):
         answer(model, ["Who?", "What?"], ["the cat"])
-    with pytest.raises(TextError, match="5 is no text; give strings") as caught:
+    with pytest.raises(ExampleError, match="5 is no text; give strings") as caught:
         answer(model, ["Who?", "Who?"], ["a cat", 5])
     assert caught.value.index == 1
-    with pytest.raises(UserError, match="max_length is 65; this model takes 3 to 64 tokens"):
-        answer(model, "Who?", PASSAGE, options=AnswerOptions(max_length=65))
-    with pytest.raises(UserError, match="step is 0; it must be at least 1"):
+    with pytest.raises(UserError, match="max_length is 33; this model takes 3 to 32"):
+        answer(model, "Who?", PASSAGE, options=AnswerOptions(max_length=33))
+    with pytest.raises(UserError, match="window_step is 0; it must be at least 1"):
         answer(model, "Who?", PASSAGE, options=AnswerOptions(window_step=0))
     with pytest.raises(UserError, match="answer_length is 0; it must be at least 1"):
         answer(model, "Who?", PASSAGE, options=AnswerOptions(answer_length=0))
+    encoder = dataclasses.replace(model.description, head=Head.ENCODER)
     with pytest.raises(UserError, match="this BertModel does not answer questions; give the dire"):
-        answer(make_model(Head.ENCODER), "Who?", PASSAGE)
-    with pytest.raises(UserError, match="this one has type_vocab_size 1; give another model"):
-        answer(make_model(Head.QUESTION_ANSWERING, type_vocab_size=1), "Who?", PASSAGE)
+        answer(dataclasses.replace(model, description=encoder), "Who?", PASSAGE)
+    config = dataclasses.replace(model.config, type_vocab_size=1)
+    with pytest.raises(UserError, match="questions need .* but this one has type_vocab_size 1"):
+        answer(dataclasses.replace(model, config=config), "Who?", PASSAGE)

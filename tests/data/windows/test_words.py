@@ -1,11 +1,51 @@
-"""Rows of words: no word is lost, and each is read where it has most context."""
+"""Plain text to words, and words to rows: no word is lost, each is read with most context."""
 
 import hypothesis
 import hypothesis.strategies as st
 import pytest
+from tokenizers import pre_tokenizers
 
-from bert_jax.data.windows.word_windows import WordWindows, read_in, window_bounds
+from bert_jax.data.windows.words import WordWindows, join_words, split_words
 from bert_jax.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        (" \t\n", []),
+        ("Angela Merkel's trip.", ["Angela", "Merkel", "'", "s", "trip", "."]),
+        ("U.S. 3.5% $5", ["U", ".", "S", ".", "3", ".", "5", "%", "$", "5"]),
+        ("„Bonn“, São Paulo…", ["„", "Bonn", "“", ",", "São", "Paulo", "…"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs are no letters to Python
+        ("北京 is big", ["北", "京", "is", "big"]),
+        ("서울에서 東京", ["서울에서", "東", "京"]),
+        ("non\u00a0breaking", ["non", "breaking"]),
+        ("😀!x", ["😀", "!", "x"]),
+    ],
+)
+def test_words_by_eye(text, words):
+    found = split_words(text)
+    assert [word.text for word in found] == words
+    assert [text[word.start : word.end] for word in found] == words
+
+
+@pytest.mark.parametrize(
+    "text", ['Mr. O\'Neil-Smith (born 1950) said: "No!" – «oui» ¿qué? a_b @home #tag x²']
+)
+def test_the_rule_is_that_of_bert_s_tokenizer(text):
+    theirs = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text)
+    assert [(word.text, (word.start, word.end)) for word in split_words(text)] == theirs
+
+
+def test_given_words_stand_between_blanks():
+    assert [tuple(word) for word in join_words(["EU", "", "rejects"])] == [
+        ("EU", 0, 2),
+        ("", 3, 3),
+        ("rejects", 4, 11),
+    ]
+    assert join_words(()) == []
+
 
 # Pieces of `tests/conftest.py`: cat, dog, bird, sat, … ; walk ##ed, play ##er ##s; "zzz" is
 # unknown, and of "\u200b" the normaliser leaves nothing.
@@ -44,7 +84,7 @@ def test_words_with_white_space_in_them(tokenizer):
 
 
 def test_a_long_sentence_by_eye(tokenizer):
-    """Room for 4 tokens: windows begin every 2 tokens, and share words at the middle."""
+    """A row has 4 tokens of text: windows begin every 2 tokens, and share words at the middle."""
     words = ["the", "cat", "sat", "on", "a", "mat", "up"]
     (rows,) = WordWindows(tokenizer, 6)([words])
     assert [row.tokens[1:-1] for row in rows] == [
@@ -57,7 +97,7 @@ def test_a_long_sentence_by_eye(tokenizer):
 
 
 def test_a_word_longer_than_a_window_keeps_its_first_token(tokenizer):
-    """Of the 21 pieces of the long word, 3 stay: half of the 6 for which there is room."""
+    """Of the 21 pieces of the long word, 3 stay: half of the 6 tokens of text in a row."""
     words = ["the", "play" + "er" * 20, "sat", "on", "a", "mat"]
     (rows,) = WordWindows(tokenizer, 8)([words])
     assert [row.tokens[1:-1] for row in rows] == [
@@ -94,28 +134,6 @@ def test_every_word_with_tokens_is_read_exactly_once(tokenizer, words, length):
         assert all(row.words for row in rows)
 
 
-@hypothesis.given(st.data(), st.integers(1, 12))
-def test_every_word_is_read_where_it_has_most_context(data, room):
-    sizes = data.draw(st.lists(st.integers(1, max(room // 2, 1)), min_size=1, max_size=40))
-    starts = [sum(sizes[:number]) for number in range(len(sizes) + 1)]
-    bounds = window_bounds(starts, room)
-    reads = read_in(starts, bounds)
-    assert [word for first, last in reads for word in range(first, last)] == list(range(len(sizes)))
-
-    def context(word, window):
-        begin, end = bounds[window]
-        if not begin <= word < end:
-            return -1
-        return min(starts[word] - starts[begin], starts[end] - starts[word + 1])
-
-    for window, (first, last) in enumerate(reads):
-        begin, end = bounds[window]
-        assert starts[end] - starts[begin] <= room
-        for word in range(first, last):
-            best = max(context(word, other) for other in range(len(bounds)))
-            assert context(word, window) == best >= 0
-
-
-def test_there_must_be_room_for_a_word(tokenizer):
+def test_rows_without_space(tokenizer):
     with pytest.raises(UserError, match="length is 2; a word needs at least 3 tokens"):
         WordWindows(tokenizer, 2)

@@ -1,0 +1,208 @@
+"""A question and its passage as rows of tokens: windows that slide over a long passage.
+
+A row is `[CLS] question [SEP] part of the passage [SEP]`. `step` is what google-research/bert calls
+`doc_stride`: how many tokens a window begins after the one before it. Hugging Face's argument of
+the same name is the overlap of two windows: `step` = length - question tokens - 3 - overlap.
+"""
+
+import bisect
+import dataclasses
+import functools
+import unicodedata
+from collections.abc import Sequence
+
+from bert_jax.data.examples import GoldAnswer
+from bert_jax.data.windows.ranges import Range, max_context_ranges, window_ranges
+from bert_jax.errors import OptionError
+from bert_jax.tokenization import Encoding, Tokenizer
+from bert_jax.tokenization.assembly import join_texts, text_starts
+
+# run_squad.py of google-research/bert prefers long windows by so much a token.
+_LENGTH_BONUS = 0.01
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PassageWindow(Encoding):
+    """A row; offsets of its question are characters of the question, the others of the passage.
+
+    Attributes:
+        first: the number of its first token of the passage among all of these.
+        positions: (start, stop), where its tokens of the passage stand in the row.
+        max_context: (start, stop), positions of the tokens that have more context here than in any
+            other window: an answer that begins with one of them is read here.
+        passage: all tokens of the passage, without special tokens.
+    """
+
+    first: int
+    positions: Range
+    max_context: Range
+    passage: Encoding
+
+    def answer_positions(self, tokens: tuple[int, int] | None) -> tuple[int, int]:
+        """Where the first and the last token of an answer stand in this row.
+
+        Args:
+            tokens: numbers of two tokens of the passage, see `token_span`; None: no answer.
+
+        Returns:
+            Two positions; (0, 0), which is [CLS], where the window has no answer or not all of it.
+        """
+        start, stop = self.positions
+        if tokens is None:
+            return 0, 0
+        first, last = (token - self.first + start for token in tokens)
+        return (first, last) if start <= first <= last < stop else (0, 0)
+
+
+class PassageWindows:
+    """Cuts passages into windows, each passage tokenised once.
+
+    Attributes:
+        count: questions so far.
+        cut_questions: how many of them were longer than `question_limit`.
+        question_limit: the most tokens of a question, which never takes more than half of a row.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, length: int = 384, step: int = 128, question_length: int = 64
+    ) -> None:
+        """Begins to count.
+
+        Args:
+            tokenizer: of the model.
+            length: the most tokens of a row, T.
+            step: tokens from the start of a window to the start of the next. Half a window is used
+                in place of one that would leave no overlap.
+            question_length: the most tokens of a question; the rest of it is cut.
+
+        Raises:
+            OptionError: a row has no space for a question and a passage.
+        """
+        self.count = self.cut_questions = 0
+        self._tokenizer = tokenizer
+        self._step = step
+        self._capacity = length - tokenizer.num_special_tokens(pair=True)
+        if self._capacity < 2:
+            least = length - self._capacity + 2
+            raise OptionError(
+                "length", length, f"a question and a passage need at least {least} tokens"
+            )
+        self.question_limit = min(question_length, self._capacity // 2)
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[list[PassageWindow]]:
+        """The windows of each question and passage, at least one; every token is in one."""
+        passages = {passage: number for number, (_, passage) in enumerate(pairs)}
+        tokens_of = dict(zip(passages, self._tokenize(list(passages)), strict=True))
+        questions = self._tokenize([question for question, _ in pairs])
+        self.count += len(pairs)
+        self.cut_questions += sum(len(question) > self.question_limit for question in questions)
+        return [
+            self._windows(_slice(question, 0, self.question_limit), tokens_of[passage])
+            for question, (_, passage) in zip(questions, pairs, strict=True)
+        ]
+
+    def _tokenize(self, texts: list[str]) -> list[Encoding]:
+        return self._tokenizer.encode_batch(texts, add_special_tokens=False)
+
+    def _windows(self, question: Encoding, passage: Encoding) -> list[PassageWindow]:
+        capacity = self._capacity - len(question)
+        step = self._step if self._step < capacity else max(capacity // 2, 1)
+        starts = range(len(passage) + 1)  # every token by itself
+        ranges = window_ranges(starts, capacity, step)
+        windows = []
+        for (start, stop), read in zip(
+            ranges, max_context_ranges(starts, ranges, _LENGTH_BONUS), strict=True
+        ):
+            row = join_texts(self._tokenizer, [question, _slice(passage, start, stop)])
+            _, begin = text_starts(self._tokenizer, [len(question), stop - start])
+            windows.append(
+                PassageWindow(
+                    **{name: getattr(row, name) for name in _FIELDS},
+                    first=start,
+                    positions=(begin, begin + stop - start),
+                    max_context=(read[0] - start + begin, read[1] - start + begin),
+                    passage=passage,
+                )
+            )
+        return windows
+
+
+_FIELDS = [field.name for field in dataclasses.fields(Encoding)]
+
+
+def _slice(tokens: Encoding, start: int, stop: int) -> Encoding:
+    return Encoding(*(getattr(tokens, name)[start:stop] for name in _FIELDS))
+
+
+def token_span(tokens: Encoding, start: int, stop: int) -> tuple[int, int] | None:
+    """The first and the last of the fewest tokens that cover characters `start` … `stop - 1`.
+
+    None where no token covers any of them: they are white space, or nothing is left of them.
+    """
+    first = bisect.bisect_right(tokens.offsets, start, key=lambda offset: offset[1])
+    last = bisect.bisect_left(tokens.offsets, stop, key=lambda offset: offset[0]) - 1
+    return (first, last) if first <= last else None
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerPlace:
+    """Characters of a passage, `passage[start:stop]`.
+
+    Attributes:
+        start: the first.
+        stop: one past the last.
+        is_stated: whether this is what the file says; else the answer was searched for.
+    """
+
+    start: int
+    stop: int
+    is_stated: bool
+
+
+def find_answer(passage: str, answer: GoldAnswer) -> AnswerPlace | None:
+    """Finds a gold answer: where the file says, else nearby, else in another spelling.
+
+    Of several occurrences the nearest to the stated start counts. Where there is none, all white
+    space (U+00A0 and U+202F among it) and compatible forms of characters (é as one or as two, ﬁ,
+    ½) are taken to be the same.
+
+    Returns:
+        None where the passage does not have the answer.
+    """
+    stop = answer.start + len(answer.text)
+    if answer.start >= 0 and passage[answer.start : stop] == answer.text:
+        return AnswerPlace(answer.start, stop, is_stated=True)
+    start = _nearest(passage, answer.text, answer.start)
+    if start is not None:
+        return AnswerPlace(start, start + len(answer.text), is_stated=False)
+    text, _ = _folded(answer.text)
+    text = text.strip(" ")
+    folded, origins = _folded(passage)
+    near = bisect.bisect_left(origins, answer.start)
+    start = _nearest(folded, text, near) if text else None
+    if start is None:
+        return None
+    return AnswerPlace(origins[start], origins[start + len(text) - 1] + 1, is_stated=False)
+
+
+def _nearest(passage: str, text: str, start: int) -> int | None:
+    """The occurrence that begins nearest to a place."""
+    start = max(start, 0)
+    found = (passage.rfind(text, 0, start + len(text)), passage.find(text, start))
+    return min((at for at in found if at >= 0), key=lambda at: abs(at - start), default=None)
+
+
+@functools.lru_cache(maxsize=8)  # several questions are about the same passage
+def _folded(text: str) -> tuple[str, list[int]]:
+    """A text in compatible decomposition with single spaces, and the place of each character."""
+    characters: list[str] = []
+    origins: list[int] = []
+    for place, character in enumerate(text):
+        if character.isspace():
+            if characters and characters[-1] == " ":
+                continue
+            character = " "
+        for part in unicodedata.normalize("NFKD", character):
+            characters.append(part)
+            origins.append(place)
+    return "".join(characters), origins

@@ -1,0 +1,361 @@
+"""The right one of several endings or answers: SWAG and its relatives (paper, section 4.4).
+
+Every choice is a row: `[CLS] prompt [SEP] question choice [SEP]`. A row that is too long is cut as
+Hugging Face's examples cut it, from the longer of both sides: in practice the prompt, while the
+choice stays whole as long as it takes no more than half of the row.
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.examples import ChoiceExample
+from bert_jax.data.labelled_batches import LabelledBatches, Sequences
+from bert_jax.data.pipeline import Batch
+from bert_jax.data.readers.choices import (
+    ANSWERS,
+    LAYOUTS,
+    ChoiceOptions,
+    open_choices,
+    read_choices,
+)
+from bert_jax.data.readers.rows import Rows
+from bert_jax.data.records import shortest
+from bert_jax.errors import UserError
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.kernels import MASK_VALUE
+from bert_jax.options import from_keys, keys_of
+from bert_jax.tasks.base.labelled_task import (
+    LabelledTask,
+    TrainedModel,
+    labelled_defaults,
+    labelled_options,
+    model_tokenizer,
+)
+from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, PredictOptions, json_lines
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    ExampleError,
+    Model,
+    Predictor,
+    check_finite,
+    encode_in_chunks,
+    softmax,
+)
+from bert_jax.tasks.base.splits import read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tokenization import Encoding, Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """The best of several choices.
+
+    Attributes:
+        index: its number, from 0.
+        choice: its text.
+        score: its probability.
+        probabilities: of all choices, in their order.
+    """
+
+    index: int
+    choice: str
+    score: float
+    probabilities: tuple[float, ...]
+
+
+class ChoiceEncoder:
+    """Makes the rows of examples, one for each of their choices, cut to a limit."""
+
+    def __init__(self, tokenizer: Tokenizer, config: EncoderConfig, limit: int) -> None:
+        """Raises UserError where the model cannot tell the prompt from the choice."""
+        tokenizer.check_pairs(config.type_vocab_size, "choices")
+        self._encode = TextEncoder(tokenizer, config, limit)
+
+    def __call__(self, examples: Sequence[ChoiceExample]) -> list[list[Encoding]]:
+        """One row for each choice of each example."""
+        pairs = [
+            (example.prompt, f"{example.question} {choice}" if example.question else choice)
+            for example in examples
+            for choice in example.choices
+        ]
+        rows = iter(self._encode(pairs))
+        return [
+            [row for (row,) in itertools.islice(rows, len(example.choices))] for example in examples
+        ]
+
+    def check(self, example: ChoiceExample, index: int) -> None:
+        """Raises ExampleError where something is no text, or there are fewer than two choices."""
+        for text in (example.prompt, example.question, *example.choices):
+            if not isinstance(text, str):
+                raise ExampleError(f"{text!r:.80} is no text; give strings", index)
+        if len(example.choices) < 2:
+            raise ExampleError(f"{len(example.choices)} choices; give two or more", index)
+
+    def report(self) -> None:
+        """A line on stderr, if rows were cut; each choice counts."""
+        self._encode.report()
+
+
+class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
+    """The scores of the choices of each example, float32 [C], before softmax.
+
+    C may differ between examples.
+    """
+
+    def __init__(self, model: Model, options: BatchOptions) -> None:
+        """Raises UserError where the model does not score choices."""
+        if model.description.head is not Head.MULTIPLE_CHOICE:
+            raise UserError(
+                f"this {model.description.class_name} does not choose; give the directory of a "
+                'model that does, and load it with load(path, task="multiple_choice")'
+            )
+        self.options = options
+        self._model = model
+        self._rows = ChoiceEncoder(model.tokenizer, model.config, options.limit(model.config))
+
+    def prepare(self, example: ChoiceExample, index: int) -> ChoiceExample:
+        self._rows.check(example, index)
+        return example
+
+    def encode(self, examples: Sequence[ChoiceExample]) -> list[list[Encoding]]:
+        return self._rows(examples)
+
+    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return _scores(self._model.params, batch, module=self._model.module)
+
+    def decode(
+        self, example: ChoiceExample, encodings: list[Encoding], outputs: list[Any]
+    ) -> np.ndarray:
+        scores = np.array(outputs, np.float32)
+        return check_finite(scores, "the scores of the choices of an example")
+
+    def characters(self, example: ChoiceExample) -> int:
+        beginnings = len(example.choices) * (len(example.prompt) + len(example.question))
+        return beginnings + sum(map(len, example.choices))
+
+    def report(self) -> None:
+        if self.options.max_length is None:  # otherwise the cut was requested
+            self._rows.report()
+
+
+@functools.partial(jax.jit, static_argnames="module")
+def _scores(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> jax.Array:
+    """A batch of rows → the score of each, float32 [B]; each is an example of one choice."""
+    one_choice = {key: array[:, None] for key, array in batch.items()}  # B1T
+    scores: Any = module.apply(
+        {"params": params},
+        one_choice["input_ids"],
+        one_choice["token_type_ids"],
+        one_choice["attention_mask"],
+    )
+    return scores[:, 0]
+
+
+def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:
+    """The choice with the highest of the scores, float32 [C]; of equal ones the first."""
+    probabilities = softmax(scores)
+    best = int(scores.argmax())
+    return Choice(best, choices[best], float(probabilities[best]), tuple(probabilities.tolist()))
+
+
+def choice_examples(
+    prompt: str | Sequence[str],
+    choices: Sequence[str] | Sequence[Sequence[str]],
+    question: str | Sequence[str] = "",
+) -> list[ChoiceExample]:
+    """The examples of one prompt or several; arguments are those of `LoadedModel.choose`.
+
+    Raises:
+        UserError: lists differ in length.
+    """
+    single = isinstance(prompt, str)
+    prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+    all_choices = [choices] if single else list(choices)
+    questions = [question] * len(prompts) if isinstance(question, str) else list(question)
+    if not len(prompts) == len(all_choices) == len(questions):
+        raise UserError(
+            f"{len(prompts)} prompts, {len(all_choices)} lists of choices, {len(questions)} "
+            "questions; give one of each for each prompt"
+        )
+    return [
+        ChoiceExample(text, _as_choices(of_prompt), None, str(number), f"prompt {number}", about)
+        for number, (text, of_prompt, about) in enumerate(
+            zip(prompts, all_choices, questions, strict=True)
+        )
+    ]
+
+
+def _as_choices(choices: Any) -> tuple[str, ...]:
+    if isinstance(choices, str):  # which is a list of letters, too
+        raise UserError(f"the choices are one string, {choices!r:.40}; give a list of strings")
+    return tuple(choices)
+
+
+def _open(
+    source: str | Path, options: PredictOptions
+) -> AbstractContextManager[Rows[ChoiceExample]]:
+    """Any of `LAYOUTS`, in a table or in JSON lines, which standard input has, too."""
+    name = options.input_format or ""
+    is_layout = name in LAYOUTS
+    return open_choices(
+        source,
+        options.reading(ChoiceOptions, format=name if is_layout else ""),
+        file_format="" if is_layout else name,
+        gold=(options.label_column,) if options.label_column else ANSWERS,
+    )
+
+
+def _record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:
+    choice = best_choice(example.choices, scores)
+    return {
+        "index": choice.index,
+        "choice": choice.choice,
+        "score": shortest(choice.score),
+        "probabilities": [shortest(probability) for probability in choice.probabilities],
+    }
+
+
+PREDICT = PredictionTask(
+    _open,
+    lambda model, options: ChoicePredictor(model, options.batches()),
+    {JSONL: json_lines(_record)},
+    heads=(Head.MULTIPLE_CHOICE,),
+)
+
+
+class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
+    """Multiple choice; a prediction is the scores of the choices, float32 [C]."""
+
+    PREDICT = PREDICT
+
+    def make_batches(self) -> LabelledBatches:
+        """Each example has a row for each of its choices.
+
+        C is that of the example with the most choices; the others have rows of padding, which
+        `choice_mask` (bool [B, C]) marks with False.
+        """
+        examples = self.splits.train
+        encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
+        of_examples = encode_in_chunks(encode, examples, encode.check)
+        sequences = Sequences.of(row for rows in of_examples for row in rows)
+        encode.report()
+        row_numbers = _row_numbers([len(example.choices) for example in examples])  # nC
+        lengths = np.where(row_numbers < 0, 0, sequences.lengths[row_numbers]).max(axis=1)
+        targets = _targets(examples)
+
+        def make(chosen: np.ndarray, length: int) -> Batch:
+            rows = np.where(chosen[:, None] < 0, -1, row_numbers[chosen])  # BC
+            return {
+                **sequences.pad(rows, length, self.tokenizer),
+                "choice_mask": rows >= 0,
+                "labels": targets[chosen],
+                "weights": (chosen >= 0).astype(np.float32),
+            }
+
+        return self.batches_of(lengths, make)
+
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+        """Cross-entropy over the choices of each example, and the right predictions."""
+        logits: Any = self.forward(params, batch, dropout_key)
+        logits = jnp.where(batch["choice_mask"], logits, MASK_VALUE)  # BC
+        labels = batch["labels"]
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+        correct = logits.argmax(axis=-1) == labels
+        return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
+
+    def predictor(self, model: Model) -> Predictor[ChoiceExample, np.ndarray]:
+        return ChoicePredictor(model, BatchOptions(self.options.batch_size, self.options.length))
+
+    def label_of(self, example: ChoiceExample) -> int | None:
+        return example.label
+
+    def metrics(
+        self, examples: list[ChoiceExample], predictions: list[np.ndarray]
+    ) -> dict[str, float]:
+        """Accuracy, and the mean cross-entropy."""
+        losses, correct = [], []
+        for scores, target in zip(predictions, _targets(examples), strict=True):
+            exact = scores.astype(np.float64)
+            losses.append(np.logaddexp.reduce(exact) - exact[target])
+            correct.append(scores.argmax() == target)
+        return {"loss": float(np.mean(losses)), "accuracy": float(np.mean(correct))}
+
+    def metric_names(self, examples: list[ChoiceExample]) -> Iterable[str]:
+        return "loss", "accuracy"
+
+    def baseline_metrics(self, examples: list[ChoiceExample]) -> dict[str, float]:
+        """`accuracy_majority`: the most common number alone; `accuracy_chance`: a guess."""
+        labels = Counter(example.label for example in examples)
+        chances = [1 / len(example.choices) for example in examples]
+        return {
+            "accuracy_majority": max(labels.values()) / len(examples),
+            "accuracy_chance": float(np.mean(chances)),
+        }
+
+    def examples_as_text(self, count: int) -> str:
+        """The right choice, prompt, question, and all choices, one example a line."""
+        return "\n".join(
+            "\t".join(filter(None, (str(one.label), one.prompt, one.question, *one.choices)))
+            for one in self.splits.train[:count]
+        )
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """The keys of this task, by section; those of `ChoiceOptions` are keys of `data`."""
+    return labelled_defaults(
+        keys_of(ChoiceOptions),
+        optimizer={"learning_rate": 2e-5},
+        train={"global_batch_size": 16},
+    )
+
+
+def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
+    """The task of a config, see `bert_jax.config`."""
+    tokenizer = model_tokenizer(model_init)
+    options = from_keys(ChoiceOptions, config.data)
+    splits = read_splits(
+        config.data,
+        lambda source, split: read_choices(source, options, needs_labels=split == "train"),
+        with_train=not model_init.is_finished,
+    )
+    return MultipleChoiceTask(
+        splits,
+        TrainedModel(tokenizer, _description(model_init, tokenizer), model_init.execution),
+        labelled_options(config, ("accuracy", True)),
+    )
+
+
+def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
+    """The model: one output, whatever labels the initial model has for another head."""
+    config, base = model_init.architecture(tokenizer), model_init.description
+    if base is not None and base.head is Head.MULTIPLE_CHOICE:
+        return ModelDescription(config, Head.MULTIPLE_CHOICE, labels=base.labels)
+    config = dataclasses.replace(config, num_labels=EncoderConfig.num_labels)
+    return ModelDescription(config, Head.MULTIPLE_CHOICE)
+
+
+def _targets(examples: list[ChoiceExample]) -> np.ndarray:
+    """The numbers of the right choices, int32 [n]; all examples have them."""
+    return np.array([example.label for example in examples], np.int32)
+
+
+def _row_numbers(counts: list[int]) -> np.ndarray:
+    """The rows of each of n examples that have so many, int64 [n, C], -1 where there is none."""
+    ends = np.cumsum(counts)[:, None]
+    numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))
+    return np.where(numbers < ends, numbers, -1)
