@@ -1,4 +1,4 @@
-"""Files that are written piece by piece, in full or not at all, and records as JSON lines."""
+"""Output files that are complete or do not exist, and records as JSON."""
 
 import contextlib
 import json
@@ -16,24 +16,24 @@ STDOUT = "-"
 
 
 class _ReaderGoneError(UserError):
-    """Nobody reads the pipe any more, as after `| head`."""
+    """The reader of a pipe has stopped, as after `| head`."""
 
 
 class Output:
     """A text file that is being written.
 
     Attributes:
-        target: its place; None for stdout and for what is no regular file.
+        target: its path; None for stdout and for what is not a regular file.
     """
 
     def __init__(self, name: str, stream: BinaryIO, target: Path | None) -> None:
-        """See `open_output`; what has no place is read while it is written."""
+        """Use `open_output`."""
         self.target = target
         self._name = name
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Writes some text; on a pipe it is out before the next.
+        """Writes some text; on a pipe it is flushed at once.
 
         Raises:
             UserError: it cannot be written.
@@ -42,22 +42,6 @@ class Output:
             self._stream.write(text.encode())
             if self.target is None:
                 self._stream.flush()
-
-
-class Records:
-    """A writer of JSON lines."""
-
-    def __init__(self, output: Output) -> None:
-        """See `open_records`."""
-        self._output = output
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Writes one line; values are what JSON takes, or arrays of float32.
-
-        Raises:
-            UserError: the line cannot be written, or an array has a NaN.
-        """
-        self._output.write(to_json(record) + "\n")
 
 
 @contextlib.contextmanager
@@ -81,7 +65,7 @@ def open_output(target: str | Path) -> Iterator[Output]:
         with _named_errors(str(target)), path.open("wb") as stream:
             yield Output(str(target), stream, None)
         return
-    # A name that nobody else has: neither a file of the user's nor of another process.
+    # A name that no file of the user or of another process has.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with _named_errors(str(target)), partial.open("wb") as stream:
@@ -91,13 +75,6 @@ def open_output(target: str | Path) -> Iterator[Output]:
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def open_records(target: str | Path) -> Iterator[Records]:
-    """Opens an output of JSON lines; see `open_output`."""
-    with open_output(target) as output:
-        yield Records(output)
 
 
 def to_json(record: Mapping[str, Any]) -> str:
@@ -132,7 +109,7 @@ def _array_to_json(key: str, values: np.ndarray) -> str:
 
 @contextlib.contextmanager
 def _quiet_exit() -> Iterator[None]:
-    """Lets Python flush to nowhere at its exit what nobody reads; otherwise it complains."""
+    """After the reader of stdout has stopped, lets Python flush to nowhere at its exit."""
     try:
         yield
     except _ReaderGoneError:

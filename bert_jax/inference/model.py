@@ -1,8 +1,6 @@
 """A loaded model: its parameters, its tokenizer and its predictions."""
 
 import dataclasses
-import heapq
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -16,11 +14,11 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.errors import OptionError
 from bert_jax.files import as_path
-from bert_jax.inference import surgery
+from bert_jax.inference import search, surgery
 from bert_jax.inference.streams import Progress, predict_examples
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
-from bert_jax.tasks.base.predictor import BatchOptions, Text, as_list, check_finite
+from bert_jax.tasks.base.predictor import BatchOptions, Text, as_list
 from bert_jax.tasks.classification.predict import LabelPredictor, Prediction
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
@@ -39,7 +37,7 @@ from bert_jax.tasks.question_answering.predict import (
     question_examples,
     stored_threshold,
 )
-from bert_jax.tasks.similarity.predict import Match, checked_texts, cosine, stored_pooling
+from bert_jax.tasks.similarity.predict import Match
 from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words, as_sentences
 from bert_jax.tokenization import Tokenizer
 
@@ -48,9 +46,12 @@ from bert_jax.tokenization import Tokenizer
 class LoadedModel:
     """A model directory in memory.
 
-    Texts go through the model in batches of like length, padded to few shapes; a prediction does
-    not depend on the other texts beyond rounding. Longer texts than the model takes are cut, and a
-    line on stderr says how many; sentences to tag and passages to answer from are read in windows.
+    Texts are computed in batches of like length, padded to few shapes; a prediction does not depend
+    on the other texts beyond rounding. Texts that are too long are cut, and a line on stderr counts
+    them; sentences to tag and passages to answer from are read in windows.
+
+    In all methods, `batch_size` is the most texts computed together, `max_length` the most tokens
+    of a text (None: as many as the model takes), B the number of texts.
 
     Attributes:
         config: the architecture.
@@ -71,7 +72,7 @@ class LoadedModel:
     mesh: Mesh
 
     def __repr__(self) -> str:
-        """One line; the parameters would be thousands."""
+        # One line: the parameters would be thousands.
         layers, width = self.config.num_hidden_layers, self.config.hidden_size
         return (
             f"LoadedModel({self.description.class_name}, {layers} layers of width {width}, "
@@ -84,7 +85,7 @@ class LoadedModel:
         model_directory.save(place, self.description, self.params, self.tokenizer)
 
     def add_words(self, words: Sequence[str]) -> "LoadedModel":
-        """A model that knows more words as pieces of their own, see `inference.surgery`."""
+        """A model with more words as single pieces, see `inference.surgery`."""
         return surgery.add_words(self, words)
 
     def extend_positions(self, length: int) -> "LoadedModel":
@@ -101,19 +102,19 @@ class LoadedModel:
         max_length: int | None = None,
         progress: bool = False,
     ) -> np.ndarray:
-        """One vector for each text, float32 [n, D].
+        """One vector for each text, float32 [B, D].
 
         Args:
-            texts: n strings, or pairs of strings.
-            pooling: "mean", "max" over the tokens, [CLS] and [SEP] among them; "cls", the vector of
-                [CLS]; "pooler", what the pooler makes of it (a model without one has none).
-            normalize: whether vectors are brought to length 1.
-            batch_size: the most texts computed together.
-            max_length: the most tokens of a text; None for as many as the model takes.
+            texts: strings, or pairs of strings.
+            pooling: "mean" or "max" over all tokens; "cls", the vector of [CLS]; "pooler", the
+                output of the pooler.
+            normalize: whether vectors are scaled to length 1.
+            batch_size: see the class.
+            max_length: likewise.
             progress: whether a bar is shown on stderr.
 
         Raises:
-            UserError: the pooling is unknown, the model has no pooler, or something is no text.
+            UserError: the pooling is unknown, the model has no pooler, or an element is not a text.
         """
         texts = as_list(texts)
         vectors = np.empty((len(texts), self.config.hidden_size), np.float32)
@@ -135,23 +136,20 @@ class LoadedModel:
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> list[TokenStates]:
-        """The hidden states of chosen layers: the feature-based approach of the paper.
-
-        The rows of its table 7: layers (0,) are the embeddings, (-2,) the second-to-last layer,
-        (-1,) the last, (-4, -3, -2, -1) with "sum" or "concatenate" the last four.
+        """The hidden states of some layers: the feature-based approach of the paper (table 7).
 
         Args:
             texts: strings, or pairs of strings.
-            layers: 0 the embeddings, 1 … L the layers; -1 is the last, -2 the one before it.
-            combine: "sum", "mean" or "concatenate" (along D) of the layers; None leaves them apart.
-            batch_size: the most texts computed together.
-            max_length: the most tokens of a text; None for as many as the model takes.
+            layers: 0 the embeddings, 1 … L the layers; -1 is the last.
+            combine: "sum", "mean" or "concatenate" (along D) of the layers; None: not combined.
+            batch_size: see the class.
+            max_length: likewise.
 
         Returns:
-            For each text its tokens and float32 [T, D], [T, K · D] or [K, T, D].
+            For each text its tokens and float32 [T, D], [T, L · D] or [L, T, D], L as chosen.
 
         Raises:
-            UserError: there is no such layer or combination, or something is no text.
+            UserError: there is no such layer or combination, or an element is not a text.
         """
         options = BatchOptions(batch_size, max_length)
         predictor = HiddenStatesPredictor(self, options, layers=layers, combine=combine)
@@ -165,19 +163,19 @@ class LoadedModel:
         batch_size: int = 8,
         max_length: int | None = None,
     ) -> list[AttentionMaps]:
-        """Where each token looks, in chosen layers.
+        """The attention weights between the tokens of each text, in some layers.
 
         Args:
             texts: strings, or pairs of strings.
             layers: 1 … L, or from the end; None for all.
-            batch_size: the most texts computed together; L · N · T² numbers for each.
-            max_length: the most tokens of a text; None for as many as the model takes.
+            batch_size: small, since each text has L · N · T² numbers.
+            max_length: see the class.
 
         Returns:
-            For each text its tokens and float32 [K, N, T, T].
+            For each text its tokens and float32 [L, N, T, T], L as chosen.
 
         Raises:
-            UserError: there is no such layer, or something is no text.
+            UserError: there is no such layer, or an element is not a text.
         """
         options = BatchOptions(batch_size, max_length)
         predictor = AttentionsPredictor(self, options, layers=layers)
@@ -192,22 +190,20 @@ class LoadedModel:
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> np.ndarray:
-        """The cosine of every text with every other, float32 [n, m], from -1 to 1.
+        """The cosine of every text with every other, float32 [B, S], from -1 to 1.
 
         Args:
-            texts: n strings.
-            others: m strings; None: the same ones.
+            texts: B strings.
+            others: S strings; None: the same ones.
             pooling: see `embed`; None: as the model was trained, else the mean.
-            batch_size: the most texts computed together.
-            max_length: the most tokens of a text; None for as many as the model takes.
+            batch_size: see the class.
+            max_length: likewise.
 
         Raises:
-            UserError: the pooling is unknown, or something is no text.
+            UserError: the pooling is unknown, or an element is not a text.
         """
         options = BatchOptions(batch_size, max_length)
-        left = self._unit_vectors(texts, pooling, options)
-        right = left if others is None else self._unit_vectors(others, pooling, options)
-        return np.clip(left @ right.T, -1, 1)  # rounding can make it 1.0000001
+        return search.similarity(self, texts, others, pooling, options)
 
     def search(
         self,
@@ -222,61 +218,23 @@ class LoadedModel:
         """The texts that are nearest to a query, the nearest first.
 
         Args:
-            query: what is looked for.
+            query: a string.
             texts: read once; only the best are kept.
-            top_k: how many.
+            top_k: the number of matches.
             pooling: as in `similarity`.
-            batch_size: the most texts computed together.
-            max_length: the most tokens of a text; None for as many as the model takes.
+            batch_size: see the class.
+            max_length: likewise.
 
         Raises:
             UserError: `top_k` is below 1, or as `similarity`.
         """
-        if top_k < 1:
-            raise OptionError("top_k", top_k, "it must be at least 1")
-        waiting: deque[str] = deque()  # texts that are read and have no vector yet
+        options = BatchOptions(batch_size, max_length)
+        return search.search(self, query, texts, top_k, pooling, options)
 
-        def read() -> Iterator[str]:
-            yield from checked_texts([query])
-            for text in checked_texts(texts):
-                waiting.append(text)
-                yield text
-
-        predictor = EmbeddingPredictor(
-            self,
-            BatchOptions(batch_size, max_length),
-            pooling=pooling or stored_pooling(self.description),
-        )
-        vectors = predict_examples(self, predictor, read())
-        target = next(vectors)
-        pairs = (
-            check_finite(np.stack([target, vector]), "the vectors of a text") for vector in vectors
-        )
-        matches = (
-            Match(index, waiting.popleft(), cosine(pair)) for index, pair in enumerate(pairs)
-        )
-        return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
-
-    def _unit_vectors(
-        self, texts: Iterable[str], pooling: str | None, options: BatchOptions
-    ) -> np.ndarray:
-        """Normalized vectors of texts, float32 [n, D]."""
-        predictor = EmbeddingPredictor(
-            self, options, pooling=pooling or stored_pooling(self.description), normalize=True
-        )
-        vectors = list(predict_examples(self, predictor, checked_texts(texts)))
-        stacked = np.array(vectors, np.float32).reshape(-1, self.config.hidden_size)
-        return check_finite(stacked, "the vectors of the texts")
-
-    # A string is an iterable of strings, too: the first signature that fits is meant.
+    # A string is an iterable of strings, too: the first signature that fits applies.
     @overload
     def fill_mask(  # type: ignore[overload-overlap]
-        self,
-        texts: str,
-        top_k: int = 5,
-        *,
-        batch_size: int = 32,
-        max_length: int | None = None,
+        self, texts: str, top_k: int = 5, *, batch_size: int = 32, max_length: int | None = None
     ) -> list[MaskPrediction]: ...
 
     @overload
@@ -300,13 +258,13 @@ class LoadedModel:
         """The most probable pieces for the first [MASK] of a text, or of each of several.
 
         Args:
-            texts: has the mask token, as "Paris is the [MASK] of France."; or many such texts.
-            top_k: how many proposals, the best first.
+            texts: a text with the mask token, as "Paris is the [MASK] of France."; or several.
+            top_k: the number of predictions, the best first.
             batch_size: the most texts computed together.
             max_length: longer texts are cut to so many tokens; None: they are refused.
 
         Returns:
-            The proposals for one text; a list of such lists for many.
+            The predictions for one text; a list of such lists for several.
 
         Raises:
             UserError: a text has no mask or is too long, or the model has no
@@ -332,7 +290,7 @@ class LoadedModel:
         Arguments and errors are those of `fill_mask`.
 
         Returns:
-            For each text, for each of its masks, the proposals.
+            For each text, for each of its masks, the predictions.
         """
         return list(self._mask_predictions(as_list(texts), top_k, batch_size, max_length))
 
@@ -343,43 +301,30 @@ class LoadedModel:
         return predict_examples(self, predictor, texts)
 
     def classify(
-        self,
-        texts: Iterable[Text],
-        *,
-        batch_size: int = 32,
-        max_length: int | None = None,
+        self, texts: Iterable[Text], *, batch_size: int = 32, max_length: int | None = None
     ) -> list[Prediction]:
         """The label of each text with its score, or of a regression the value.
 
-        Args:
-            texts: n strings, or pairs of strings.
-            batch_size: the most texts computed together.
-            max_length: the most tokens of a text; None for as many as the model takes.
-
         Raises:
-            UserError: the model has no classifier of texts, or something is no text.
+            UserError: the model has no classifier of texts, or an element is not a text.
         """
         predictor = LabelPredictor(self, BatchOptions(batch_size, max_length))
         return list(predict_examples(self, predictor, as_list(texts)))
 
     def tag(
-        self,
-        sentences: Iterable[Words],
-        *,
-        batch_size: int = 32,
-        max_length: int | None = None,
+        self, sentences: Iterable[Words], *, batch_size: int = 32, max_length: int | None = None
     ) -> list[Tagging]:
         """The tag of every word of each sentence, and the entities that the tags spell.
 
         Long sentences are read in windows: nothing is cut off.
 
         Args:
-            sentences: n strings, which are split into words, or lists of words.
+            sentences: strings, which are split into words, or lists of words.
             batch_size: the most windows computed together.
-            max_length: the most tokens of a window; None for as many as the model takes.
+            max_length: the most tokens of a window.
 
         Raises:
-            UserError: the model does not tag words, or something is no sentence.
+            UserError: the model does not tag words, or an element is not a sentence.
         """
         predictor = TagPredictor(self, BatchOptions(batch_size, max_length))
         return list(predict_examples(self, predictor, as_sentences(sentences)))
@@ -414,10 +359,10 @@ class LoadedModel:
         Args:
             question: one, or a list.
             passage: one for all questions, or a list with one for each.
-            top_k: how many answers to each question, the best first.
-            null_threshold: the answer is "" if its score is so much better; None: as the model's
-                `config.json` says, or never.
-            options: lengths of windows and answers, None: the usual ones.
+            top_k: the number of answers to each question, the best first.
+            null_threshold: the answer is "" if its score is higher by this; None: the value in the
+                model's `config.json`, or never.
+            options: lengths of windows and answers; None: the defaults.
 
         Raises:
             UserError: the model does not answer questions, or lists differ in length.
@@ -435,7 +380,7 @@ class LoadedModel:
             every.append(best[0] if top_k == 1 else best)
         return every[0] if isinstance(question, str) and isinstance(passage, str) else every
 
-    # A string is a sequence of strings, too: the first signature that fits is meant.
+    # A string is a sequence of strings, too: the first signature that fits applies.
     @overload
     def choose(  # type: ignore[overload-overlap]
         self, prompt: str, choices: Sequence[str], question: str = ""
@@ -467,8 +412,8 @@ class LoadedModel:
             prompt: a beginning, a passage or a question; or a list of them.
             choices: two or more; for a list of prompts, a list of such lists.
             question: asked about the prompt, if there is one besides.
-            batch_size: the most choices computed together.
-            max_length: the most tokens of a prompt with a choice.
+            batch_size: see the class.
+            max_length: likewise.
 
         Raises:
             UserError: the model does not score choices, or lists differ in length.

@@ -1,6 +1,5 @@
 """Files answered row by row."""
 
-import contextlib
 import gzip
 import json
 import os
@@ -11,12 +10,10 @@ import time
 
 import numpy as np
 import pytest
-from bert_jax.inference.predict_tasks import TASKS
 
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_task import PredictionTask, PredictOptions, json_lines
+from bert_jax.tasks.base.predict_task import PredictOptions
 
 ROWS = [
     {"id": 1, "text": "the cat sat on the mat ."},
@@ -152,12 +149,12 @@ def test_the_bar(ask, capsys):
             "embed",
             '{"text": "a"}\n\n{"embedding": 1, "text": "a"}',
             {},
-            "in.jsonl:3: 'embedding' is",
+            "in.jsonl:3: 'embedding' conflicts",
         ),
         ("embed", '{"text": "a"}', {"pooling": "x"}, "pooling is 'x'; known are"),
         ("embed", '{"text": "a"}', {"batch_size": 0}, "batch_size is 0"),
         ("embed", '{"text": "a"}', {"max_length": 99}, "max_length is 99"),
-        ("embed", '{"text": "a"}', {"input_format": "xml"}, "format is 'xml'"),
+        ("embed", '{"text": "a"}', {"input_format": "xml"}, "input_format is 'xml'"),
         ("hidden_states", '{"text": "a"}', {"layers": (9,)}, "layer 9 does not exist"),
         ("attentions", '{"text": "a"}', {"layers": (0,)}, "layer 0 does not exist"),
         (
@@ -170,9 +167,14 @@ def test_the_bar(ask, capsys):
             "fill_mask",
             '{"text": "[MASK]"}\n{"text": "' + "[MASK] " * 31 + '"}\n',
             {},
-            "in.jsonl:2: the text has 33 tokens, the model takes 32; shorten it, or set the maximum len",
+            "in.jsonl:2: the text has 33 tokens, the model takes 32; shorten it, or set the max",
         ),
-        ("nonsense", "", {}, "task 'nonsense' is unknown; known are embed, fill_mask, hidden_st"),
+        (
+            "nonsense",
+            "",
+            {},
+            "task 'nonsense' is unknown; known are attentions, classification, emb",
+        ),
     ],
 )
 def test_errors_leave_nothing_behind(ask, tmp_path, task, content, options, message):
@@ -211,28 +213,12 @@ def test_lines_of_a_pipe_have_their_places(model, tmp_path, capsys):
     assert all("fillings" in json.loads(line) for line in capsys.readouterr().out.splitlines())
 
 
-def test_one_entry_makes_a_task(model, tmp_path, monkeypatch):
-    @contextlib.contextmanager
-    def opened(source, options):
-        words = source.read_text().split()
-        yield Rows(Row(word, {"n": n}, f"word {n}", str(n)) for n, word in enumerate(words))
-
-    def lengths(model, words, options, advance):
-        return map(len, words)
-
-    jsonl = json_lines(lambda word, length: {"length": length})
-    monkeypatch.setitem(TASKS, "length", PredictionTask(opened, lengths, {"jsonl": jsonl}))
-    (tmp_path / "in.txt").write_text("sun the")
-    assert predict(model, "length", tmp_path / "in.txt", tmp_path / "out") == 2
-    assert (tmp_path / "out").read_text() == '{"n": 0, "length": 3}\n{"n": 1, "length": 3}\n'
-
-
 # The peak of getrusage would be that of the process that started this one, if that is higher.
 PROGRAM = """
 import pathlib, re, sys
 import bert_jax
 from bert_jax.inference.predict import predict
-from bert_jax.inference.predictions.options import PredictOptions
+from bert_jax.tasks.base.predict_task import PredictOptions
 directory, task, source, target = sys.argv[1:]
 options = PredictOptions(progress=False, layers=(0, 1, 2))
 count = predict(bert_jax.load(directory), task, source, target, options)

@@ -1,9 +1,11 @@
 """Records as JSON lines, and files that are whole or not there."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_strategies
 
-from bert_jax.data.records import open_records, shortest, to_json
+from bert_jax.data.records import open_output, shortest, to_json
 from bert_jax.errors import UserError
+
+
+@contextlib.contextmanager
+def open_records(target):
+    """Opens an output of JSON lines."""
+    with open_output(target) as output:
+        yield SimpleNamespace(write=lambda record: output.write(to_json(record) + "\n"))
 
 
 def test_a_record_by_hand():
@@ -117,11 +126,11 @@ def test_devices_are_written_and_stay(tmp_path):
 PROGRAM = """
 import sys
 from bert_jax.errors import UserError
-from bert_jax.inference.records import open_records
+from bert_jax.data.records import open_output, to_json
 try:
-    with open_records("-") as records:
+    with open_output("-") as output:
         for number in range(100_000):
-            records.write({"number": number})
+            output.write(to_json({"number": number}) + "\\n")
             if number == 0:
                 sys.stdin.readline()
 except UserError as error:

@@ -1,0 +1,63 @@
+"""Cosines of texts and the nearest texts to a query, by the vectors of a model."""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from bert_jax.errors import OptionError
+from bert_jax.inference.streams import predict_examples
+from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
+from bert_jax.tasks.embed import EmbeddingPredictor
+from bert_jax.tasks.similarity.predict import Match, checked_texts, cosine, stored_pooling
+
+
+def similarity(
+    model: Model,
+    texts: Iterable[str],
+    others: Iterable[str] | None,
+    pooling: str | None,
+    options: BatchOptions,
+) -> np.ndarray:
+    """See `LoadedModel.similarity`."""
+    chosen = pooling or stored_pooling(model.description)
+
+    def unit_vectors(texts: Iterable[str]) -> np.ndarray:
+        predictor = EmbeddingPredictor(model, options, pooling=chosen, normalize=True)
+        vectors = list(predict_examples(model, predictor, checked_texts(texts)))
+        stacked = np.array(vectors, np.float32).reshape(-1, model.config.hidden_size)
+        return check_finite(stacked, "the vectors of the texts")
+
+    left = unit_vectors(texts)
+    right = left if others is None else unit_vectors(others)
+    return np.clip(left @ right.T, -1, 1)  # rounding can make it 1.0000001
+
+
+def search(
+    model: Model,
+    query: str,
+    texts: Iterable[str],
+    top_k: int,
+    pooling: str | None,
+    options: BatchOptions,
+) -> list[Match]:
+    """See `LoadedModel.search`."""
+    if top_k < 1:
+        raise OptionError("top_k", top_k, "it must be at least 1")
+    waiting: deque[str] = deque()  # texts without a vector yet
+
+    def read() -> Iterator[str]:
+        yield from checked_texts([query])
+        for text in checked_texts(texts):
+            waiting.append(text)
+            yield text
+
+    pooling = pooling or stored_pooling(model.description)
+    vectors = predict_examples(model, EmbeddingPredictor(model, options, pooling=pooling), read())
+    target = next(vectors)
+    pairs = (
+        check_finite(np.stack([target, vector]), "the vectors of a text") for vector in vectors
+    )
+    matches = (Match(index, waiting.popleft(), cosine(pair)) for index, pair in enumerate(pairs))
+    return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))
