@@ -115,7 +115,7 @@ def test_poolings_that_cannot_be(model, make_model):
         make_model(Head.ENCODER, add_pooling_layer=False),
     ):
         assert without.embed(["sun"], "cls").shape == (1, 16)
-        with pytest.raises(UserError, match="has no pooler; choose cls, mean or max"):
+        with pytest.raises(UserError, match="has no pooler: choose cls, mean or max"):
             without.embed(["sun"], "pooler")
 
 

@@ -57,7 +57,7 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
 def test_two_right_answers_are_not_one(answered, classifier):
     row = {"text": "a", "label": "bad", "expected": "good"}
     with pytest.raises(
-        UserError, match="'label' is what the answer is called, and 'expected' what"
+        UserError, match="both 'label' and 'expected' conflict with output fields"
     ):
         answered(classifier, json.dumps(row) + "\n")
 
@@ -149,7 +149,7 @@ def test_a_text_of_a_million_characters(answered, classifier, capsys):
             '{"text": "a", "probabilities": 1}',
             "in.jsonl",
             {},
-            "in.jsonl:1: 'probabilities' is what",
+            "in.jsonl:1: 'probabilities' conflicts",
         ),
         ("a\n", "in.txt", {"output_format": "conll"}, "output_format is 'conll'; this task has"),
         ("a\n", "in.txt", {"input_format": "glue:x"}, "format is 'glue:x'"),
