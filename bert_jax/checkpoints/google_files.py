@@ -32,7 +32,7 @@ from bert_jax.checkpoints.parameters import (
     read_parameters,
     to_tensors,
 )
-from bert_jax.checkpoints.tensors.interface import TensorFile
+from bert_jax.checkpoints.tensors import TensorFile
 from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
     TensorflowCheckpoint,
     write_checkpoint,

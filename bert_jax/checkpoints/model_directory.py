@@ -33,8 +33,7 @@ from bert_jax.checkpoints.sentence_transformers import (
     read_pooling,
     write_pooling,
 )
-from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
-from bert_jax.checkpoints.tensors.interface import TensorFile
+from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
 from bert_jax.files import atomic_directory
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution

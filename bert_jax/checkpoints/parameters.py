@@ -11,7 +11,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import Mesh, NamedSharding
 
-from bert_jax.checkpoints.tensors.interface import TensorFile
+from bert_jax.checkpoints.tensors import TensorFile
 from bert_jax.errors import UserError
 from bert_jax.families.family import Rule, TensorNames
 from bert_jax.models.config import Head

@@ -166,7 +166,8 @@ def read_json_object(path: Path, *, remedy: str = "copy it again") -> dict[str, 
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8; {remedy}") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: {error}; {remedy}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path} cannot be read: {reason}; {remedy}") from error
     if not isinstance(fields, dict):
         raise UserError(f"{path} is not a JSON object; {remedy}")
     return fields

@@ -1,4 +1,4 @@
-"""Why two models differ: found by comparing their weights, then by trying other configs."""
+"""Why two models differ: their weights are compared, then other configs are tried."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 
 from bert_jax.models.config import ACTIVATIONS, EncoderConfig
-from bert_jax.parity.inputs import ParityInput
-from bert_jax.parity.quantities import HIDDEN_STATES, TOLERANCES, Difference
+from bert_jax.parity.heads import ParityInput
+from bert_jax.parity.report import HIDDEN_STATES, TOLERANCES, Difference
 
-# BERT's own, and the defaults of Flax, PyTorch and some converters.
+# That of BERT, and the defaults of Flax, PyTorch and some converters.
 EPSILONS = (1e-12, 1e-6, 1e-5, 1e-7)
 
 # Two programs round differently, so that one may be some times as far from the truth as the other.
@@ -25,7 +25,7 @@ _LESS = 4
 class Case(NamedTuple):
     """An input and the reference's hidden states, [L + 1, R, T, D]."""
 
-    given: ParityInput
+    batch: ParityInput
     hidden_states: np.ndarray
 
 
@@ -56,34 +56,37 @@ _SWITCHES = (
 
 
 def causes_in_tensors(
-    ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], dtype: str, decoder: str
+    tensors: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
+    dtype: str,
+    decoder: str,
 ) -> list[str]:
-    """What is wrong with our weights; nothing if they are the reference's to the bit.
+    """What is wrong with the weights; nothing if they are the reference's to the bit.
 
     Args:
-        ours: our parameters by Hugging Face's names; a decoder only if untied.
-        theirs: the reference's, likewise.
-        dtype: of our tensors on disk.
+        tensors: the model's parameters by Hugging Face's names; a decoder only if untied.
+        reference: the reference's, likewise.
+        dtype: of the model's tensors on disk.
         decoder: the name of the decoder.
     """
     causes: list[str] = []
-    if (decoder in ours) != (decoder in theirs):
-        own, tied = ("model", "reference") if decoder in ours else ("reference", "model")
+    if (decoder in tensors) != (decoder in reference):
+        own, tied = ("model", "reference") if decoder in tensors else ("reference", "model")
         causes.append(
             f"missing tie: the {tied} scores words with its word embeddings, the {own} with "
             f"{decoder}, a table of its own (tie_word_embeddings in config.json)"
         )
-    shared = [name for name in theirs if name in ours]
-    unequal = [name for name in shared if not np.array_equal(ours[name], theirs[name])]
-    rounded = [name for name in unequal if _is_rounded(ours[name], theirs[name], dtype)]
-    transposed = [name for name in unequal if _is_transposed(ours[name], theirs[name])]
+    shared = [name for name in reference if name in tensors]
+    unequal = [name for name in shared if not np.array_equal(tensors[name], reference[name])]
+    rounded = [name for name in unequal if _is_rounded(tensors[name], reference[name], dtype)]
+    transposed = [name for name in unequal if _is_transposed(tensors[name], reference[name])]
     rest = [name for name in unequal if name not in {*rounded, *transposed}]
     if transposed:
         causes.append(f"transposed kernel: {_listed(transposed)}")
     if rounded:
         causes.append(f"precision: the model's file holds {dtype}; rounded are {_listed(rounded)}")
     if rest:
-        distances = {name: float(np.abs(ours[name] - theirs[name]).max()) for name in rest}
+        distances = {name: float(np.abs(tensors[name] - reference[name]).max()) for name in rest}
         most = max(distances, key=lambda name: distances[name])
         causes.append(
             f"other weights: {_listed(rest)}; the largest distance is {distances[most]:.1e}, "
@@ -98,12 +101,12 @@ def causes_in_config(
     states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
     cases: Sequence[Case],
 ) -> list[str]:
-    """Which field of the config, set otherwise, makes our hidden states equal to the reference's.
+    """The fields of the config whose other value makes the hidden states equal to the reference's.
 
     Args:
-        config: ours.
+        config: the model's.
         reference_config: the reference's, whose values are tried first.
-        states_of: our hidden states under another config, [L + 1, R, T, D].
+        states_of: the model's hidden states under another config, [L + 1, R, T, D].
         cases: the inputs that were compared.
 
     Returns:
@@ -137,16 +140,16 @@ def causes_in_rounding(differences: Iterable[Difference], own: Iterable[Differen
     """Whether weights that amplify rounding explain all that is above a tolerance.
 
     Args:
-        differences: ours from the reference; not all of them agree.
-        own: the reference's in float32 from itself in float64, at least for the inputs in question.
+        differences: of the model from the reference; not all of them agree.
+        own: of the reference in float32 from itself in float64, at least for these inputs.
     """
-    rounding = {_place(entry): entry.judged for entry in own}
+    rounding = {_place(entry): entry.error for entry in own}
     wrong = [entry for entry in differences if not entry.agrees]
-    if not all(entry.judged <= _ROUNDING * rounding.get(_place(entry), 0.0) for entry in wrong):
+    if not all(entry.error <= _ROUNDING * rounding.get(_place(entry), 0.0) for entry in wrong):
         return []
-    most = max(wrong, key=lambda entry: entry.judged)
+    most = max(wrong, key=lambda entry: entry.error)
     return [
-        f"rounding: {most.name} ({most.input_name}) is {most.judged:.1e} from the reference, and "
+        f"rounding: {most.name} ({most.input_name}) is {most.error:.1e} from the reference, and "
         f"the reference in float32 is {rounding[_place(most)]:.1e} from itself in float64; these "
         "weights amplify it"
     ]
@@ -173,27 +176,27 @@ def _gap(
     case: Case,
 ) -> float:
     """The largest difference at real tokens."""
-    real = case.given.rows("attention_mask").astype(bool)
-    found = states_of(config, case.given)[switch.states]
-    return float(np.abs(found - case.hidden_states[switch.states])[:, real].max())
+    real = case.batch.rows("attention_mask").astype(bool)
+    states = states_of(config, case.batch)[switch.states]
+    return float(np.abs(states - case.hidden_states[switch.states])[:, real].max())
 
 
 def _is_possible(config: EncoderConfig, field: str, value: Any) -> bool:
-    """Whether our model has such a value: we do not know all activations."""
+    """Whether a model of bert_jax can have this value: it does not have all activations."""
     if field == "hidden_act":
         return value in ACTIVATIONS
     return field != "num_attention_heads" or config.hidden_size % value == 0
 
 
-def _is_rounded(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> bool:
+def _is_rounded(tensor: np.ndarray, reference: np.ndarray, dtype: str) -> bool:
     if dtype == "float32":
         return False
-    rounded = theirs.astype(np.dtype(getattr(ml_dtypes, dtype, dtype))).astype(np.float32)
-    return np.array_equal(ours, rounded)
+    rounded = reference.astype(np.dtype(getattr(ml_dtypes, dtype, dtype))).astype(np.float32)
+    return np.array_equal(tensor, rounded)
 
 
-def _is_transposed(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    return ours.ndim == 2 and np.array_equal(ours, theirs.T)
+def _is_transposed(tensor: np.ndarray, reference: np.ndarray) -> bool:
+    return tensor.ndim == 2 and np.array_equal(tensor, reference.T)
 
 
 def _listed(names: Iterable[str], most: int = 3) -> str:

@@ -1,8 +1,12 @@
-"""One comparison: the same inputs through our model and through Hugging Face's."""
+"""One comparison: the same inputs through a model of bert_jax and through Hugging Face's."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.checkpoints import google_files
@@ -13,35 +17,42 @@ from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
-from bert_jax.parity.heads import OUTPUTS, settled_problem_type
-from bert_jax.parity.inputs import ParityInput, make_inputs
-from bert_jax.parity.ours import hidden_states, run
-from bert_jax.parity.quantities import (
+from bert_jax.parity.heads import (
+    FEATURES,
+    OUTPUTS,
+    ParityInput,
+    losses,
+    make_inputs,
+    named_logits,
+)
+from bert_jax.parity.reference import Reference, import_reference, open_reference
+from bert_jax.parity.report import (
     GRADIENT,
     HIDDEN_STATES,
     LOGITS,
     LOSS,
     Computed,
     Difference,
+    ParityReport,
     difference,
     gradient_scales,
 )
-from bert_jax.parity.reference import Reference, import_reference, open_reference
-from bert_jax.parity.report import ParityReport
+from bert_jax.tasks.classification.predict import problem_type
 
 
 def compare(directory: str | Path, reference: str | Path | None = None) -> ParityReport:
-    """Compares what we make of a model with what Hugging Face's transformers makes of it.
+    """Compares a model in bert_jax with the same model in Hugging Face's transformers.
 
-    Hidden states, logits, losses and all gradients, float32, without dropout. What stands at
-    padding is left out, for nobody reads it; where a loss does (question answering), the logits
-    are compared, but not the gradient of the embedding of padding: PyTorch does not compute it.
+    Hidden states, logits, losses and all gradients, float32, without dropout. Outputs at padding
+    are left out; where a loss reads them (question answering), the logits are compared, but not the
+    gradient of the embedding of padding, which PyTorch does not compute.
 
     Args:
-        directory: the model as we read it; whatever `inference.loading.load` takes.
-        reference: the model as transformers reads it; None for the same directory. Another one
-            tells whether a conversion was right.
+        directory: the model that bert_jax reads; whatever `inference.loading.load` takes.
+        reference: the model that transformers reads; None for the same directory. Another one
+            shows whether a conversion was right.
 
     Raises:
         UserError: PyTorch or transformers is missing, one side cannot load its model or finds it
@@ -61,7 +72,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
             f"{path} lacks {', '.join(model.report.new)}, so there is nothing to compare a "
             f"{description.class_name} with; give the whole model"
         )
-    theirs = open_reference(
+    expected_model = open_reference(
         reference_path,
         description.family,
         head,
@@ -70,38 +81,33 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     names = description.family.huggingface
     tensors = to_tensors(model.params, names, model.module)
     decoder = names.rule(DECODER).tensor
-    _check_shapes(path, tensors, reference_path, theirs.tensors, decoder)
-    _check_problem_types(path, model, reference_path, theirs)
+    _check_shapes(path, tensors, reference_path, expected_model.tensors, decoder)
+    _check_problem_types(path, model, reference_path, expected_model)
 
-    inputs = make_inputs(
-        model.config,
-        model.tokenizer.special_ids,
-        head,
-        _problem_type(model),
-    )
+    inputs = make_inputs(model.config, model.tokenizer, head, problem_type(description))
     differences: list[Difference] = []
     cases: list[Case] = []
-    for given in inputs:
-        expected = theirs.run(given)
-        found = run(model, given)
+    for batch in inputs:
+        expected = expected_model.run(batch)
+        computed = compute(model, batch)
         differences += compare_computed(
-            description.family, head, model.config, given, found, expected
+            description.family, head, model.config, batch, computed, expected
         )
-        cases.append(Case(given, expected.hidden_states))
+        cases.append(Case(batch, expected.hidden_states))
     equal = sum(
         name in tensors and np.array_equal(tensors[name], tensor)
-        for name, tensor in theirs.tensors.items()
+        for name, tensor in expected_model.tensors.items()
     )
     agrees = all(entry.agrees for entry in differences)
     return ParityReport(
         model=str(path),
         reference=str(reference_path),
         architecture=description.class_name,
-        versions=theirs.versions,
-        inputs={given.name: given.text for given in inputs},
+        versions=expected_model.versions,
+        inputs={batch.name: batch.text for batch in inputs},
         differences=tuple(differences),
-        equal_tensors=(equal, len(theirs.tensors)),
-        causes=() if agrees else tuple(_causes(model, tensors, theirs, cases, differences)),
+        equal_tensors=(equal, len(expected_model.tensors)),
+        causes=() if agrees else tuple(_causes(model, tensors, expected_model, cases, differences)),
     )
 
 
@@ -109,31 +115,33 @@ def compare_computed(
     family: Family,
     head: Head,
     config: EncoderConfig,
-    given: ParityInput,
-    found: Computed,
+    batch: ParityInput,
+    computed: Computed,
     expected: Computed,
 ) -> list[Difference]:
-    """Every difference between our numbers and the reference's, for one input."""
+    """Every difference from the reference's numbers, for one input."""
     outputs = OUTPUTS[head]
-    real = given.rows("attention_mask").astype(bool)  # RT
+    real = batch.rows("attention_mask").astype(bool)  # RT
     places = ["embeddings", *(f"layer {n}" for n in range(len(expected.hidden_states) - 1))]
     entries = [
-        difference(HIDDEN_STATES, place, given.name, ours[real], theirs[real])
-        for place, ours, theirs in zip(
-            places, found.hidden_states, expected.hidden_states, strict=True
+        difference(HIDDEN_STATES, place, batch.name, state[real], correct[real])
+        for place, state, correct in zip(
+            places, computed.hidden_states, expected.hidden_states, strict=True
         )
     ]
-    for name, theirs in expected.logits.items():
+    for name, logits in expected.logits.items():
         kept = real if name in outputs.per_token and not outputs.reads_padding else ...
-        entries.append(difference(LOGITS, name, given.name, found.logits[name][kept], theirs[kept]))
+        entries.append(
+            difference(LOGITS, name, batch.name, computed.logits[name][kept], logits[kept])
+        )
     for name, loss in expected.losses.items():
-        entries.append(difference(LOSS, name, given.name, found.losses[name], loss))
-    gradients = found.gradients
+        entries.append(difference(LOSS, name, batch.name, computed.losses[name], loss))
+    gradients = computed.gradients
     if outputs.reads_padding:
         gradients = _without_padding(
             gradients, family.huggingface.rule(WORD_EMBEDDINGS).tensor, config.pad_token_id
         )
-    return entries + _gradients(given.name, gradients, expected.gradients)
+    return entries + _gradients(batch.name, gradients, expected.gradients)
 
 
 def _without_padding(
@@ -146,17 +154,17 @@ def _without_padding(
 
 
 def _gradients(
-    input_name: str, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+    input_name: str, computed: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> list[Difference]:
     """A tensor that only one side has (an untied decoder) has the gradient 0 on the other."""
     none = np.zeros((), np.float32)
-    scales = gradient_scales({**found, **expected})
+    scales = gradient_scales({**computed, **expected})
     return [
         difference(
             GRADIENT,
             name,
             input_name,
-            found.get(name, none),
+            computed.get(name, none),
             expected.get(name, none),
             scales[name],
         )
@@ -164,21 +172,66 @@ def _gradients(
     ]
 
 
+def compute(model: LoadedModel, batch: ParityInput) -> Computed:
+    """Everything that is compared, for one input, at the highest precision of the device."""
+    head = model.description.head
+    assert head is not None
+    features = [jnp.asarray(batch.features[name]) for name in FEATURES]
+    labels = {name: jnp.asarray(value) for name, value in batch.labels.items()}
+
+    def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
+        output: Any = model.module.apply({"params": params}, *features)
+        parts = losses(head, problem_type(model.description), output, labels)
+        return list(parts.values())[-1], (named_logits(head, output), parts)
+
+    # TPUs and GPUs would otherwise round the factors of a product to fewer bits.
+    with jax.default_matmul_precision("highest"):
+        gradients, (logits, parts) = jax.jit(jax.grad(loss, has_aux=True))(model.params)
+    return Computed(
+        hidden_states=hidden_states(model.config, model.params, batch),
+        logits={name: np.asarray(value) for name, value in logits.items()},
+        losses={name: float(value) for name, value in parts.items()},
+        gradients=to_tensors(gradients, model.description.family.huggingface, model.module),
+    )
+
+
+def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.ndarray:
+    """Embeddings and outputs of the layers, [L + 1, R, T, D], of the parameters of any model.
+
+    The config may differ from that of the parameters in all that leaves the number of values as it
+    is: another number of attention heads only cuts the kernels otherwise.
+    """
+    module = Encoder(config, add_pooling_layer=False)
+    rows = [batch.rows(name) for name in FEATURES]
+    encoder = {name: params.get("bert", params)[name] for name in ("embeddings", "encoder")}
+    encoder = jax.tree.map(
+        lambda value, expected: value.reshape(expected.shape), encoder, abstract_params(module)
+    )
+
+    def states(encoder: Any) -> jax.Array:
+        output: Any = module.apply({"params": encoder}, *rows, output_hidden_states=True)
+        return output.hidden_states
+
+    with jax.default_matmul_precision("highest"):
+        return np.asarray(jax.jit(states)(encoder))
+
+
 def _check_shapes(
     path: Path,
-    ours: Mapping[str, np.ndarray],
+    tensors: Mapping[str, np.ndarray],
     reference_path: Path,
-    theirs: Mapping[str, np.ndarray],
+    reference_tensors: Mapping[str, np.ndarray],
     decoder: str,
 ) -> None:
-    """Only a decoder may be on one side alone: a missing tie is something that we explain."""
-    for name in sorted({*ours, *theirs} - {decoder}):
-        found, expected = (
-            str(side[name].shape) if name in side else "missing" for side in (ours, theirs)
+    """Only a decoder may be missing on one side: `causes_in_tensors` explains a missing tie."""
+    for name in sorted({*tensors, *reference_tensors} - {decoder}):
+        shape, expected = (
+            str(side[name].shape) if name in side else "missing"
+            for side in (tensors, reference_tensors)
         )
-        if found != expected:
+        if shape != expected:
             raise UserError(
-                f"{name} is {found} in {path} and {expected} in {reference_path}; "
+                f"{name} is {shape} in {path} and {expected} in {reference_path}; "
                 "give two copies of one model"
             )
 
@@ -186,17 +239,14 @@ def _check_shapes(
 def _check_problem_types(
     path: Path, model: LoadedModel, reference_path: Path, reference: Reference
 ) -> None:
-    ours = _problem_type(model)
-    theirs = settled_problem_type(reference.config.get("problem_type"), model.config.num_labels)
-    if model.description.head is Head.CLASSIFICATION and ours != theirs:
+    described = model.description
+    expected = dataclasses.replace(described, problem_type=reference.config.get("problem_type"))
+    kind, reference_kind = problem_type(described), problem_type(expected)
+    if described.head is Head.CLASSIFICATION and kind != reference_kind:
         raise UserError(
-            f"problem_type is {ours} in {path} and {theirs} in {reference_path}, so their losses "
-            "are two; make both config.json say the same"
+            f"problem_type is {kind} in {path} and {reference_kind} in {reference_path}, so their "
+            "losses are two; make both config.json say the same"
         )
-
-
-def _problem_type(model: LoadedModel) -> str:
-    return settled_problem_type(model.description.problem_type, model.config.num_labels)
 
 
 def _causes(
@@ -208,22 +258,23 @@ def _causes(
 ) -> list[str]:
     """Weights first: while they differ, an experiment with the config says nothing."""
     decoder = model.description.family.huggingface.rule(DECODER).tensor
-    if found := causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder):
-        return found
+    causes = causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder)
+    if causes:
+        return causes
     known: dict[tuple[EncoderConfig, str], np.ndarray] = {}
 
-    def states_of(config: EncoderConfig, given: ParityInput) -> np.ndarray:
+    def states_of(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
         # Every new config is compiled, which takes far longer than to compute it.
-        if (config, given.name) not in known:
-            known[config, given.name] = hidden_states(config, model.params, given)
-        return known[config, given.name]
+        if (config, batch.name) not in known:
+            known[config, batch.name] = hidden_states(config, model.params, batch)
+        return known[config, batch.name]
 
-    if found := causes_in_config(model.config, reference.config, states_of, cases):
-        return found
+    if causes := causes_in_config(model.config, reference.config, states_of, cases):
+        return causes
     own: list[Difference] = []
-    for given in (case.given for case in cases):
-        exact, rounded = reference.run(given, "float64"), reference.run(given)
+    for batch in (case.batch for case in cases):
+        exact, rounded = reference.run(batch, "float64"), reference.run(batch)
         own += compare_computed(
-            reference.family, reference.head, model.config, given, rounded, exact
+            reference.family, reference.head, model.config, batch, rounded, exact
         )
     return causes_in_rounding(differences, own)

@@ -1,13 +1,20 @@
-"""What each model gives out, and the loss that Hugging Face's class has for it."""
+"""What a comparison computes for each head: inputs and labels, outputs, and the loss.
 
-from collections.abc import Mapping
+The losses are those of Hugging Face's classes; inputs are drawn from a seed.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from bert_jax.models.config import Head
+from bert_jax.errors import UserError
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.tokenization import Tokenizer
 
 IGNORED_LABEL = -100
 
@@ -52,28 +59,23 @@ OUTPUTS: dict[Head, Outputs] = {
 }
 
 
-def settled_problem_type(problem_type: str | None, num_labels: int) -> str:
-    """The loss of a classifier whose config names none: one output is a regression."""
-    return problem_type or ("regression" if num_labels == 1 else "single_label_classification")
-
-
-def named_logits(head: Head, output: Any) -> dict[str, jax.Array]:
-    """The logits in the output of one of our models."""
-    fields = output._asdict() if hasattr(output, "_asdict") else {"logits": output}
-    wanted = {name: fields[name] for name in OUTPUTS[head].logits}
-    return {name: value for name, value in wanted.items() if value is not None}
+def named_logits(head: Head, output: Any) -> dict[str, Any]:
+    """The logits in the output of a model of bert_jax or of transformers, by their names there."""
+    # Models of bert_jax with a single output return it as an array.
+    values = {name: getattr(output, name, output) for name in OUTPUTS[head].logits}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def losses(
     head: Head, problem_type: str, output: Any, labels: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """The losses of one of our models, from its output and the labels of `inputs`; the last counts.
+    """The losses of a model of bert_jax; the gradients are those of the last one.
 
     Args:
         head: of the model.
-        problem_type: of a sequence classifier, as `settled_problem_type` gives it.
+        problem_type: of a sequence classifier.
         output: of the model.
-        labels: under the names of the arguments of Hugging Face's class.
+        labels: of a `ParityInput`.
 
     Returns:
         Scalars, float32, in the order of `Outputs.losses`.
@@ -81,7 +83,7 @@ def losses(
     logits = named_logits(head, output)
     match head:
         case Head.ENCODER:
-            parts = [_linear_form(output, labels)]
+            parts = [linear_form(output, labels)]
         case Head.PRETRAINING:
             words = _cross_entropy(logits["prediction_logits"], labels["labels"])
             pair = _cross_entropy(logits["seq_relationship_logits"], labels["next_sentence_label"])
@@ -105,11 +107,12 @@ def losses(
     return dict(zip(OUTPUTS[head].losses, parts, strict=True))
 
 
-def _linear_form(output: Any, labels: Mapping[str, jax.Array]) -> jax.Array:
-    form = jnp.sum(output.last_hidden_state * labels["last_hidden_state"])
+def linear_form(output: Any, labels: Mapping[str, Any]) -> Any:
+    """The loss of a bare encoder, for arrays of JAX and tensors of PyTorch."""
+    form = (output.last_hidden_state * labels["last_hidden_state"]).sum()
     if output.pooler_output is None:
         return form
-    return form + jnp.sum(output.pooler_output * labels["pooler_output"])
+    return form + (output.pooler_output * labels["pooler_output"]).sum()
 
 
 def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -117,3 +120,206 @@ def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     counts = labels != IGNORED_LABEL
     each = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.where(counts, labels, 0))
     return jnp.sum(jnp.where(counts, each, 0)) / jnp.sum(counts)
+
+
+# In the order in which the models of bert_jax take them.
+FEATURES = ("input_ids", "token_type_ids", "attention_mask")
+
+_CHOICES = 2
+_MASKED = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class ParityInput:
+    """One batch. The encoder sees R rows: B, or B · C for multiple choice.
+
+    Attributes:
+        name: in the table.
+        text: what is special about it.
+        features: those of `FEATURES`, int32 [B, T] or, for multiple choice, [B, C, T].
+        labels: int32 or float32, by the arguments of Hugging Face's class; of the bare encoder the
+            coefficients of its linear form, `last_hidden_state` [B, T, D] and `pooler_output`
+            [B, D].
+    """
+
+    name: str
+    text: str
+    features: Mapping[str, np.ndarray]
+    labels: Mapping[str, np.ndarray]
+
+    def rows(self, feature: str) -> np.ndarray:
+        """A feature as the encoder sees it, [R, T]."""
+        values = self.features[feature]
+        return values.reshape(-1, values.shape[-1])
+
+
+def make_inputs(
+    config: EncoderConfig, tokenizer: Tokenizer, head: Head, problem_type: str, *, seed: int = 0
+) -> tuple[ParityInput, ...]:
+    """A short row, a padded batch and a row of the greatest length.
+
+    Args:
+        config: sizes.
+        tokenizer: its template says where special tokens stand. There is a second segment if the
+            model has the token types of a pair.
+        head: of the model; the labels are those of its loss.
+        problem_type: of a sequence classifier.
+        seed: the same seed gives the same inputs.
+
+    Raises:
+        UserError: the model has too few positions for a word and the special tokens.
+    """
+    longest = config.max_position_embeddings
+    least = 1 + tokenizer.num_special_tokens(pair=False)
+    if longest < least:
+        raise UserError(
+            f"max_position_embeddings is {longest}; an input has at least {least} tokens, a word "
+            "and the special tokens: give another model"
+        )
+    inputs = []
+    for number, (name, lengths, with_pairs) in enumerate(_plans(longest)):
+        generator = np.random.default_rng((seed, number))
+        maker = _Maker(config, tokenizer, head, problem_type, generator)
+        has_pairs = with_pairs and tokenizer.supports_pairs(config.type_vocab_size)
+        inputs.append(maker.make(name, lengths, has_pairs=has_pairs))
+    return tuple(inputs)
+
+
+def _plans(longest: int) -> tuple[tuple[str, list[int], bool], ...]:
+    """Name, lengths of the rows, and whether these are pairs of texts."""
+    return (
+        ("short", [min(12, longest)], False),
+        ("padded", [min(length, longest) for length in (24, 17, 6)], True),
+        ("full", [longest], True),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Maker:
+    """Draws one input."""
+
+    config: EncoderConfig
+    tokenizer: Tokenizer
+    head: Head
+    problem_type: str
+    generator: np.random.Generator
+
+    def make(self, name: str, lengths: Sequence[int], *, has_pairs: bool) -> ParityInput:
+        """A batch with one row of each length, or with one question of that many choices."""
+        batch = len(lengths)
+        if self.head is Head.MULTIPLE_CHOICE:
+            lengths = [length for length in lengths for _ in range(_CHOICES)]
+        rows = [self._row(length, max(lengths), has_pairs) for length in lengths]
+        ids, types, mask = (np.stack(parts) for parts in zip(*rows, strict=True))  # RT
+        ids, labels = self._with_labels(ids, mask)
+        if self.head is Head.MULTIPLE_CHOICE:
+            ids, types, mask = (
+                array.reshape(batch, _CHOICES, -1) for array in (ids, types, mask)
+            )  # BCT
+        facts = [f"batch {batch}", f"{max(lengths)} tokens"]
+        if self.head is Head.MULTIPLE_CHOICE:
+            facts.append(f"{_CHOICES} choices")
+        if min(lengths) < max(lengths):
+            facts.append(f"padding (rows of {', '.join(map(str, dict.fromkeys(lengths)))})")
+        if has_pairs:
+            facts.append("two segments")
+        features = dict(zip(FEATURES, (ids, types, mask), strict=True))
+        return ParityInput(name, ", ".join(facts), features, labels)
+
+    def _row(
+        self, length: int, width: int, is_pair: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """One text or two, padded: ids, token types and mask, int32 [width]."""
+        template, special = self.tokenizer.template, self.tokenizer.special_ids
+        is_pair = is_pair and length >= 2 + template.num_special_tokens(pair=True)
+        words = length - template.num_special_tokens(pair=is_pair)
+        sizes = {"A": (words + 1) // 2 if is_pair else words, "B": words // 2}
+        ids = np.full(width, special.pad, np.int32)
+        types, mask = np.zeros(width, np.int32), np.zeros(width, np.int32)
+        ids[:length], mask[:length] = self._words(length), 1
+        start = 0
+        for name, type_id in template.parts(pair=is_pair):
+            stop = start + sizes.get(name, 1)
+            if name not in sizes:
+                ids[start] = getattr(special, name)
+            types[start:stop] = type_id
+            start = stop
+        return ids, types, mask
+
+    def _words(self, count: int) -> np.ndarray:
+        special = self.tokenizer.special_ids
+        ordinary = np.setdiff1d(
+            np.arange(self.config.vocab_size),
+            [*dataclasses.astuple(special), self.config.pad_token_id],
+        )
+        return self.generator.choice(ordinary if ordinary.size else [special.unk], count)
+
+    def _with_labels(
+        self, ids: np.ndarray, mask: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """[R, T] twice → the ids, some of them masked for a loss of words, and the labels."""
+        rows, lengths = len(ids), mask.sum(1)
+        match self.head:
+            case Head.PRETRAINING:
+                ids, words = self._mask_words(ids)
+                return ids, {"labels": words, "next_sentence_label": self._one_class(rows, 2)}
+            case Head.MASKED_LM:
+                ids, words = self._mask_words(ids)
+                return ids, {"labels": words}
+            case Head.NEXT_SENTENCE:
+                return ids, {"labels": self._one_class(rows, 2)}
+            case Head.CLASSIFICATION:
+                return ids, {"labels": self._targets(rows)}
+            case Head.TAGGING:
+                tags = self._classes(ids.size, self.config.num_labels).reshape(ids.shape)
+                labels = np.where(self._is_word(ids), tags, IGNORED_LABEL)
+                return ids, {"labels": labels.astype(np.int32)}
+            case Head.QUESTION_ANSWERING:
+                ends = np.sort(self.generator.integers(0, lengths, (2, rows)), axis=0)
+                start, end = ends.astype(np.int32)
+                return ids, {"start_positions": start, "end_positions": end}
+            case Head.MULTIPLE_CHOICE:
+                return ids, {"labels": self._classes(rows // _CHOICES, _CHOICES)}
+            case _:
+                return ids, self._linear_form(mask)
+
+    def _mask_words(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mask token in place of some words, and these words as labels; at least one a row."""
+        is_word = self._is_word(ids)
+        chosen = is_word & (self.generator.random(ids.shape) < _MASKED)
+        chosen[np.arange(len(ids)), is_word.argmax(1)] = True
+        labels = np.where(chosen, ids, IGNORED_LABEL)
+        return np.where(chosen, self.tokenizer.special_ids.mask, ids).astype(
+            np.int32
+        ), labels.astype(np.int32)
+
+    def _is_word(self, ids: np.ndarray) -> np.ndarray:
+        special = self.tokenizer.special_ids
+        return ~np.isin(ids, [special.cls, special.sep, special.pad])
+
+    def _classes(self, count: int, classes: int) -> np.ndarray:
+        return self.generator.integers(0, classes, count).astype(np.int32)
+
+    def _one_class(self, rows: int, classes: int) -> np.ndarray:
+        """The same class for all rows: of several classes the gradients may cancel to rounding."""
+        return np.repeat(self._classes(1, classes), rows)
+
+    def _targets(self, rows: int) -> np.ndarray:
+        """Labels of a sequence classifier: [B] classes or values, [B, C] switches or values."""
+        labels = self.config.num_labels
+        if self.problem_type == "single_label_classification":
+            return self._one_class(rows, labels)
+        if self.problem_type == "multi_label_classification":
+            return self._classes(rows * labels, 2).reshape(rows, labels).astype(np.float32)
+        values = self.generator.normal(size=(rows, labels)).astype(np.float32)
+        return values[:, 0] if labels == 1 else values
+
+    def _linear_form(self, mask: np.ndarray) -> dict[str, np.ndarray]:
+        """Coefficients, none at padding."""
+        width = self.config.hidden_size
+        tokens = self.generator.normal(size=(*mask.shape, width)) * mask[..., None]
+        pooled = self.generator.normal(size=(len(mask), width))
+        return {
+            "last_hidden_state": (tokens / tokens.size).astype(np.float32),
+            "pooler_output": (pooled / pooled.size).astype(np.float32),
+        }

@@ -12,9 +12,14 @@ import numpy as np
 from bert_jax.errors import UserError, first_line
 from bert_jax.families.family import Family, TensorNames
 from bert_jax.models.config import Head
-from bert_jax.parity.heads import IGNORED_LABEL, OUTPUTS
-from bert_jax.parity.inputs import ParityInput
-from bert_jax.parity.quantities import Computed
+from bert_jax.parity.heads import (
+    IGNORED_LABEL,
+    OUTPUTS,
+    ParityInput,
+    linear_form,
+    named_logits,
+)
+from bert_jax.parity.report import Computed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,32 +42,30 @@ class Reference:
     versions: str
     _model: Any
 
-    def run(self, given: ParityInput, dtype: str = "float32") -> Computed:
+    def run(self, batch: ParityInput, dtype: str = "float32") -> Computed:
         """Everything that is compared, for one input, computed in float32 or float64."""
         import torch
 
         self._model.to(getattr(torch, dtype))  # back from float64, all bits are as they were
         tensors = {
             name: torch.from_numpy(value.astype(np.int64 if value.dtype.kind == "i" else dtype))
-            for name, value in {**given.features, **given.labels}.items()
+            for name, value in {**batch.features, **batch.labels}.items()
         }
-        features = {name: tensors[name] for name in given.features}
-        labels = {name: tensors[name] for name in given.labels}
+        features = {name: tensors[name] for name in batch.features}
+        labels = {name: tensors[name] for name in batch.labels}
         is_bare = self.head is Head.ENCODER
         self._model.zero_grad()
         output = self._model(
             **features, **({} if is_bare else labels), output_hidden_states=True, return_dict=True
         )
-        losses = _linear_form(output, labels) if is_bare else self._losses(output, labels)
+        losses = [linear_form(output, labels)] if is_bare else self._losses(output, labels)
         losses[-1].backward()
-        names = OUTPUTS[self.head]
-        logits = {name: getattr(output, name) for name in names.logits}
+        logits = named_logits(self.head, output)
+        names = OUTPUTS[self.head].losses
         return Computed(
             hidden_states=np.stack([state.detach().numpy() for state in output.hidden_states]),
-            logits={
-                name: value.detach().numpy() for name, value in logits.items() if value is not None
-            },
-            losses={name: loss.item() for name, loss in zip(names.losses, losses, strict=True)},
+            logits={name: value.detach().numpy() for name, value in logits.items()},
+            losses={name: loss.item() for name, loss in zip(names, losses, strict=True)},
             gradients=_canonical(self._model, self.family.huggingface, gradients=True),
         )
 
@@ -150,28 +153,21 @@ def import_reference() -> tuple[Any, Any]:
     return torch, transformers
 
 
-def _linear_form(output: Any, labels: Mapping[str, Any]) -> list[Any]:
-    form = (output.last_hidden_state * labels["last_hidden_state"]).sum()
-    if output.pooler_output is not None:
-        form = form + (output.pooler_output * labels["pooler_output"]).sum()
-    return [form]
-
-
 def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> dict[str, np.ndarray]:
     """Parameters or their gradients; what two names share comes once."""
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for name, parameter in model.named_parameters():
         canonical = names.canonical(name)
         # An untied decoder has two biases, and computes with the one that has the other name.
-        if canonical is None or (canonical in found and name == canonical):
+        if canonical is None or (canonical in values and name == canonical):
             continue
         value = parameter.detach()
         if gradients:
             value = (
                 parameter.new_zeros(parameter.shape) if parameter.grad is None else parameter.grad
             )
-        found[canonical] = value.numpy()
-    return found
+        values[canonical] = value.numpy()
+    return values
 
 
 @contextlib.contextmanager

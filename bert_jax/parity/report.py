@@ -1,4 +1,4 @@
-"""What a comparison found, as a table for people and as a dict for programs."""
+"""How far two sides are apart: differences and their limits, as a table and as a dict."""
 
 import dataclasses
 import math
@@ -6,14 +6,105 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bert_jax.parity.quantities import (
-    GRADIENT,
-    HIDDEN_STATES,
-    LOGITS,
-    LOSS,
-    TOLERANCES,
-    Difference,
-)
+import numpy as np
+
+HIDDEN_STATES, LOGITS, LOSS, GRADIENT = "hidden states", "logits", "loss", "gradient"
+
+# The largest absolute difference that is rounding. Gradients: relative to their scale, see
+# `gradient_scales`. Float32 sums of another order differ by a few 1e-6 in a model of base size.
+TOLERANCES: Mapping[str, float] = {HIDDEN_STATES: 2e-5, LOGITS: 1e-4, LOSS: 1e-4, GRADIENT: 1e-4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Computed:
+    """What one side computed from one input, float32 or float64.
+
+    Attributes:
+        hidden_states: [L + 1, rows, T, D], the embeddings and the output of each layer.
+        logits: by Hugging Face's names; rows are those of the input, not of the encoder.
+        losses: by name, as in `heads.OUTPUTS`.
+        gradients: of the last of the losses, by Hugging Face's names.
+    """
+
+    hidden_states: np.ndarray
+    logits: Mapping[str, np.ndarray]
+    losses: Mapping[str, float]
+    gradients: Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """How far apart the two sides are in one quantity, for one input.
+
+    Attributes:
+        quantity: `HIDDEN_STATES`, `LOGITS`, `LOSS` or `GRADIENT`.
+        name: "embeddings", "layer 3"; the logits' or the loss's name; a tensor's name.
+        input_name: of the input.
+        maximum: largest absolute difference; not a number if one side is not.
+        mean: mean absolute difference.
+        count: of numbers that were compared.
+        error: what the tolerance limits: of gradients `maximum` over their scale, else `maximum`.
+    """
+
+    quantity: str
+    name: str
+    input_name: str
+    maximum: float
+    mean: float
+    count: int
+    error: float
+
+    @property
+    def tolerance(self) -> float:
+        """The largest `error` that is rounding."""
+        return TOLERANCES[self.quantity]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the difference is rounding."""
+        return self.error <= self.tolerance  # false for NaN
+
+
+def difference(
+    quantity: str,
+    name: str,
+    input_name: str,
+    computed: np.ndarray | float,
+    expected: np.ndarray | float,
+    scale: float = 1.0,
+) -> Difference:
+    """Compares two arrays of one shape; the error is divided by `scale`."""
+    apart = np.abs(np.subtract(computed, expected, dtype=np.float64))
+    maximum = float(apart.max())
+    return Difference(
+        quantity=quantity,
+        name=name,
+        input_name=input_name,
+        maximum=maximum,
+        mean=float(apart.mean()),
+        count=apart.size,
+        error=maximum / scale if maximum else 0.0,
+    )
+
+
+def gradient_scales(gradients: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """By what the difference of each gradient is divided.
+
+    It is the largest absolute value of the gradients of the reference's weight and bias of one
+    dense map or LayerNorm. Not of the tensor alone: softmax does not see a constant, so the true
+    gradients of some biases are zero (that of every key, of the span head, of the score of a
+    choice), and what is computed for them is rounding.
+
+    Nor is it ever less than a millionth of the largest gradient of the model, which is about what
+    float32 resolves.
+    """
+    largest: dict[str, float] = {}
+    for name, gradient in gradients.items():
+        part = name.rpartition(".")[0]
+        largest[part] = max(largest.get(part, 0.0), float(np.abs(gradient).max()))
+    least = max(1e-6 * max(largest.values()), float(np.finfo(np.float32).tiny))
+    return {name: max(largest[name.rpartition(".")[0]], least) for name in gradients}
+
 
 _SECTIONS = (
     (HIDDEN_STATES, "hidden states"),
@@ -28,17 +119,17 @@ _LAYER = re.compile(r"^\w+\.encoder\.layer\.(\d+)\.")
 
 @dataclasses.dataclass(frozen=True)
 class ParityReport:
-    """How far our reading of a model is from the reference's.
+    """How far a model in bert_jax is from the reference.
 
     Attributes:
-        model: its directory, as we read it.
+        model: the directory that bert_jax read.
         reference: the directory that transformers read.
         architecture: Hugging Face's class.
         versions: of what computed the reference.
         inputs: what is special about each input, by name.
         differences: every number, input by input, in the order in which a model computes.
-        equal_tensors: how many of the reference's parameters are ours to the bit, and of how many.
-        causes: why they differ, if that was found.
+        equal_tensors: how many of the reference's parameters are equal to the bit, and of how many.
+        causes: why they differ, where that is known.
     """
 
     model: str
@@ -99,7 +190,7 @@ class ParityReport:
                     "input": entry.input_name,
                     "max": _number(entry.maximum),
                     "mean": _number(entry.mean),
-                    "judged": _number(entry.judged),
+                    "judged": _number(entry.error),
                     "agrees": entry.agrees,
                 }
                 for entry in self.differences
@@ -116,7 +207,7 @@ class ParityReport:
         tensor = ""
         if worst.quantity == GRADIENT:
             tensor = _PREFIX.sub("", _LAYER.sub("", worst.name)).removeprefix(f"{label}.")
-        line = f"  {label:24}{cells}{worst.judged:10.1e}{worst.tolerance:9.0e}  {verdict:8}{tensor}"
+        line = f"  {label:24}{cells}{worst.error:10.1e}{worst.tolerance:9.0e}  {verdict:8}{tensor}"
         return line.rstrip()
 
     def _verdict(self) -> list[str]:
@@ -147,7 +238,7 @@ def _group(entry: Difference) -> str:
 
 def _severity(entry: Difference) -> float:
     """What is not a number is worst."""
-    return math.inf if math.isnan(entry.judged) else entry.judged
+    return math.inf if math.isnan(entry.error) else entry.error
 
 
 def _largest(values: Iterable[float]) -> float:

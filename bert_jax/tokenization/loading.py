@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.files import as_path, fetch
+from bert_jax.files import as_path, fetch, read_json_object
 from bert_jax.tokenization.cleaning import looks_lowercased
 from bert_jax.tokenization.interface import (
     BRACKETED,
@@ -26,6 +26,8 @@ from bert_jax.tokenization.wordpiece import (
     WordPieceTokenizer,
     read_vocabulary,
 )
+
+_REMEDY = "give a file that a tokenizer saved"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,12 +95,12 @@ def _load_directory(directory: Path, overrides: Overrides) -> Tokenizer:
     tokenizer_path, vocabulary_path = directory / TOKENIZER_FILE, directory / VOCABULARY_FILE
     model_path = _sentencepiece_file(directory)
     config_path = directory / CONFIG_FILE
-    config = _read_json(config_path) if config_path.is_file() else {}
+    config = read_json_object(config_path, remedy=_REMEDY) if config_path.is_file() else {}
     for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "keep_accents"):
         if not isinstance(config.get(key), bool | None):
             raise UserError(f"{config_path}: {key} is {config[key]!r}; give true or false")
     if tokenizer_path.is_file():
-        definition = _read_json(tokenizer_path)
+        definition = read_json_object(tokenizer_path, remedy=_REMEDY)
         # ALBERT's directories hold a translation of their .model file, which is no WordPiece.
         if model_path is None or _model_type(definition) == "WordPiece":
             _check_special_tokens(config_path, config)
@@ -169,7 +171,7 @@ def _load_tokenizer_json(path: Path, overrides: Overrides) -> WordPieceTokenizer
     import tokenizers
     from tokenizers import normalizers
 
-    definition = _read_json(path)
+    definition = read_json_object(path, remedy=_REMEDY)
     model_type = _model_type(definition)
     if model_type != "WordPiece":
         raise UserError(
@@ -215,18 +217,6 @@ def _load_sentencepiece(
         origin=str(path),
         template=overrides.template,
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8; save it as UTF-8") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: holds no JSON object; give a file that a tokenizer saved")
-    return content
 
 
 def _model_type(definition: dict[str, Any]) -> str:

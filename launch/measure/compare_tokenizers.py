@@ -22,9 +22,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.tokenization.vocabulary import looks_lowercased, read_vocabulary
-
 from bert_jax.tokenization import Encoding, Tokenizer, load_tokenizer
+from bert_jax.tokenization.cleaning import looks_lowercased
+from bert_jax.tokenization.wordpiece import read_vocabulary
 
 FIELDS = ("ids", "type_ids", "tokens", "offsets", "word_ids", "special_tokens_mask")
 BATCH, CUT, SHOWN = 1000, 64, 10

@@ -12,8 +12,8 @@ from bert_jax.parity.causes import (
     causes_in_rounding,
     causes_in_tensors,
 )
-from bert_jax.parity.inputs import ParityInput
-from bert_jax.parity.quantities import GRADIENT, HIDDEN_STATES, Difference
+from bert_jax.parity.heads import ParityInput
+from bert_jax.parity.report import GRADIENT, HIDDEN_STATES, Difference
 
 SQUARE = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 BIAS = np.array([5.0, 6.0], np.float32)
@@ -83,9 +83,9 @@ CONFIG = EncoderConfig(
 INPUT = ParityInput("short", "", {"attention_mask": np.array([[1, 1, 0]])}, {})
 
 
-def states_of(config: EncoderConfig, given: ParityInput) -> np.ndarray:
+def states_of(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
     """[L + 1, R, T, D] as a model has them: the epsilon is in all, all else from layer 0 on."""
-    del given
+    del batch
     acts = {"gelu": 0.0, "gelu_new": 0.5, "gelu_pytorch_tanh": 0.5, "relu": 1.0}
     embeddings = 100 * config.layer_norm_eps
     layer = embeddings + acts.get(config.hidden_act, 2.0) + 10 * config.num_attention_heads
@@ -163,8 +163,8 @@ def test_padding_is_not_looked_at():
 # --- Rounding ----------------------------------------------------------------------------------
 
 
-def entry(name: str, judged: float, quantity: str = GRADIENT) -> Difference:
-    return Difference(quantity, name, "short", judged, judged, 1, judged)
+def entry(name: str, error: float, quantity: str = GRADIENT) -> Difference:
+    return Difference(quantity, name, "short", error, error, 1, error)
 
 
 def test_rounding_explains_what_the_reference_rounds_as_much():
@@ -178,9 +178,9 @@ def test_rounding_explains_what_the_reference_rounds_as_much():
     ]
 
 
-@pytest.mark.parametrize("judged", [float("nan"), 8e-3, 1.0])
-def test_rounding_does_not_explain_what_is_ten_times_as_much(judged):
-    differences = [entry("a", 5e-4), entry("b", judged)]
+@pytest.mark.parametrize("error", [float("nan"), 8e-3, 1.0])
+def test_rounding_does_not_explain_what_is_ten_times_as_much(error):
+    differences = [entry("a", 5e-4), entry("b", error)]
     assert causes_in_rounding(differences, [entry("a", 6e-5), entry("b", 7e-4)]) == []
 
 

@@ -14,8 +14,8 @@ from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.inference.loading import load
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.parity.compare import compare, compare_computed
-from bert_jax.parity.inputs import ParityInput
-from bert_jax.parity.quantities import Computed
+from bert_jax.parity.heads import ParityInput
+from bert_jax.parity.report import Computed
 
 ARCHITECTURES = {
     "BertModel": {"hidden_act": "gelu_new"},

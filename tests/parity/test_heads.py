@@ -8,7 +8,7 @@ import pytest
 from bert_jax.models.architectures import MODULES, PreTrainingOutput, QuestionAnsweringOutput
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import EncoderOutput
-from bert_jax.parity.heads import OUTPUTS, losses, named_logits, settled_problem_type
+from bert_jax.parity.heads import OUTPUTS, losses, named_logits
 
 # softmax([log 3, 0]) = [3/4, 1/4]
 LOG3 = math.log(3)
@@ -75,12 +75,6 @@ def test_the_loss_of_a_classifier_is_that_of_its_problem_type(
         {"labels": jnp.array(labels)},
     )
     assert found == {"classification": pytest.approx(expected)}
-
-
-def test_without_a_problem_type_one_output_is_a_regression():
-    assert settled_problem_type(None, 1) == "regression"
-    assert settled_problem_type(None, 2) == "single_label_classification"
-    assert settled_problem_type("multi_label_classification", 1) == "multi_label_classification"
 
 
 @pytest.mark.parametrize("pooled", [None, jnp.array([[10.0, 20.0]])])

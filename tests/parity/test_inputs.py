@@ -9,10 +9,12 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.parity.inputs import make_inputs
-from bert_jax.tokenization.interface import SpecialIds
+from bert_jax.parity.heads import make_inputs
+from bert_jax.tokenization import BertSwitches, Template, WordPieceTokenizer
+from bert_jax.tokenization.interface import BRACKETED
 
-SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+TOKENIZER = WordPieceTokenizer.from_vocabulary([*BRACKETED, "a"], BertSwitches(True, None, True))
+SPECIAL = TOKENIZER.special_ids
 CONFIG = EncoderConfig(
     vocab_size=40,
     hidden_size=4,
@@ -25,11 +27,11 @@ CONFIG = EncoderConfig(
 
 def inputs(head: Head = Head.ENCODER, problem_type="single_label_classification", **changes):
     config = dataclasses.replace(CONFIG, **changes)
-    return make_inputs(config, SPECIAL, head, problem_type)
+    return make_inputs(config, TOKENIZER, head, problem_type)
 
 
 def test_there_are_batch_1_padding_two_segments_and_the_full_length():
-    assert {given.name: given.text for given in inputs(max_position_embeddings=512)} == {
+    assert {batch.name: batch.text for batch in inputs(max_position_embeddings=512)} == {
         "short": "batch 1, 12 tokens",
         "padded": "batch 3, 24 tokens, padding (rows of 24, 17, 6), two segments",
         "full": "batch 1, 512 tokens, two segments",
@@ -47,15 +49,29 @@ def test_rows_are_laid_out_as_bert_has_them():
     assert (ids[mask == 1] != 0).all()
 
 
+def test_special_tokens_stand_where_the_template_has_them():
+    tokenizer = WordPieceTokenizer.from_vocabulary(
+        [*BRACKETED, "a"],
+        BertSwitches(True, None, True),
+        template=Template(single="cls A sep", pair="cls A sep sep B sep"),
+    )
+    config = dataclasses.replace(CONFIG, type_vocab_size=1)
+    _, padded, _ = make_inputs(config, tokenizer, Head.ENCODER, "regression")
+    ids = padded.features["input_ids"][2]
+    assert (ids[:6] == [2, ids[1], 3, 3, ids[4], 3]).all()
+    assert ids[[1, 4]].min() > SPECIAL.mask
+    assert not padded.features["token_type_ids"].any()
+
+
 def test_one_token_type_means_one_segment():
-    for given in inputs(type_vocab_size=1):
-        assert not given.features["token_type_ids"].any()
-        assert "two segments" not in given.text
+    for batch in inputs(type_vocab_size=1):
+        assert not batch.features["token_type_ids"].any()
+        assert "two segments" not in batch.text
 
 
 def test_the_same_seed_gives_the_same_inputs():
     one, other, another = (
-        make_inputs(CONFIG, SPECIAL, Head.MASKED_LM, "regression", seed=seed)[1]
+        make_inputs(CONFIG, TOKENIZER, Head.MASKED_LM, "regression", seed=seed)[1]
         for seed in (5, 5, 6)
     )
     assert (one.features["input_ids"] == other.features["input_ids"]).all()
@@ -65,25 +81,25 @@ def test_the_same_seed_gives_the_same_inputs():
 
 def test_masked_words_are_the_labels():
     for head in (Head.MASKED_LM, Head.PRETRAINING):
-        for given in inputs(head):
-            ids, labels = given.features["input_ids"], given.labels["labels"]
+        for batch in inputs(head):
+            ids, labels = batch.features["input_ids"], batch.labels["labels"]
             assert ((ids == SPECIAL.mask) == (labels != -100)).all()
             assert ((labels == -100) | (labels > SPECIAL.mask)).all()
             assert (labels != -100).any(axis=1).all()
 
 
 def test_tags_stand_at_words_alone():
-    for given in inputs(Head.TAGGING, num_labels=3):
-        is_word = given.features["input_ids"] > SPECIAL.mask
-        assert ((given.labels["labels"] != -100) == is_word).all()
-        assert set(given.labels["labels"][is_word]) <= {0, 1, 2}
+    for batch in inputs(Head.TAGGING, num_labels=3):
+        is_word = batch.features["input_ids"] > SPECIAL.mask
+        assert ((batch.labels["labels"] != -100) == is_word).all()
+        assert set(batch.labels["labels"][is_word]) <= {0, 1, 2}
 
 
 def test_a_span_lies_in_its_row_and_ends_after_its_start():
-    for given in inputs(Head.QUESTION_ANSWERING):
-        start, end = given.labels["start_positions"], given.labels["end_positions"]
+    for batch in inputs(Head.QUESTION_ANSWERING):
+        start, end = batch.labels["start_positions"], batch.labels["end_positions"]
         assert (start <= end).all()
-        assert (end < given.features["attention_mask"].sum(1)).all()
+        assert (end < batch.features["attention_mask"].sum(1)).all()
 
 
 def test_choices_are_an_axis():
@@ -131,17 +147,17 @@ def test_the_linear_form_has_nothing_at_padding():
     segments=st.integers(1, 3),
 )
 def test_ids_types_and_lengths_are_within_the_tables(head, longest, vocab_size, segments):
-    for given in inputs(
+    for batch in inputs(
         head,
         max_position_embeddings=longest,
         vocab_size=vocab_size,
         type_vocab_size=segments,
     ):
-        assert given.rows("input_ids").shape[1] <= longest
-        assert 0 <= given.rows("input_ids").min() <= given.rows("input_ids").max() < vocab_size
-        assert given.rows("token_type_ids").max() < segments
-        assert all(values.dtype == np.int32 for values in given.features.values())
-    assert given.rows("input_ids").shape[1] == longest
+        assert batch.rows("input_ids").shape[1] <= longest
+        assert 0 <= batch.rows("input_ids").min() <= batch.rows("input_ids").max() < vocab_size
+        assert batch.rows("token_type_ids").max() < segments
+        assert all(values.dtype == np.int32 for values in batch.features.values())
+    assert batch.rows("input_ids").shape[1] == longest
 
 
 def test_a_position_table_without_room_for_a_word_is_refused():

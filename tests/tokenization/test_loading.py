@@ -116,7 +116,7 @@ def test_a_model_file_comes_before_a_tokenizer_json_that_is_no_wordpiece(cat_tok
         ("tokenizer.json", '{"model": {"vocab": {}}}', ": the model is of no known type;"),
         ("tokenizer.json", "{}", ": the model is missing;"),
         ("tokenizer.json", "{\n", ":2: not JSON: "),
-        ("tokenizer.json", "[]", ": holds no JSON object"),
+        ("tokenizer.json", "[]", " is not a JSON object; give a file that"),
         ("tokenizer.json", '{"model": {"type": "WordPiece"}}', ": the tokenizers library cannot"),
         ("vocab.txt", "", ": the vocabulary is empty"),
         ("vocab.txt", "the\n", ": the vocabulary has no [PAD];"),

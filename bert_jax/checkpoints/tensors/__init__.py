@@ -1,28 +1,30 @@
-"""Files of named tensors: safetensors and PyTorch's, whole or in shards."""
+"""The weights of a model directory: named tensors in safetensors or PyTorch files, or in shards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bert_jax.checkpoints.tensors.interface import TensorFile, TensorInfo
+import numpy as np
+
 from bert_jax.checkpoints.tensors.pytorch_file import PytorchFile
 from bert_jax.checkpoints.tensors.safetensors_file import SafetensorsFile
-from bert_jax.checkpoints.tensors.sharded_files import ShardedFiles
+from bert_jax.checkpoints.tensors.tensor_file import MappedTensorFile, TensorFile, TensorInfo
 from bert_jax.errors import UserError
+from bert_jax.files import read_json_object
 
-__all__ = ["FORMATS", "SAFETENSORS", "TensorFile", "TensorInfo", "open_tensors"]
+__all__ = ["FORMATS", "SAFETENSORS", "ShardedFiles", "TensorFile", "TensorInfo", "open_tensors"]
 
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
 PYTORCH = "pytorch_model.bin"
 PYTORCH_INDEX = "pytorch_model.bin.index.json"
 
-# The first that is there is read.
-FORMATS: dict[str, Callable[[Path], TensorFile]] = {
-    SAFETENSORS: SafetensorsFile,
-    SAFETENSORS_INDEX: ShardedFiles,
-    PYTORCH: PytorchFile,
-    PYTORCH_INDEX: ShardedFiles,
+# Of shards, by the ending of their names.
+SHARD_FORMATS: dict[str, type[MappedTensorFile]] = {
+    ".safetensors": SafetensorsFile,
+    ".bin": PytorchFile,
 }
+
+REMEDY = "copy or download the model again"
 
 TRANSFORMERS = f"get {SAFETENSORS}, or let transformers 4 write it (from_tf, from_flax)"
 # Weights of other kinds, by pattern of their names, and what to do with them.
@@ -32,6 +34,82 @@ OTHER_WEIGHTS = {
     "flax_model*.msgpack": f"Flax's, in transformers' layout; {TRANSFORMERS}",
     "*model*.safetensors": f"not named {SAFETENSORS}; rename it if it holds the whole model",
     "*model*.bin": f"not named {PYTORCH}; rename it if it holds the whole model",
+}
+
+
+class ShardedFiles(TensorFile):
+    """A `*.index.json`: `{"metadata": …, "weight_map": {TENSOR: SHARD, …}}`, and its shards.
+
+    All shards are opened at once, so that what is missing is known before anything is loaded; an
+    open shard costs its description and no memory for its tensors.
+
+    Attributes:
+        path: the index.
+        tensors: what the index names; another tensor in a shard is no part of the model.
+
+    Raises:
+        UserError: the index is damaged, a shard is missing, damaged, or lacks a tensor.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        weight_map = _read_weight_map(path)
+        self._shards: dict[str, MappedTensorFile] = {}
+        try:
+            for shard in dict.fromkeys(weight_map.values()):
+                self._shards[shard] = _open_shard(path, shard)
+            for name, shard in weight_map.items():
+                if name not in self._shards[shard].tensors:
+                    raise UserError(f"{path} has {name} in {shard}, which lacks it; {REMEDY}")
+        except UserError:
+            self.close()
+            raise
+        self._files = {name: self._shards[shard] for name, shard in weight_map.items()}
+        self.tensors: Mapping[str, TensorInfo] = {
+            name: file.tensors[name] for name, file in self._files.items()
+        }
+
+    def read(self, name: str) -> np.ndarray:
+        """A tensor as it is stored; see `TensorFile.read`."""
+        for shard in self._shards.values():
+            shard.give_back()
+        return self._files[name].read(name)
+
+    def close(self) -> None:
+        """Closes the shards."""
+        for shard in self._shards.values():
+            shard.close()
+
+
+def _read_weight_map(path: Path) -> dict[str, str]:
+    weight_map = read_json_object(path, remedy=REMEDY).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise UserError(f"{path} has no weight_map that gives each tensor its file; {REMEDY}")
+    for name, shard in weight_map.items():
+        # A plain name: an index must not make us read files outside its directory.
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise UserError(
+                f"{path} has {name} in {shard!a}; shards are files in the directory of the index"
+            )
+        if Path(shard).suffix not in SHARD_FORMATS:
+            known = " or ".join(SHARD_FORMATS)
+            raise UserError(f"{path} has {name} in {shard!a}; the name of a shard ends in {known}")
+    return weight_map
+
+
+def _open_shard(index: Path, shard: str) -> MappedTensorFile:
+    path = index.with_name(shard)
+    if not path.is_file():
+        raise UserError(f"{index} names {shard}, which is not there; {REMEDY}")
+    return SHARD_FORMATS[path.suffix](path)
+
+
+# The first that is there is read.
+FORMATS: dict[str, Callable[[Path], TensorFile]] = {
+    SAFETENSORS: SafetensorsFile,
+    SAFETENSORS_INDEX: ShardedFiles,
+    PYTORCH: PytorchFile,
+    PYTORCH_INDEX: ShardedFiles,
 }
 
 

@@ -2,29 +2,33 @@
 
 Since PyTorch 1.6 a zip file, nothing in it compressed:
 
-    archive/data.pkl     the names, shapes and strides, see `torch_pickle`
+    archive/data.pkl     the names, shapes and strides
     archive/data/KEY     the elements of one storage
     archive/byteorder    "little"; missing before PyTorch 2.1
 
 Before, one after the other: four pickles (a magic number, the version, the machine, the tensors),
 one with the list of storage keys, and for each key int64 count and the elements.
+
+A pickle is a program for a stack machine, and Python's machine imports and calls whatever the
+program names. The one below can do neither: it knows the instructions with which PyTorch writes
+named tensors, and what it makes is dicts, lists, tuples, text, numbers and the two classes below.
+Python's decoder of instructions (`pickletools`, made to look at pickles without running them) finds
+where each begins and ends. Not a `pickle.Unpickler` with a list of permitted names, since a crafted
+file still crashes that: the number of a memo entry makes it allocate as many, and a deep tuple as
+the key of a dict overflows its stack.
 """
 
 import io
+import pickletools
 import struct
 import zipfile
+from collections.abc import Iterable
 from typing import IO, Any, NamedTuple, cast
 
+import ml_dtypes
 import numpy as np
 
-from bert_jax.checkpoints.tensors.mapped_file import MappedTensorFile
-from bert_jax.checkpoints.tensors.torch_pickle import (
-    Pickled,
-    PickledTensor,
-    RefusedName,
-    Storage,
-    read_pickle,
-)
+from bert_jax.checkpoints.tensors.tensor_file import MappedTensorFile
 from bert_jax.errors import UserError
 
 ZIP_BEGIN = b"PK"
@@ -35,6 +39,69 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 LEGACY_VERSION = 1001
 
 REMEDY = "get the model as safetensors, or save `model.state_dict()` alone"
+
+STORAGE_DTYPES = {
+    "torch FloatStorage": np.dtype("<f4"),
+    "torch HalfStorage": np.dtype("<f2"),
+    "torch BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
+    "torch DoubleStorage": np.dtype("<f8"),
+    "torch LongStorage": np.dtype("<i8"),
+    "torch IntStorage": np.dtype("<i4"),
+    "torch ShortStorage": np.dtype("<i2"),
+    "torch CharStorage": np.dtype("i1"),
+    "torch ByteStorage": np.dtype("u1"),
+    "torch BoolStorage": np.dtype("?"),
+}
+DICTIONARY = "collections OrderedDict"
+TENSOR = "torch._utils _rebuild_tensor_v2"
+PARAMETER = "torch._utils _rebuild_parameter"
+ADMITTED = {*STORAGE_DTYPES, DICTIONARY, TENSOR, PARAMETER}
+
+# Instructions that push their own argument; PyTorch under Python 2 wrote text as strings.
+LITERALS = frozenset(
+    ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE")
+) | {"BINSTRING", "SHORT_BINSTRING"}
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+class RefusedName(Exception):  # noqa: N818 - the name says what happened
+    """The pickle asks for something that is no part of a tensor; `str` is its name."""
+
+
+class Storage(NamedTuple):
+    """Elements that stand elsewhere in the file, shared by the tensors that are made of them.
+
+    Attributes:
+        key: its name there.
+        dtype: of its elements.
+        length: how many.
+    """
+
+    key: str
+    dtype: np.dtype
+    length: int
+
+
+class PickledTensor(NamedTuple):
+    """Which elements of a storage make a tensor; offset and strides count elements."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Pickled(NamedTuple):
+    """What a pickle holds.
+
+    Attributes:
+        value: dicts, lists, tuples, text, numbers, None, `Storage` and `PickledTensor`.
+        storages: every storage that it mentions, by key.
+    """
+
+    value: Any
+    storages: dict[str, Storage]
 
 
 class _Place(NamedTuple):
@@ -159,3 +226,159 @@ class PytorchFile(MappedTensorFile):
         if count != storage.length or end > len(self._map):
             raise ValueError(f"it ends within a storage of {storage.length:,} elements")
         return _Place(begin, end - begin), end
+
+
+class _Name(NamedTuple):
+    """One of `ADMITTED`, which stands for itself: there is nothing behind it."""
+
+    text: str
+
+
+def read_pickle(file: IO[bytes]) -> Pickled:
+    """Reads one pickle and leaves the file behind it.
+
+    Raises:
+        RefusedName: it asks for something that is no part of a tensor.
+        ValueError: it is damaged.
+    """
+    machine = _Machine()
+    try:
+        for opcode, argument, _ in pickletools.genops(file):
+            machine.run(opcode.name, argument)
+    except (IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("its pickle asks for what is not there") from error
+    if len(machine.stack) != 1 or machine.outer_stacks:
+        raise ValueError("its pickle ends before it is complete")
+    return Pickled(machine.stack[0], machine.storages)
+
+
+class _Machine:
+    """The stack machine. An instruction it cannot obey is an error of some kind."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.outer_stacks: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+        self.storages: dict[str, Storage] = {}
+
+    def run(self, opcode: str, argument: Any) -> None:
+        """Obeys one instruction."""
+        if opcode in LITERALS:
+            self.stack.append(argument)
+        elif opcode in CONSTANTS:
+            self.stack.append(CONSTANTS[opcode])
+        elif opcode in TUPLES:
+            items = [self.stack.pop() for _ in range(TUPLES[opcode])]
+            self.stack.append(tuple(reversed(items)))
+        else:
+            self._run_other(opcode, argument)
+
+    def _run_other(self, opcode: str, argument: Any) -> None:
+        stack = self.stack
+        match opcode:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case "MARK":
+                self.outer_stacks.append(stack)
+                self.stack = []
+            case "TUPLE":
+                items = self._since_mark()
+                self.stack.append(tuple(items))
+            case "EMPTY_LIST":
+                stack.append([])
+            case "APPEND":
+                item = stack.pop()
+                stack[-1].append(item)
+            case "APPENDS":
+                items = self._since_mark()
+                self.stack[-1].extend(items)
+            case "EMPTY_DICT":
+                stack.append({})
+            case "SETITEM":
+                value, key = stack.pop(), stack.pop()
+                stack[-1].update(_dictionary([(key, value)]))
+            case "SETITEMS":
+                items = self._since_mark()
+                pairs = [(items[key], items[key + 1]) for key in range(0, len(items), 2)]
+                self.stack[-1].update(_dictionary(pairs))
+            case "BINPUT" | "LONG_BINPUT":
+                self.memo[argument] = stack[-1]
+            case "MEMOIZE":
+                self.memo[len(self.memo)] = stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                stack.append(self.memo[argument])
+            case "INST":
+                raise RefusedName(argument.replace(" ", "."))
+            case "GLOBAL":
+                stack.append(_admit(argument))
+            case "STACK_GLOBAL":
+                name, module = stack.pop(), stack.pop()
+                if not (type(name) is type(module) is str):  # the text of a nested tuple is endless
+                    raise ValueError("its pickle names something with what is no text")
+                stack.append(_admit(f"{module} {name}"))
+            case "BINPERSID":
+                storage = _storage(stack.pop())
+                self.storages[storage.key] = storage
+                stack.append(storage)
+            case "REDUCE":
+                arguments, name = stack.pop(), stack.pop()
+                stack.append(_make(name.text, arguments))
+            case "BUILD":
+                # Attributes of a dict: the versions of the modules, which nothing here needs.
+                stack.pop()
+                if not isinstance(stack[-1], dict):
+                    raise ValueError("its pickle sets attributes of what has none")
+            case _:
+                raise RefusedName(f"the instruction {opcode}")
+
+    def _since_mark(self) -> list[Any]:
+        items, self.stack = self.stack, self.outer_stacks.pop()
+        return items
+
+
+def _admit(name: str) -> _Name:
+    if name not in ADMITTED:
+        raise RefusedName(name.replace(" ", "."))
+    return _Name(name)
+
+
+def _make(name: str, arguments: tuple[Any, ...]) -> Any:
+    """What PyTorch's function of this name would return, as data."""
+    if name == DICTIONARY:
+        return _dictionary(*arguments) if arguments else {}
+    if name == PARAMETER:
+        tensor, *_ = arguments
+        if not isinstance(tensor, PickledTensor):
+            raise ValueError("its pickle has a parameter that is no tensor")
+        return tensor
+    if name != TENSOR:
+        raise ValueError(f"its pickle calls {name}")
+    storage, offset, shape, strides, _, _, *metadata = arguments
+    if any(metadata):
+        raise ValueError("its pickle has a tensor that is the conjugate or negative of another")
+    whole = [offset, *shape, *strides]
+    if not isinstance(storage, Storage) or not all(_is_count(number) for number in whole):
+        raise ValueError("its pickle has a tensor without storage or shape")
+    return PickledTensor(storage, offset, tuple(shape), tuple(strides))
+
+
+def _dictionary(pairs: Iterable[Any]) -> dict[str | int, Any]:
+    """Only plain keys: a tuple can be nested so deep that its hash overflows Python's stack."""
+    entries = {}
+    for key, value in pairs:
+        if not isinstance(key, str | int):
+            raise ValueError("its pickle has a dict with a key that is no text")
+        entries[key] = value
+    return entries
+
+
+def _storage(reference: tuple[Any, ...]) -> Storage:
+    """From ("storage", type, key, device, length) and, before PyTorch 1.6, a view of another."""
+    kind, dtype, key, _, length, *view = reference
+    if kind != "storage" or any(view) or not isinstance(key, str) or not _is_count(length):
+        raise ValueError("its pickle refers to something that is no storage of elements")
+    return Storage(key, STORAGE_DTYPES[dtype.text], length)
+
+
+def _is_count(number: Any) -> bool:
+    return type(number) is int and number >= 0

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from bert_jax.checkpoints.tensors.mapped_file import MappedTensorFile
+from bert_jax.checkpoints.tensors.tensor_file import MappedTensorFile
 from bert_jax.errors import UserError, first_line
 
 DTYPES = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.checkpoints.tensors.interface import TensorFile, TensorInfo
+from bert_jax.checkpoints.tensors.tensor_file import TensorFile, TensorInfo
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
 

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bert_jax.checkpoints.tensors.interface import TensorInfo
+from bert_jax.checkpoints.tensors import TensorInfo
 from bert_jax.checkpoints.tensors.pytorch_file import PytorchFile
 from bert_jax.errors import UserError
 

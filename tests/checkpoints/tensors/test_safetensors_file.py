@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from bert_jax.checkpoints.tensors.interface import TensorInfo
+from bert_jax.checkpoints.tensors import TensorInfo
 from bert_jax.checkpoints.tensors.safetensors_file import SafetensorsFile
 from bert_jax.errors import UserError
 
