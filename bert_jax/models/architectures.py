@@ -1,7 +1,7 @@
 """The encoder with each of its heads (BERT paper, figures 1 and 4).
 
-All models take what `Encoder` takes first and pass what they do not know on to it. Their parameters
-are those of the encoder, in the scope "bert", and those of the head beside it.
+All models are called alike, see `_Model.__call__`. Their parameters are those of the encoder, in
+the scope `ENCODER_SCOPE`, and those of the head beside it.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import ENCODER_SCOPE, Encoder, EncoderOutput
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.kernels.matmul import scores
@@ -26,6 +26,7 @@ from bert_jax.models.layers import (
     layer_norm,
     word_rows_init,
 )
+from bert_jax.models.packed_rows import PackedRows
 
 
 class PreTrainingOutput(NamedTuple):
@@ -84,9 +85,8 @@ class MaskedLanguageModelHead(nn.Module):
 class _Model(nn.Module):
     """An encoder; each model adds its head.
 
-    The parts' names in the parameter tree are those of their attributes. They seed initialisation
-    and dropout, and runs are saved under them, so they stay, "bert" for the encoder of every family
-    among them.
+    The names of the parts in the parameter tree seed initialisation and dropout, and runs are saved
+    under them; so they stay.
     """
 
     config: EncoderConfig
@@ -95,47 +95,64 @@ class _Model(nn.Module):
     has_pooler: ClassVar[bool] = True
 
     def setup(self) -> None:
-        self.bert = Encoder(self.config, self.execution, add_pooling_layer=self.has_pooler)
-
-    def _dense(self, features: int, name: str) -> Dense:
-        return dense(self.config, self.execution, features, name)
-
-    def _word_scores(self, hidden: jax.Array, positions: jax.Array | None) -> jax.Array:
-        """[B, T, D] and int32 [B, P] or None → float32 [B, P, V] or [B, T, V]."""
-        if positions is not None:
-            # The head over the vocabulary is a fifth of the work if all T positions pass it.
-            hidden = gather_positions(hidden, positions)  # BPD
-        return self.mlm_head(hidden, self.bert.word_embeddings())
-
-
-class PreTrainingModel(_Model):
-    """The masked-language-model head and the next-sentence head."""
-
-    def setup(self) -> None:
-        super().setup()
-        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
-        self.nsp_head = self._dense(2, "nsp_head")
+        self.encoder = Encoder(
+            self.config, self.execution, add_pooling_layer=self.has_pooler, name=ENCODER_SCOPE
+        )
 
     def __call__(
         self,
-        *inputs: Any,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        segment_ids: jax.Array | None = None,
+        packed_rows: PackedRows | None = None,
         masked_lm_positions: jax.Array | None = None,
         next_sentence_positions: jax.Array | None = None,
-        **options: Any,
-    ) -> PreTrainingOutput:
-        """As `Encoder`.
+        deterministic: bool = True,
+    ) -> Any:
+        """What the head computes from the encoder's output, see `_head` of the model.
 
         Args:
-            *inputs: of the encoder.
-            masked_lm_positions: int32 [B, P], limits the word scores to P positions.
-            next_sentence_positions: int32 [B, K], those of the [CLS] of K texts of a row.
-            **options: of the encoder.
+            input_ids: int32 [B, T]; [B, C, T] for multiple choice, as the next three.
+            token_type_ids: see `Encoder`, as for the next four.
+            attention_mask: 0 for padding.
+            position_ids: None for 0 … T-1.
+            segment_ids: which text of its row a token belongs to.
+            packed_rows: has the layers compute the rows in packed rows.
+            masked_lm_positions: int32 [B, P], limits a head on tokens to P positions; None for all.
+            next_sentence_positions: int32 [B, K], the positions of the [CLS] of K texts of a row;
+                None for 0 alone.
+            deterministic: False for training: dropout draws from the RNG stream "dropout".
         """
-        output = self.bert(*inputs, cls_positions=next_sentence_positions, **options)
-        return PreTrainingOutput(
-            prediction_logits=self._word_scores(output.last_hidden_state, masked_lm_positions),
-            seq_relationship_logits=self.nsp_head(output.pooled).astype(jnp.float32),
+
+        def rows(array: jax.Array | None) -> Any:
+            return None if array is None else array.reshape(-1, array.shape[-1])
+
+        encoded = self.encoder(
+            rows(input_ids),
+            rows(token_type_ids),
+            rows(attention_mask),
+            rows(position_ids),
+            segment_ids=segment_ids,
+            cls_positions=next_sentence_positions,
+            packed_rows=packed_rows,
+            deterministic=deterministic,
         )
+        if masked_lm_positions is not None:
+            # The head over the vocabulary is a fifth of the work if all T positions pass it.
+            chosen = gather_positions(encoded.last_hidden_state, masked_lm_positions)  # BPD
+            encoded = encoded._replace(last_hidden_state=chosen)
+        outputs = self._head(encoded, deterministic)
+        leading = input_ids.shape[:-1]
+        return jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> Any:
+        raise NotImplementedError
+
+    def _dense(self, features: int, name: str) -> Dense:
+        return dense(self.config, self.execution, features, name)
 
 
 class MaskedLMModel(_Model):
@@ -147,15 +164,9 @@ class MaskedLMModel(_Model):
         super().setup()
         self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
 
-    def __call__(
-        self,
-        *inputs: Any,
-        masked_lm_positions: jax.Array | None = None,
-        **options: Any,
-    ) -> jax.Array:
-        """Word scores, float32 [B, P, V] at `masked_lm_positions` int32 [B, P], or [B, T, V]."""
-        hidden = self.bert(*inputs, **options).last_hidden_state
-        return self._word_scores(hidden, masked_lm_positions)
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Word scores, float32 [B, P, V] at `masked_lm_positions`, or [B, T, V]."""
+        return self.mlm_head(encoded.last_hidden_state, self.encoder.word_embeddings())
 
 
 class NextSentenceModel(_Model):
@@ -165,9 +176,22 @@ class NextSentenceModel(_Model):
         super().setup()
         self.nsp_head = self._dense(2, "nsp_head")
 
-    def __call__(self, *inputs: Any, **options: Any) -> jax.Array:
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
         """Logits, float32 [B, 2]; label 0: the second segment follows the first."""
-        return self.nsp_head(self.bert(*inputs, **options).pooled).astype(jnp.float32)
+        return self.nsp_head(encoded.pooled).astype(jnp.float32)
+
+
+class PreTrainingModel(_Model):
+    """The masked-language-model head and the next-sentence head."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
+        self.nsp_head = self._dense(2, "nsp_head")
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> PreTrainingOutput:
+        words = self.mlm_head(encoded.last_hidden_state, self.encoder.word_embeddings())
+        return PreTrainingOutput(words, self.nsp_head(encoded.pooled).astype(jnp.float32))
 
 
 class _Classifier(_Model):
@@ -191,10 +215,9 @@ class _Classifier(_Model):
 class ClassificationModel(_Classifier):
     """Scores of the labels of a text or a pair; with one label, a regression."""
 
-    def __call__(self, *inputs: Any, deterministic: bool = True, **options: Any) -> jax.Array:
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
         """Logits, float32 [B, C]."""
-        output = self.bert(*inputs, deterministic=deterministic, **options)
-        return self._classify(output.pooled, deterministic)
+        return self._classify(encoded.pooled, deterministic)
 
 
 class TaggingModel(_Classifier):
@@ -213,10 +236,9 @@ class TaggingModel(_Classifier):
             for name, shape in zip(CRF_PARAMETERS, shapes, strict=True):
                 self.param(name, nn.initializers.normal(self.config.initializer_range), shape)
 
-    def __call__(self, *inputs: Any, deterministic: bool = True, **options: Any) -> jax.Array:
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
         """Logits, float32 [B, T, C]."""
-        output = self.bert(*inputs, deterministic=deterministic, **options)
-        return self._classify(output.last_hidden_state, deterministic)
+        return self._classify(encoded.last_hidden_state, deterministic)
 
 
 class QuestionAnsweringModel(_Model):
@@ -228,34 +250,20 @@ class QuestionAnsweringModel(_Model):
         super().setup()
         self.qa_outputs = self._dense(2, "qa_outputs")
 
-    def __call__(self, *inputs: Any, **options: Any) -> QuestionAnsweringOutput:
-        """The logits of each token."""
-        hidden = self.bert(*inputs, **options).last_hidden_state
-        logits = self.qa_outputs(hidden).astype(jnp.float32)  # BT2
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> QuestionAnsweringOutput:
+        logits = self.qa_outputs(encoded.last_hidden_state).astype(jnp.float32)  # BT2
         return QuestionAnsweringOutput(logits[..., 0], logits[..., 1])
 
 
 class MultipleChoiceModel(_Classifier):
-    """One score for each choice; every choice is a row of its own for the encoder."""
+    """One score for each choice; the encoder sees every choice as a row."""
 
     def _num_outputs(self) -> int:
         return 1
 
-    def __call__(
-        self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
-        *,
-        deterministic: bool = True,
-        **options: Any,
-    ) -> jax.Array:
-        """int32 [B, C, T], four times → logits of the C choices, float32 [B, C]."""
-        inputs = (input_ids, token_type_ids, attention_mask, position_ids)
-        rows: Any = (None if one is None else one.reshape(-1, one.shape[-1]) for one in inputs)
-        output = self.bert(*rows, deterministic=deterministic, **options)
-        return self._classify(output.pooled, deterministic).reshape(input_ids.shape[:-1])
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Logits of the C choices, float32 [B, C]."""
+        return self._classify(encoded.pooled, deterministic).reshape(-1)
 
 
 MODULES: dict[Head, type[nn.Module]] = {

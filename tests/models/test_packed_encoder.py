@@ -15,7 +15,7 @@ from bert_jax.models.architectures import (
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
-from bert_jax.models.sentence_pairs import SentencePairs
+from bert_jax.models.pooling import SentencePairs
 
 CONFIG = EncoderConfig(
     vocab_size=40,

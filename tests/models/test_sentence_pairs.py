@@ -6,8 +6,7 @@ import numpy as np
 
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
-from bert_jax.models.pooling import masked_mean
-from bert_jax.models.sentence_pairs import SentencePairs, pair_features
+from bert_jax.models.pooling import SentencePairs, masked_mean, pair_features
 
 
 def test_features_by_hand():

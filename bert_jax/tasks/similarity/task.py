@@ -21,8 +21,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.models.pooling import OF_TOKENS
-from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
+from bert_jax.models.pooling import OF_TOKENS, PairOutput, SentencePairs, pair_features
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.labelled_task import (
