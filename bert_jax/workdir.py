@@ -29,7 +29,7 @@ from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.config import complete_config, differing_keys
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_directory, reachable, read_json_object, write_atomically
-from bert_jax.models.config import Head
+from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import is_main_host
@@ -199,7 +199,7 @@ def export(workdir: Path, output: Path, *, which: str = "") -> int:
     params, step = restore_params(workdir, description, which)
     # A bare encoder is trained with a loss around it.
     if description.head is Head.ENCODER:
-        params = params["bert"]
+        params = params[ENCODER_SCOPE]
     model_directory.save(output, description, params, tokenizer)
     return step
 
@@ -220,7 +220,7 @@ def restore_params(
         mesh: the devices; None for one, or for those of all hosts.
         module: the model that is trained; None for as much of it as is exported, without the
             padding of its vocabulary. What is exported as a bare encoder is trained with something
-            around it, and lies under `bert`.
+            around it, and lies under `ENCODER_SCOPE`.
 
     Raises:
         UserError: there is no such checkpoint, or it is damaged.
@@ -231,7 +231,7 @@ def restore_params(
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(model_init.execution(config)))
     if module is None and description.head is Head.ENCODER:
-        abstract = {"bert": abstract}
+        abstract = {ENCODER_SCOPE: abstract}
     placed = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         abstract,

@@ -14,16 +14,16 @@ from jax.sharding import Mesh, NamedSharding
 from bert_jax.checkpoints.tensors import TensorFile
 from bert_jax.errors import UserError
 from bert_jax.families.family import Rule, TensorNames
-from bert_jax.models.config import Head
+from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.models.encoder import Encoder, abstract_params, init_params
 from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.sharding.hosts import fetch
 from bert_jax.sharding.rules import state_shardings
 
-ENCODER = "bert/"
-POOLER = "bert/pooler/dense/kernel"
+ENCODER = f"{ENCODER_SCOPE}/"
+POOLER = f"{ENCODER}pooler/dense/kernel"
 DECODER = "mlm_head/decoder"
-WORD_EMBEDDINGS = "bert/embeddings/word_embeddings/embedding"
+WORD_EMBEDDINGS = f"{ENCODER}embeddings/word_embeddings/embedding"
 CLASSIFIER = "classifier/kernel"
 
 # Which head a file holds, by the parameters that it has. First match wins.
@@ -37,7 +37,7 @@ _HEADS = (
 )
 
 # What a file may lack: a new task has a new head. An encoder must be complete.
-_MAY_BE_NEW = ("bert/pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/", "crf_")
+_MAY_BE_NEW = (f"{ENCODER}pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/", "crf_")
 
 # Of a line that a person reads; the report has them all.
 _NAMES_SHOWN = 8

@@ -7,7 +7,7 @@ and the heads of run_pretraining.py, run_classifier.py and run_squad.py.
 import re
 
 from bert_jax.families.family import Family, Rule, TensorNames
-from bert_jax.models.config import Head
+from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.tokenization.interface import DEFAULT_TEMPLATE
 
 
@@ -33,7 +33,7 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
     Args:
         prefix: as "bert.".
     """
-    embeddings, layers = "bert/embeddings", "bert/encoder/layers"
+    embeddings, layers = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
     layer = f"{prefix}encoder.layer.{{layer}}"
     return (
         *(
@@ -49,7 +49,7 @@ def encoder_rules(prefix: str) -> tuple[Rule, ...]:
         *dense(f"{layers}/intermediate", f"{layer}.intermediate.dense"),
         *dense(f"{layers}/output", f"{layer}.output.dense"),
         *layer_norm(f"{layers}/output_norm", f"{layer}.output.LayerNorm"),
-        *dense("bert/pooler/dense", f"{prefix}pooler.dense"),
+        *dense(f"{ENCODER_SCOPE}/pooler/dense", f"{prefix}pooler.dense"),
     )
 
 
@@ -99,7 +99,7 @@ def _variables_head(parameter: str, scope: str) -> tuple[Rule, Rule]:
     )
 
 
-_EMBEDDINGS, _LAYERS = "bert/embeddings", "bert/encoder/layers"
+_EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
 _SCOPE = "bert/encoder/layer_{layer}"
 
 # Beside every weight stand its optimizer slots: those that google-research/bert names, those of
@@ -110,10 +110,10 @@ _COUNTERS = r"(.+/)?(global_step|(good|bad)_steps|(current_)?loss_scale|beta[12]
 GOOGLE = TensorNames(
     rules=(
         *(
-            Rule(f"{_EMBEDDINGS}/{table}/embedding", f"{_EMBEDDINGS}/{table}")
+            Rule(f"{_EMBEDDINGS}/{table}/embedding", f"bert/embeddings/{table}")
             for table in ("word_embeddings", "position_embeddings", "token_type_embeddings")
         ),
-        *_variables_norm(f"{_EMBEDDINGS}/layer_norm", f"{_EMBEDDINGS}/LayerNorm"),
+        *_variables_norm(f"{_EMBEDDINGS}/layer_norm", "bert/embeddings/LayerNorm"),
         *_variables_dense(f"{_LAYERS}/attention/query", f"{_SCOPE}/attention/self/query"),
         *_variables_dense(f"{_LAYERS}/attention/key", f"{_SCOPE}/attention/self/key"),
         *_variables_dense(f"{_LAYERS}/attention/value", f"{_SCOPE}/attention/self/value"),
@@ -122,7 +122,7 @@ GOOGLE = TensorNames(
         *_variables_dense(f"{_LAYERS}/intermediate", f"{_SCOPE}/intermediate/dense"),
         *_variables_dense(f"{_LAYERS}/output", f"{_SCOPE}/output/dense"),
         *_variables_norm(f"{_LAYERS}/output_norm", f"{_SCOPE}/output/LayerNorm"),
-        *_variables_dense("bert/pooler/dense", "bert/pooler/dense"),
+        *_variables_dense(f"{ENCODER_SCOPE}/pooler/dense", "bert/pooler/dense"),
         *_variables_dense("mlm_head/dense", "cls/predictions/transform/dense"),
         *_variables_norm("mlm_head/layer_norm", "cls/predictions/transform/LayerNorm"),
         Rule("mlm_head/bias", "cls/predictions/output_bias"),

@@ -10,10 +10,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.encoder import ENCODER_SCOPE, Encoder, EncoderOutput
+from bert_jax.models.encoder import Encoder, EncoderOutput
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.kernels.matmul import scores

@@ -21,6 +21,13 @@ SIZES: dict[str, tuple[int, int, int]] = {
 # "gelu" is the exact (erf) form, the two after it are names of the tanh form.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 
+ENCODER_SCOPE = "bert"
+"""The name of the encoder among the parameters of a model with a head, in every family.
+
+Initialisation and dropout fold it into their keys, and runs are saved under it: with another name
+the same seed would give other numbers.
+"""
+
 
 class Head(enum.Enum):
     """What stands on an encoder; `architectures.MODULES` has the model of each."""

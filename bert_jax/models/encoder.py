@@ -24,13 +24,6 @@ from bert_jax.models.layers import (
 )
 from bert_jax.models.packed_rows import PackedRows, SegmentIds, Tokens
 
-ENCODER_SCOPE = "bert"
-"""The name of the encoder among the parameters of a model with a head, in every family.
-
-Initialisation and dropout fold it into their keys, and runs are saved under it: with another name
-the same seed would give other numbers.
-"""
-
 
 class EncoderOutput(NamedTuple):
     """What the encoder computes; the names are Hugging Face's.

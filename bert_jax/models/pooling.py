@@ -10,8 +10,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import ENCODER_SCOPE, Encoder
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import dense
 from bert_jax.models.packed_rows import PackedRows

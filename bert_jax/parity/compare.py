@@ -16,7 +16,7 @@ from bert_jax.errors import UserError
 from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
 from bert_jax.parity.heads import (
@@ -203,7 +203,7 @@ def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.
     """
     module = Encoder(config, add_pooling_layer=False)
     rows = [batch.rows(name) for name in FEATURES]
-    encoder = {name: params.get("bert", params)[name] for name in ("embeddings", "encoder")}
+    encoder = {name: params.get(ENCODER_SCOPE, params)[name] for name in ("embeddings", "encoder")}
     encoder = jax.tree.map(
         lambda value, expected: value.reshape(expected.shape), encoder, abstract_params(module)
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError
+from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import Encoder
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
 from bert_jax.tasks.base.predictor import BatchOptions, Model
@@ -104,7 +105,7 @@ def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any
         OptionError: the model has no pooler.
     """
     module: Any = model.module
-    params = model.params.get("bert", model.params)
+    params = model.params.get(ENCODER_SCOPE, model.params)
     names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
     if with_pooler and "pooler" not in params:
         raise OptionError(

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.sharding.parameter_names import match, name_of
 
 EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
 
 # Where in the model a parameter stands, in a bare encoder and in one with a head around it.
 PLACES: tuple[tuple[str, str], ...] = (
-    (r"^(bert/)?embeddings/", EMBEDDINGS),
-    (r"^(bert/)?encoder/layers/", LAYERS),
-    (r"^(bert/)?pooler/", POOLER),
+    (rf"^({ENCODER_SCOPE}/)?embeddings/", EMBEDDINGS),
+    (rf"^({ENCODER_SCOPE}/)?encoder/layers/", LAYERS),
+    (rf"^({ENCODER_SCOPE}/)?pooler/", POOLER),
     (r"^(mlm_head|nsp_head|classifier|qa_outputs)/", HEAD),
     (r"^crf_(transitions|start|end)$", HEAD),
 )
