@@ -1,7 +1,8 @@
-"""The models with their heads: shapes, what the encoder tells on request, dropout before heads."""
+"""The models with their heads: shapes, dropout before a classifier, intermediate results."""
 
 import dataclasses
 
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,29 +58,30 @@ POOLED = {
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_only_models_that_read_it_have_a_pooler(name):
-    names = flatten_dict(abstract_params(MODULES[name](CONFIG)), sep="/")
-    assert any("pooler" in path for path in names) == (name in POOLED)
+SHAPES = {
+    Head.MASKED_LM: (2, 4, 11),
+    Head.NEXT_SENTENCE: (2, 2),
+    Head.CLASSIFICATION: (2, 4),
+    Head.TAGGING: (2, 4, 4),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        (Head.MASKED_LM, (2, 4, 11)),
-        (Head.NEXT_SENTENCE, (2, 2)),
-        (Head.CLASSIFICATION, (2, 4)),
-        (Head.TAGGING, (2, 4, 4)),
-    ],
-)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_shapes_of_logits(name, shape, dtype):
-    module = MODULES[name](CONFIG, Execution(dtype=dtype))
-    params = random_params(module, 0)
-    logits = run(module, params, attention_mask=MASK)
-    assert logits.shape == shape
-    assert logits.dtype == jnp.float32
-    assert np.isfinite(logits).all()
+def test_parameters_and_logits_of_every_head():
+    for head, model in MODULES.items():
+        module = model(CONFIG, Execution(dtype="bfloat16"))
+        params = abstract_params(module)
+        assert any("pooler" in path for path in flatten_dict(params, sep="/")) == (head in POOLED)
+        if head in SHAPES:
+            logits = jax.eval_shape(module.apply, {"params": params}, IDS, attention_mask=MASK)
+            assert (logits.shape, logits.dtype) == (SHAPES[head], jnp.float32)
+
+
+def test_an_unknown_argument_is_an_error():
+    module = MODULES[Head.CLASSIFICATION](CONFIG)
+    with pytest.raises(TypeError, match="attention_masks"):
+        jax.eval_shape(
+            lambda: module.apply({"params": abstract_params(module)}, IDS, attention_masks=MASK)
+        )
 
 
 def test_an_answer_has_a_start_and_an_end():
@@ -87,8 +89,10 @@ def test_an_answer_has_a_start_and_an_end():
     params = random_params(module, 0)
     output = run(module, params, attention_mask=MASK)
     assert output.start_logits.shape == output.end_logits.shape == (2, 4)
+    assert set(params["bert"]) == {"embeddings", "encoder"}
     encoder = Encoder(CONFIG, add_pooling_layer=False)
     hidden = run(encoder, params["bert"], attention_mask=MASK)
+    assert hidden.pooler_output is None
     kernel = params["qa_outputs"]["kernel"]
     np.testing.assert_allclose(
         output.end_logits, hidden.last_hidden_state @ kernel[:, 1], atol=1e-6
@@ -98,77 +102,66 @@ def test_an_answer_has_a_start_and_an_end():
 def test_every_choice_is_scored_by_itself():
     module = MODULES[Head.MULTIPLE_CHOICE](CONFIG)
     params = random_params(module, 1)
+    # [B, C, T]: two choices of one question, and each as the only one of its question.
     both = run(module, params, IDS[None], MASK[None])
-    assert both.shape == (1, 2)
-    for choice in range(2):
-        only = (None, slice(choice, choice + 1))
-        alone = run(module, params, IDS[only], MASK[only])
-        np.testing.assert_allclose(alone[0, 0], both[0, choice], atol=1e-6)
+    alone = run(module, params, IDS[:, None], MASK[:, None])
+    assert (both.shape, alone.shape) == ((1, 2), (2, 1))
+    np.testing.assert_allclose(alone[:, 0], both[0], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE])
-def test_the_dropout_before_a_classifier_has_a_rate_of_its_own(name):
-    """All other dropout is off: with a rate of 0.5, logits differ between two draws; with 0 not."""
-    ids = IDS[None] if name == Head.MULTIPLE_CHOICE else IDS
+@pytest.mark.parametrize("head", [Head.CLASSIFICATION, Head.TAGGING])
+def test_the_dropout_before_a_classifier_has_its_own_rate(head):
+    """All other dropout is off: with a rate of 0.5, logits differ between two draws."""
+    config = dataclasses.replace(
+        CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout=0.5
+    )
+    module = MODULES[head](config)
+    params = random_params(module)
 
-    def draws(classifier_dropout):
-        """The logits of three draws."""
-        config = dataclasses.replace(
-            CONFIG,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            classifier_dropout=classifier_dropout,
+    @jax.jit
+    def logits(seed):
+        rngs = {"dropout": jax.random.key(seed)}
+        return module.apply({"params": params}, IDS, deterministic=False, rngs=rngs)
+
+    assert logits(0).tolist() == logits(0).tolist() != logits(1).tolist()
+    # None: that of the hidden states, here 0, for which no RNG is needed.
+    default = module.clone(config=dataclasses.replace(config, classifier_dropout=None))
+    jax.eval_shape(
+        lambda params: default.apply({"params": params}, IDS, deterministic=False), params
+    )
+    with pytest.raises(flax.errors.InvalidRngError):
+        jax.eval_shape(
+            lambda params: module.apply({"params": params}, IDS, deterministic=False), params
         )
-        module = MODULES[name](config)
-        params = random_params(module)
-
-        @jax.jit
-        def logits(seed):
-            rngs = {"dropout": jax.random.key(seed)}
-            return module.apply({"params": params}, ids, deterministic=False, rngs=rngs)
-
-        return [logits(seed).tolist() for seed in range(3)]
-
-    dropped, none = draws(0.5), draws(None)
-    assert dropped[0] != dropped[1]
-    assert none[0] == none[1] == none[2]
 
 
-def test_an_untied_decoder_is_a_table_of_its_own():
+def test_an_untied_decoder_has_its_own_table():
     config = dataclasses.replace(CONFIG, tie_word_embeddings=False)
     module = MODULES[Head.MASKED_LM](config)
     params = random_params(module, 0)
     assert params["mlm_head"]["decoder"].shape == (11, 6)
-    before = run(module, params)
+    apply = jax.jit(lambda params: module.apply({"params": params}, IDS))
+    before = apply(params)
     params["mlm_head"]["decoder"] = 2 * params["mlm_head"]["decoder"]
-    np.testing.assert_allclose(run(module, params), 2 * before, rtol=1e-5)
+    np.testing.assert_allclose(apply(params), 2 * before, rtol=1e-5)
 
 
-@pytest.mark.parametrize("scan_layers", [True, False])
-@pytest.mark.parametrize("remat", ["none", "full"])
-def test_what_the_encoder_computes_inside(scan_layers, remat):
+@pytest.mark.parametrize(("scan_layers", "remat"), [(True, "full"), (False, "none")])
+def test_hidden_states_and_attention_weights(scan_layers, remat):
     module = Encoder(CONFIG, Execution(scan_layers=scan_layers, remat=remat))
     params = random_params(module, 0)
 
-    def told_by(**wishes):
-        return run(module, params, attention_mask=MASK, **wishes)
-
-    plain = told_by()
+    plain = run(module, params, attention_mask=MASK)
     assert plain.hidden_states is None
     assert plain.attentions is None
-    told = told_by(output_hidden_states=True, output_attentions=True)
-    np.testing.assert_array_equal(told.last_hidden_state, plain.last_hidden_state)
-    assert told.hidden_states.shape == (3, 2, 4, 6)  # [L + 1, B, T, D]
-    np.testing.assert_array_equal(told.hidden_states[-1], told.last_hidden_state)
+    found = run(
+        module, params, attention_mask=MASK, output_hidden_states=True, output_attentions=True
+    )
+    np.testing.assert_array_equal(found.last_hidden_state, plain.last_hidden_state)
+    assert found.hidden_states.shape == (3, 2, 4, 6)  # [L + 1, B, T, D]
+    np.testing.assert_array_equal(found.hidden_states[-1], found.last_hidden_state)
     # The first are the embeddings: normalised, so of mean 0 at every token.
-    np.testing.assert_allclose(told.hidden_states[0].mean(axis=-1), 0, atol=1e-6)
-    assert told.attentions.shape == (2, 2, 3, 4, 4)  # [L, B, N, T, T]
-    np.testing.assert_allclose(told.attentions.sum(axis=-1), 1, rtol=1e-6)
-    assert not np.asarray(told.attentions)[:, 1, :, :, 3].any()  # nobody looks at padding
-
-
-def test_without_pooler():
-    module = Encoder(CONFIG, add_pooling_layer=False)
-    params = random_params(module, 0)
-    assert set(params) == {"embeddings", "encoder"}
-    assert run(module, params).pooler_output is None
+    np.testing.assert_allclose(found.hidden_states[0].mean(axis=-1), 0, atol=1e-6)
+    assert found.attentions.shape == (2, 2, 3, 4, 4)  # [L, B, N, T, T]
+    np.testing.assert_allclose(found.attentions.sum(axis=-1), 1, rtol=1e-6)
+    assert not np.asarray(found.attentions)[:, 1, :, :, 3].any()  # no token sees padding

@@ -13,6 +13,7 @@ from bert_jax.models.architectures import (
     TaggingModel,
 )
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.models.pooling import SentencePairs
@@ -50,28 +51,18 @@ MODELS = {
 }
 
 
-def test_rows_longer_than_those_of_the_batch():
-    # Two texts of 8 tokens fit a row of 16 slots, and none of 12.
-    eights = {"attention_mask": (np.arange(12) < np.full((8, 1), 8)).astype(np.int32)}
-    outputs_and_gradients_are_those_of_the_batch("tagging", False, RowPacker([eights]), (4, 16))
+# In the fast tier a head on the vectors of the tokens and one on those of the texts, with dropout;
+# two texts of 8 tokens fit a row of 16 places, and none of 12.
+EIGHTS = {"attention_mask": (np.arange(12) < np.full((8, 1), 8)).astype(np.int32)}
+FAST = [("tagging", False, [EIGHTS], (4, 16)), ("multiple choice", False, [], (4, 12))]
+SLOW = [(name, on, [], (4, 12)) for name in MODELS for on in (True, False)]
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize(
-    "name",
-    # A head for each row, and one for each token, in the fast tier.
-    [
-        name
-        if name in ("multiple choice", "tagging")
-        else pytest.param(name, marks=pytest.mark.slow)
-        for name in MODELS
-    ],
+    ("name", "deterministic", "samples", "packed_shape"),
+    [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW if case not in FAST)],
 )
-def test_outputs_and_gradients(name, deterministic):
-    outputs_and_gradients_are_those_of_the_batch(name, deterministic, RowPacker(), (4, 12))
-
-
-def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer, packed_shape):
+def test_outputs_and_gradients(name, deterministic, samples, packed_shape):
     module, rows = MODELS[name]
     draw = np.random.default_rng(2)
     mask = (np.arange(12) < np.array(LENGTHS)[:, None]).astype(np.int32)
@@ -81,16 +72,15 @@ def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer
         "attention_mask": mask,
     }
     inputs = {key: jnp.asarray(array.reshape(*rows, 12)) for key, array in batch.items()}
-    packed = row_packer.pack(batch)
+    packed = RowPacker(samples).pack(batch)
     assert packed["pack_indices"].shape == packed_shape
     packed_rows = PackedRows(
         jnp.asarray(packed["pack_indices"]), jnp.asarray(packed["unpack_indices"])
     )
-    shape = {"input_ids": jnp.zeros((*rows, 12), jnp.int32)}
-    params = module.init(jax.random.key(0), **shape)["params"]
-    # Biases are 0 at first, and zeros could hide an error.
+    generator = np.random.default_rng(0)
     params = jax.tree.map(
-        lambda leaf: leaf + 0.1 * np.cos(np.arange(leaf.size)).reshape(leaf.shape), params
+        lambda leaf: generator.normal(0, 0.1, leaf.shape).astype(np.float32),
+        abstract_params(module),
     )
 
     def loss(params, packed_rows):
@@ -103,10 +93,10 @@ def outputs_and_gradients_are_those_of_the_batch(name, deterministic, row_packer
         return sum((leaf**2).sum() for leaf in found), found
 
     evaluate = jax.jit(jax.value_and_grad(loss, has_aux=True))
-    (_, expected), wanted = evaluate(params, None)
+    (_, expected), expected_gradients = evaluate(params, None)
     (_, found), gradients = evaluate(params, packed_rows)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
-    for one, other in zip(*map(jax.tree.leaves, (gradients, wanted)), strict=True):
+    for one, other in zip(*map(jax.tree.leaves, (gradients, expected_gradients)), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-4, rtol=2e-4)
     assert float(sum(abs(leaf).sum() for leaf in expected)) > 1

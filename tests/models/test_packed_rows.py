@@ -56,7 +56,7 @@ def params():
 
 @pytest.fixture(scope="module")
 def outputs(params):
-    """Hidden states of all layers and logits of both heads of packed rows."""
+    """Hidden states of all layers and logits of both heads of packed rows; compiled once."""
 
     def make(dtype: str):
         execution = Execution(dtype=dtype)
@@ -73,7 +73,12 @@ def outputs(params):
         return jax.jit(apply)
 
     compiled = {dtype: make(dtype) for dtype in ("float32", "bfloat16")}
-    return lambda inputs, dtype="float32": [np.asarray(x) for x in compiled[dtype](inputs)]
+
+    def run(inputs, dtype="float32"):
+        mask = jnp.ones((2, TOKENS), jnp.int32)
+        return [np.asarray(x) for x in compiled[dtype]({"attention_mask": mask} | inputs)]
+
+    return run
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -103,12 +108,11 @@ def test_a_change_of_one_text_changes_no_other_to_the_bit(outputs, inputs, segme
             assert (pair.tobytes() == new_pair.tobytes()) == (number != segment)
 
 
-def test_without_segments_the_texts_would_see_each_other(params, inputs):
-    apply = jax.jit(lambda inputs: Encoder(CONFIG).apply({"params": params["bert"]}, **inputs))
-    one_text = {name: array for name, array in inputs.items() if name != "segment_ids"}
+def test_in_one_segment_the_texts_would_see_each_other(outputs, inputs):
+    one_text = inputs | {"segment_ids": jnp.ones((2, TOKENS), jnp.int32)}
     changed = one_text | {"input_ids": inputs["input_ids"].at[0, 10].set(59)}
-    found = [apply(one)[0] for one in (one_text, changed)]
-    assert (found[0][0, :7] != found[1][0, :7]).any()
+    before, after = outputs(one_text)[0], outputs(changed)[0]
+    assert (before[-1, 0, :7] != after[-1, 0, :7]).any()
 
 
 def test_each_text_is_what_it_is_alone(params, outputs, inputs):
@@ -160,13 +164,10 @@ def test_no_gradient_passes_from_one_text_to_another(params, inputs):
     assert not (reached % 2).any()
 
 
-def test_an_attention_mask_hides_tokens_within_their_text(params, outputs, inputs):
+def test_an_attention_mask_hides_tokens_within_their_text(outputs, inputs):
     mask = jnp.ones((2, TOKENS), jnp.int32).at[0, 8].set(0)
-    module = PreTrainingModel(CONFIG)
-    found = jax.jit(module.apply)({"params": params}, **inputs, attention_mask=mask)
+    found = outputs(inputs | {"attention_mask": mask})[1]
     words = outputs(inputs)[1]
     first, second = (np.asarray(inputs["segment_ids"])[0] == number for number in (1, 2))
-    np.testing.assert_allclose(
-        found.prediction_logits[0, first], words[0, first], rtol=1e-4, atol=1e-4
-    )
-    assert not np.isclose(found.prediction_logits[0, second], words[0, second]).all(axis=-1).any()
+    np.testing.assert_allclose(found[0, first], words[0, first], rtol=1e-4, atol=1e-4)
+    assert not np.isclose(found[0, second], words[0, second]).all(axis=-1).any()

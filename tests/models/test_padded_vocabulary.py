@@ -16,14 +16,6 @@ VOCAB, ROWS = 50, 64
 PADDED = Execution(pad_vocab_to_multiple_of=32)
 
 
-@pytest.mark.parametrize(
-    ("vocab_size", "multiple", "rows"),
-    [(30522, 1, 30522), (30522, 128, 30592), (30522, 384, 30720), (384, 384, 384), (1, 384, 384)],
-)
-def test_numbers_of_rows_by_hand(vocab_size, multiple, rows):
-    assert Execution(pad_vocab_to_multiple_of=multiple).padded_vocab_size(vocab_size) == rows
-
-
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "own decoder"])
 def config(request) -> EncoderConfig:
     return EncoderConfig(
@@ -52,9 +44,13 @@ def found(config):
             losses = optax.softmax_cross_entropy_with_integer_labels(logits, ids)
             return losses.mean(), logits
 
-        params = jax.jit(lambda: init_params(module, jax.random.key(0)))()
-        (value, logits), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-        return params, logits, value, gradient
+        @jax.jit
+        def begin_and_differentiate():
+            params = init_params(module, jax.random.key(0))
+            (value, logits), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+            return params, logits, value, gradient
+
+        return begin_and_differentiate()
 
     return compute(Execution()), compute(PADDED)
 

@@ -93,11 +93,14 @@ def backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
     """
     query, key, value, context, dropout_key, weights = saved
     dtype = value.dtype
-    indices = context.dropout_indices
-    kept = dropped(rate, weights.astype(jnp.float32), dropout_key, indices).astype(dtype)
+
+    def drop(values: jax.Array) -> jax.Array:
+        return dropped(rate, values, dropout_key, context.dropout_indices)
+
+    kept = drop(weights.astype(jnp.float32)).astype(dtype)
     d_value = matmul_tn(kept, d_output)  # A'ᵀ dO, BNSH
     d_kept = matmul_nt(d_output, value)  # dO Vᵀ, BNTS
-    a_da = weights * dropped(rate, d_kept, dropout_key, indices)  # A ∘ dA, BNTS
+    a_da = weights * drop(d_kept)  # A ∘ dA, BNTS
     d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
     d_scores = jnp.where(context.visible, d_scores * _scale(query), 0).astype(dtype)
     d_query = matmul(d_scores, key)  # BNTH

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.encoder import init_params
+from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.pooling import SentencePairs, masked_mean, pair_features
 
@@ -14,16 +14,21 @@ def test_features_by_hand():
     assert found.tolist() == [[1, 5, 3, 2, 2, 3]]
 
 
-def test_the_module_pools_each_text_by_itself(tiny_config):
+def test_each_text_of_a_pair_has_its_own_vector(tiny_config):
     module = SentencePairs(tiny_config, Execution(), masked_mean, labels=3)
-    params = init_params(module, jax.random.key(0))
+    generator = np.random.default_rng(0)
+    params = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape), abstract_params(module))
     assert params["classifier"]["kernel"].shape == (3 * 16, 3)
     assert set(params["bert"]) == {"embeddings", "encoder"}
     ids = jnp.array([[[2, 10, 3, 0], [2, 6, 18, 3]], [[0] * 4, [0] * 4]])
     mask = jnp.array([[[1, 1, 1, 0], [1, 1, 1, 1]], [[0] * 4, [0] * 4]])
-    output = jax.jit(module.apply)({"params": params}, ids, jnp.zeros_like(ids), mask)
+    apply = jax.jit(lambda ids: module.apply({"params": params}, ids, None, mask))
+    output = apply(ids)
     assert output.vectors.shape == (2, 2, 16)
     assert output.logits.shape == (2, 3)
-    assert (output.vectors[1] == 0).all()
-    short = jax.jit(module.apply)({"params": params}, ids[:1, :1, :3]).vectors[0, 0]
-    np.testing.assert_allclose(output.vectors[0, 0], short, atol=1e-6)
+    assert (output.vectors[1] == 0).all()  # texts without tokens
+    # A change of the second text and of the padding after the first changes the second vector.
+    changed = apply(ids.at[0, 1, 1].set(7).at[0, 0, 3].set(9))
+    assert (changed.vectors[0, 0] == output.vectors[0, 0]).all()
+    assert (changed.vectors[0, 1] != output.vectors[0, 1]).any()
+    assert (changed.logits[0] != output.logits[0]).any()
