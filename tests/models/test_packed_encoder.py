@@ -78,8 +78,10 @@ def test_outputs_and_gradients(name, deterministic, samples, packed_shape):
         jnp.asarray(packed["pack_indices"]), jnp.asarray(packed["unpack_indices"])
     )
     generator = np.random.default_rng(0)
-    params = jax.tree.map(
-        lambda leaf: generator.normal(0, 0.1, leaf.shape).astype(np.float32),
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: np.float32(
+            generator.normal(path[-1].key == "scale", 0.2, leaf.shape),
+        ),
         abstract_params(module),
     )
 

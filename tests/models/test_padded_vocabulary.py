@@ -1,5 +1,7 @@
 """Rows beyond the vocabulary: they change nothing, and nobody sees them."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,27 +18,42 @@ VOCAB, ROWS = 50, 64
 PADDED = Execution(pad_vocab_to_multiple_of=32)
 
 
+CONFIG = EncoderConfig(
+    vocab_size=VOCAB,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=8,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "own decoder"])
 def config(request) -> EncoderConfig:
-    return EncoderConfig(
-        vocab_size=VOCAB,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=8,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        tie_word_embeddings=request.param,
-    )
+    return dataclasses.replace(CONFIG, tie_word_embeddings=request.param)
 
 
 @pytest.fixture(scope="module")
 def found(config):
-    """Parameters, logits, losses and gradients, plain and padded, from one key."""
-    ids = jnp.asarray(np.random.default_rng(0).integers(0, VOCAB, (2, 8)), jnp.int32)
+    """Logits, losses and gradients of the same parameters, plain and padded with zeros."""
+    generator = np.random.default_rng(0)
+    ids = jnp.asarray(generator.integers(0, VOCAB, (2, 8)), jnp.int32)
+    plain, padded = (
+        abstract_params(MaskedLMModel(config, execution)) for execution in (Execution(), PADDED)
+    )
+    plain = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: np.float32(generator.normal(path[-1].key == "scale", 0.02, leaf.shape)),
+        plain,
+    )
+    padded = jax.tree.map(
+        lambda leaf, rows: np.resize(np.append(leaf, np.zeros(rows.size)), rows.shape).astype("f"),
+        plain,
+        padded,
+    )
 
-    def compute(execution: Execution):
+    def compute(params, execution: Execution):
         module = MaskedLMModel(config, execution)
 
         def loss(params):
@@ -44,32 +61,31 @@ def found(config):
             losses = optax.softmax_cross_entropy_with_integer_labels(logits, ids)
             return losses.mean(), logits
 
-        @jax.jit
-        def begin_and_differentiate():
-            params = init_params(module, jax.random.key(0))
-            (value, logits), gradient = jax.value_and_grad(loss, has_aux=True)(params)
-            return params, logits, value, gradient
+        (value, logits), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+        return logits, value, gradient
 
-        return begin_and_differentiate()
-
-    return compute(Execution()), compute(PADDED)
+    return compute(plain, Execution()), compute(padded, PADDED)
 
 
-def test_words_begin_as_without_padding(config, found):
-    (plain, *_), (padded, *_) = found
-    table = padded["bert"]["embeddings"]["word_embeddings"]["embedding"]
-    assert table.shape == (ROWS, 16)
-    assert not np.asarray(table[VOCAB:]).any()
-    cut = without_padding(padded, config)
-    assert jax.tree.map(np.shape, cut) == jax.tree.map(
-        lambda leaf: leaf.shape, abstract_params(MaskedLMModel(config))
-    )
-    for one, other in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_words_begin_as_without_padding():
+    config = dataclasses.replace(CONFIG, tie_word_embeddings=False)
+    plain, padded = jax.jit(
+        lambda: tuple(
+            init_params(MaskedLMModel(config, execution), jax.random.key(0))
+            for execution in (Execution(), PADDED)
+        )
+    )()
+    for table in (
+        padded["bert"]["embeddings"]["word_embeddings"]["embedding"],
+        padded["mlm_head"]["decoder"],
+    ):
+        assert table.shape == (ROWS, 16)
+        assert not np.asarray(table[VOCAB:]).any()
+    jax.tree.map(np.testing.assert_array_equal, without_padding(padded, config), plain)
 
 
 def test_padding_is_out_of_the_softmax(found):
-    (_, plain, plain_loss, _), (_, padded, padded_loss, _) = found
+    (plain, plain_loss, _), (padded, padded_loss, _) = found
     assert padded.shape == (2, 8, ROWS)
     np.testing.assert_allclose(padded[..., :VOCAB], plain, rtol=1e-6, atol=1e-7)
     assert float(padded_loss) == pytest.approx(float(plain_loss), rel=1e-6)
@@ -81,7 +97,7 @@ def test_padding_is_out_of_the_softmax(found):
 
 
 def test_padding_has_no_gradient(config, found):
-    (_, _, _, plain), (_, _, _, padded) = found
+    (_, _, plain), (_, _, padded) = found
     cut = without_padding(padded, config)
     for one, other in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
