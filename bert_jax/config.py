@@ -38,7 +38,7 @@ def default_config(task: str) -> ConfigDict:
     `model.size` and the vocabulary; precision "auto", attention "auto" and `scan_layers` None are
     what is fastest on the device.
     """
-    from bert_jax.models.config import EncoderConfig
+    from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
     from bert_jax.sharding.mesh import MeshShape
     from bert_jax.training.optimizer import OptimizerOptions
     from bert_jax.training.options import TrainOptions
@@ -56,7 +56,7 @@ def default_config(task: str) -> ConfigDict:
             # 128 for the matrix units, and 3 × 16 for every mesh.tensor that divides the heads of
             # a named size. It does not follow the mesh: a run may continue on another one.
             "pad_vocab_to_multiple_of": 384,
-            **dict.fromkeys(keys_of(EncoderConfig)),
+            **dict.fromkeys(keys_of(EncoderConfig, omit=FAMILY_FIELDS)),
         },
         "tokenizer": {"path": ""},
         "data": {},

@@ -9,10 +9,12 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
+from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
 from bert_jax.models.execution import Execution, resolve_execution
+from bert_jax.options import keys_of
 from bert_jax.tasks.base.task import ModelInit
-from bert_jax.tokenization import Tokenizer, load_tokenizer
+from bert_jax.tokenization import Tokenizer
 
 # Fields of the architecture that do not change what its parameters compute.
 TRAINING_FIELDS = frozenset(
@@ -37,13 +39,15 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     Raises:
         UserError: `init_from` is no model directory, or the config contradicts it.
     """
-    description, tokenizer = None, None
-    if config.tokenizer.path:
-        tokenizer = load_tokenizer(config.tokenizer.path)
+    description, tokenizer, directory = None, None, None
     if config.init_from:
         directory = resolve(config.init_from)
         description = model_directory.load_description(directory)
-        model_tokenizer = load_tokenizer(directory, template=description.family.template)
+    family = description.family if description else find_family(DEFAULT_MODEL_TYPE)
+    if config.tokenizer.path:
+        tokenizer = family.load_tokenizer(config.tokenizer.path)
+    if directory:
+        model_tokenizer = family.load_tokenizer(directory)
         if tokenizer is not None and tokenizer.fingerprint() != model_tokenizer.fingerprint():
             raise UserError(
                 f"tokenizer.path {config.tokenizer.path} is another tokenizer than that of "
@@ -53,7 +57,8 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     base = description.config if description else None
     return ModelInit(
         execution=execution(config, platform),
-        architecture=lambda tokenizer: model_config(config, tokenizer, base),
+        architecture=lambda tokenizer: model_config(config, tokenizer, family, base),
+        family=family,
         tokenizer=tokenizer,
         description=description,
     )
@@ -70,7 +75,8 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
     return ModelInit(
         execution=execution(config),
         architecture=lambda tokenizer: description.config,
-        tokenizer=load_tokenizer(directory, template=description.family.template),
+        family=description.family,
+        tokenizer=description.family.load_tokenizer(directory),
         description=description,
         is_finished=True,
     )
@@ -95,13 +101,14 @@ def execution(config: ConfigDict, platform: str = "") -> Execution:
 
 
 def model_config(
-    config: ConfigDict, tokenizer: Tokenizer, base: EncoderConfig | None = None
+    config: ConfigDict, tokenizer: Tokenizer, family: Family, base: EncoderConfig | None = None
 ) -> EncoderConfig:
     """The architecture that a config describes for a vocabulary.
 
     Args:
         config: sizes and fields are those of section `model`.
         tokenizer: knows the vocabulary.
+        family: of the model.
         base: the architecture that parameters are taken from; what the config does not say is as
             there.
 
@@ -109,15 +116,19 @@ def model_config(
         UserError: the config contradicts `base`.
     """
     fields = {
-        field.name: config.model[field.name]
-        for field in dataclasses.fields(EncoderConfig)
-        if config.model[field.name] is not None
+        name: config.model[name]
+        for name in keys_of(EncoderConfig, omit=FAMILY_FIELDS)
+        if config.model[name] is not None
     }
     if base is not None and not config.model.size:
         described = dataclasses.replace(base, **fields)
     else:
-        vocabulary = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.special_ids.pad}
-        described = EncoderConfig.from_size(config.model.size or "base", **(vocabulary | fields))
+        known = {
+            "vocab_size": tokenizer.vocab_size,
+            "pad_token_id": tokenizer.special_ids.pad,
+            "position_offset": family.position_offset,
+        }
+        described = EncoderConfig.from_size(config.model.size or "base", **(known | fields))
     if base is None:
         return described
     for field in dataclasses.fields(EncoderConfig):

@@ -37,7 +37,6 @@ from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
-from bert_jax.tokenization import load_tokenizer
 
 MODEL_CONFIG = "model_config.json"
 DATA = "data.json"
@@ -195,7 +194,7 @@ def export(workdir: Path, output: Path, *, which: str = "") -> int:
     """
     which = which or run_config(workdir).train.export
     description = description_of(workdir)
-    tokenizer = load_tokenizer(workdir / TOKENIZER, template=description.family.template)
+    tokenizer = description.family.load_tokenizer(workdir / TOKENIZER)
     params, step = restore_params(workdir, description, which)
     # A bare encoder is trained with a loss around it.
     if description.head is Head.ENCODER:

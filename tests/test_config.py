@@ -18,6 +18,7 @@ from bert_jax.config import (
     set_key,
 )
 from bert_jax.errors import OptionError, UserError
+from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.models.config import EncoderConfig
 
 
@@ -121,7 +122,7 @@ def test_model_fields_may_be_left_to_the_size_again(config):
 
 def test_the_architecture_of_a_config(config, tokenizer):
     set_all(config, model__size="mini", model__hidden_act="relu", model__num_hidden_layers="3")
-    assert model_init.model_config(config, tokenizer) == EncoderConfig(
+    assert model_init.model_config(config, tokenizer, BERT) == EncoderConfig(
         vocab_size=40,
         hidden_size=256,
         num_hidden_layers=3,
@@ -131,17 +132,17 @@ def test_the_architecture_of_a_config(config, tokenizer):
         pad_token_id=0,
     )
     set_all(config, model__vocab_size="64")
-    assert model_init.model_config(config, tokenizer).vocab_size == 64
+    assert model_init.model_config(config, tokenizer, BERT).vocab_size == 64
 
 
 def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
     base = EncoderConfig.from_size("mini", vocab_size=99, hidden_act="relu")
-    assert model_init.model_config(config, tokenizer, base) == base
+    assert model_init.model_config(config, tokenizer, BERT, base) == base
     set_all(config, model__hidden_dropout_prob="0.3")
-    assert model_init.model_config(config, tokenizer, base).hidden_dropout_prob == 0.3
+    assert model_init.model_config(config, tokenizer, BERT, base).hidden_dropout_prob == 0.3
     set_all(config, model__num_hidden_layers="7")
     with pytest.raises(UserError, match="init_from  has num_hidden_layers 4, the config 7"):
-        model_init.model_config(config, tokenizer, base)
+        model_init.model_config(config, tokenizer, BERT, base)
 
 
 def test_lists_are_given_in_several_ways():

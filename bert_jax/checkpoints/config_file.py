@@ -13,7 +13,7 @@ from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig, Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 
@@ -100,6 +100,7 @@ def read_config(path: Path) -> ModelDescription:
     keys = {
         field.name: family.field_names.get(field.name, field.name)
         for field in dataclasses.fields(EncoderConfig)
+        if field.name not in FAMILY_FIELDS
     }
     missing = [keys[name] for name in family.required_fields if fields.get(keys[name]) is None]
     if missing:
@@ -111,7 +112,7 @@ def read_config(path: Path) -> ModelDescription:
     if labels:
         known["num_labels"] = len(labels)
     try:
-        config = EncoderConfig.from_fields(known)
+        config = EncoderConfig.from_fields({**known, "position_offset": family.position_offset})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     problem_type = fields.get("problem_type")
@@ -141,6 +142,8 @@ def write_config(path: Path, description: ModelDescription) -> None:
     """Writes a `config.json` that `transformers` reads, whole or not at all."""
     config = dataclasses.asdict(description.config)
     num_labels = config.pop("num_labels")
+    for name in FAMILY_FIELDS:
+        config.pop(name)
     if not config["use_crf"]:
         config.pop("use_crf")  # no other library has it
     family = description.family

@@ -199,7 +199,7 @@ def save(path: Path, description: ModelDescription, params: Any, tokenizer: Toke
         last=f"{prefix.name}.index",
         obsolete=(f"{prefix.name}.data-*", f"{prefix.name}.meta"),
     ) as partial:
-        tokenizer.save(partial, max_length=description.config.max_position_embeddings)
+        tokenizer.save(partial, max_length=description.config.max_length)
         write_config(partial / GOOGLE_CONFIG, _with_googles_activation(description))
         write_checkpoint(
             partial / prefix.name,

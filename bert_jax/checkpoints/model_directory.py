@@ -84,7 +84,7 @@ def _write(
     with atomic_directory(
         directory, marker=CONFIG, last=SAFETENSORS, obsolete=_OBSOLETE
     ) as partial:
-        tokenizer.save(partial, max_length=description.config.max_position_embeddings)
+        tokenizer.save(partial, max_length=description.config.max_length)
         write_config(partial / CONFIG, description)
         write_pooling(partial, description)
         try:

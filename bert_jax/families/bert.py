@@ -8,7 +8,7 @@ import re
 
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, Head
-from bert_jax.tokenization.interface import DEFAULT_TEMPLATE
+from bert_jax.tokenization.interface import DEFAULT_TEMPLATE, WORDPIECE
 
 
 def dense(parameter: str, tensor: str, input_axes: int = 1) -> tuple[Rule, Rule]:
@@ -165,4 +165,6 @@ FAMILY = Family(
     },
     heads_of_labels=(Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE),
     label_parameters=("classifier/", "crf_"),
+    position_offset=0,
+    tokenizer_kind=WORDPIECE,
 )

@@ -10,12 +10,14 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import bert_jax.families
 from bert_jax.errors import UserError
 from bert_jax.models.config import Head
-from bert_jax.tokenization.interface import Template
+from bert_jax.tokenization import Template, Tokenizer, load_tokenizer
+from bert_jax.tokenization.interface import WORDPIECE
 
 # Of a config.json that names none, such as Google's bert_config.json.
 DEFAULT_MODEL_TYPE = "bert"
@@ -117,6 +119,8 @@ class Family:
         heads_of_labels: heads whose parameters have the same names and another meaning, in each of
             these heads and for every set of labels.
         label_parameters: beginnings of the names of these parameters.
+        position_offset: see `EncoderConfig`.
+        tokenizer_kind: "wordpiece" or "sentencepiece", which is read where files of both are.
     """
 
     model_type: str
@@ -129,6 +133,12 @@ class Family:
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads_of_labels: tuple[Head, ...] = ()
     label_parameters: tuple[str, ...] = ()
+    position_offset: int = 0
+    tokenizer_kind: str = WORDPIECE
+
+    def load_tokenizer(self, path: str | Path) -> Tokenizer:
+        """The tokenizer of a model of this family, see `tokenization.load_tokenizer`."""
+        return load_tokenizer(path, template=self.template, kind=self.tokenizer_kind)
 
     def class_name(self, head: Head) -> str:
         """Hugging Face's class of the model with a head.

@@ -17,7 +17,6 @@ from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import resolve_execution
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.tokenization import load_tokenizer
 
 # What users want to do, and the model that does it.
 TASKS: dict[str, Head] = {
@@ -102,7 +101,7 @@ def load(
         # Its outputs are first and last token, whatever the labels of the model it is made of.
         config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
         description = dataclasses.replace(description, config=config, labels=())
-    tokenizer = load_tokenizer(directory, template=family.template)
+    tokenizer = family.load_tokenizer(directory)
     if tokenizer.vocab_size > description.config.vocab_size:
         raise UserError(
             f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only "

@@ -29,6 +29,10 @@ the same seed would give other numbers.
 """
 
 
+# Fields of `EncoderConfig` that the family sets: they are keys of no file and of no config.
+FAMILY_FIELDS = ("position_offset",)
+
+
 class Head(enum.Enum):
     """What stands on an encoder; `architectures.MODULES` has the model of each."""
 
@@ -55,7 +59,7 @@ class EncoderConfig:
         hidden_act: activation of the feed-forward block and of the MLM head, see `ACTIVATIONS`.
         hidden_dropout_prob: dropout after the embeddings and after each sub-layer.
         attention_probs_dropout_prob: dropout on the attention weights.
-        max_position_embeddings: the longest sequence.
+        max_position_embeddings: rows of the position table.
         type_vocab_size: number of token types, the paper's segments A and B: 2.
         initializer_range: standard deviation of the truncated normal initialisation.
         layer_norm_eps: added to the variance in every LayerNorm.
@@ -65,6 +69,7 @@ class EncoderConfig:
         num_labels: C, outputs of a classifier.
         use_crf: whether a classifier of tokens has a CRF, see `models.crf`. Hugging Face's models
             have no such field.
+        position_offset: the row of the position table for the first token of a text.
     """
 
     vocab_size: int = 30522
@@ -84,6 +89,7 @@ class EncoderConfig:
     classifier_dropout: float | None = None
     num_labels: int = 2
     use_crf: bool = False
+    position_offset: int = 0
 
     def __post_init__(self) -> None:
         for name in (
@@ -116,6 +122,11 @@ class EncoderConfig:
     def head_dim(self) -> int:
         """H, width of one attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a text, special tokens included."""
+        return self.max_position_embeddings - self.position_offset
 
     @classmethod
     def from_size(cls, size: str, **fields: Any) -> "EncoderConfig":

@@ -283,6 +283,8 @@ class Encoder(nn.Module):
             key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
         if position_ids is None:
             position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1]), input_ids.shape)
+        if self.config.position_offset:
+            position_ids += self.config.position_offset
         embedded = self.embeddings(
             input_ids, token_type_ids, position_ids, deterministic=deterministic
         )

@@ -91,16 +91,18 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
     Raises:
         UserError: fewer than P are wanted; rows would be lost, and a shorter text needs no change.
     """
-    if length < config.max_position_embeddings:
+    if length < config.max_length:
         raise UserError(
-            f"positions is {length}, but the model has {config.max_position_embeddings} and none "
-            f"is thrown away; give at least {config.max_position_embeddings}"
+            f"positions is {length}, but the model has {config.max_length} and none "
+            f"is thrown away; give at least {config.max_length}"
         )
+    offset = config.position_offset
 
     def grown(table: np.ndarray) -> np.ndarray:
-        return table[np.arange(length) % len(table)]
+        first, positions = table[:offset], table[offset:]
+        return np.concatenate([first, positions[np.arange(length) % len(positions)]])
 
-    longer = dataclasses.replace(config, max_position_embeddings=length)
+    longer = dataclasses.replace(config, max_position_embeddings=length + offset)
     return _changed(params, _POSITION_ROWS, grown), longer
 
 

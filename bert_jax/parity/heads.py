@@ -169,12 +169,12 @@ def make_inputs(
     Raises:
         UserError: the model has too few positions for a word and the special tokens.
     """
-    longest = config.max_position_embeddings
+    longest = config.max_length
     least = 1 + tokenizer.num_special_tokens(pair=False)
     if longest < least:
         raise UserError(
-            f"max_position_embeddings is {longest}; an input has at least {least} tokens, a word "
-            "and the special tokens: give another model"
+            f"the model takes {longest} tokens, but an input has at least {least}, a word and the "
+            "special tokens: give another model"
         )
     inputs = []
     for number, (name, lengths, with_pairs) in enumerate(_plans(longest)):

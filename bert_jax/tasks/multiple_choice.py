@@ -342,11 +342,12 @@ def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
 
 def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
     """The model: one output, whatever labels the initial model has for another head."""
-    config, base = model_init.architecture(tokenizer), model_init.description
+    base = model_init.description
     if base is not None and base.head is Head.MULTIPLE_CHOICE:
-        return ModelDescription(config, Head.MULTIPLE_CHOICE, labels=base.labels)
-    config = dataclasses.replace(config, num_labels=EncoderConfig.num_labels)
-    return ModelDescription(config, Head.MULTIPLE_CHOICE)
+        return model_init.describe(
+            tokenizer, Head.MULTIPLE_CHOICE, num_labels=None, labels=base.labels
+        )
+    return model_init.describe(tokenizer, Head.MULTIPLE_CHOICE)
 
 
 def _targets(examples: list[ChoiceExample]) -> np.ndarray:

@@ -26,7 +26,7 @@ from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import UserError
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.task import (
@@ -36,7 +36,7 @@ from bert_jax.tasks.base.task import (
     weighted_sums,
     with_rows,
 )
-from bert_jax.tokenization import Tokenizer, load_tokenizer
+from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PretrainingTask(Task):
         corpus: Corpus,
         tokenizer: Tokenizer,
         options: PretrainingOptions,
-        model_config: EncoderConfig,
+        description: ModelDescription,
         execution: Execution,
         *,
         global_batch_size: int,
@@ -83,7 +83,7 @@ class PretrainingTask(Task):
             corpus: the documents.
             tokenizer: that of the corpus.
             options: length, objective and masking of the examples.
-            model_config: the encoder.
+            description: of the model.
             execution: dtype and kernels.
             global_batch_size: rows of a training batch, over all hosts.
             evaluation: the batches of an evaluation. They are never packed, so that each example
@@ -94,15 +94,16 @@ class PretrainingTask(Task):
             UserError: corpus, options and model do not fit together.
         """
         self.tokenizer = tokenizer
-        self.description = ModelDescription(model_config, Head.PRETRAINING)
-        self.module = self.description.make_module(execution)
+        self.description = description
+        self.module = description.make_module(execution)
         self._objective = options.objective
         self._global_batch_size = global_batch_size
         self._evaluation = evaluation
-        if options.length > model_config.max_position_embeddings:
+        model_config = description.config
+        if options.length > model_config.max_length:
             raise UserError(
                 f"data.length {options.length} exceeds the position table of "
-                f"{model_config.max_position_embeddings}; lower it or raise "
+                f"{model_config.max_length}; lower it or raise "
                 "model.max_position_embeddings"
             )
         if model_config.vocab_size < self.tokenizer.vocab_size:
@@ -284,7 +285,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
     corpus = Corpus.open(data.corpus)
     tokenizer = corpus.tokenizer()
     if config.tokenizer.path:
-        corpus.check_tokenizer(load_tokenizer(config.tokenizer.path))
+        corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer.path))
     if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():
         raise UserError(
             f"the model has another tokenizer than the corpus {data.corpus}; prepare the corpus "
@@ -314,7 +315,7 @@ def _task(
         corpus,
         tokenizer,
         options,
-        model_init.architecture(tokenizer),
+        model_init.describe(tokenizer, Head.PRETRAINING, num_labels=None),
         model_init.execution,
         global_batch_size=config.train.global_batch_size,
         # As many rows as a micro-batch of training.

@@ -19,6 +19,9 @@ ANGLED = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")
 # Their keys in `tokenizer_config.json`, in the same order.
 TOKEN_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
+# Kinds of tokenizers.
+WORDPIECE, SENTENCEPIECE = "wordpiece", "sentencepiece"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpecialIds:

@@ -12,7 +12,9 @@ from bert_jax.tokenization.cleaning import looks_lowercased
 from bert_jax.tokenization.interface import (
     BRACKETED,
     DEFAULT_TEMPLATE,
+    SENTENCEPIECE,
     TOKEN_KEYS,
+    WORDPIECE,
     Template,
     Tokenizer,
 )
@@ -38,6 +40,7 @@ class Overrides:
     strip_accents: bool | None
     tokenize_chinese_chars: bool | None
     template: Template
+    kind: str
 
     @property
     def changes_rules(self) -> bool:
@@ -53,6 +56,7 @@ def load_tokenizer(
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool | None = None,
     template: Template = DEFAULT_TEMPLATE,
+    kind: str = WORDPIECE,
 ) -> Tokenizer:
     """Loads a tokenizer from a model directory or a single file.
 
@@ -72,6 +76,8 @@ def load_tokenizer(
         strip_accents: overrules the files.
         tokenize_chinese_chars: overrules the files; WordPiece only.
         template: where special tokens stand around texts: that of the model's family.
+        kind: `WORDPIECE` or `SENTENCEPIECE`, of the model's family. With the latter, a `*.model`
+            file of a directory is read before all others.
 
     Raises:
         UserError: nothing there, a file that cannot be read, a `tokenizer.json` with another model
@@ -79,7 +85,7 @@ def load_tokenizer(
             token.
     """
     path = fetch(as_path(path))
-    overrides = Overrides(lowercase, strip_accents, tokenize_chinese_chars, template)
+    overrides = Overrides(lowercase, strip_accents, tokenize_chinese_chars, template, kind)
     if path.is_dir():
         return _load_directory(path, overrides)
     if not path.is_file():
@@ -99,6 +105,8 @@ def _load_directory(directory: Path, overrides: Overrides) -> Tokenizer:
     for key in ("do_lower_case", "strip_accents", "tokenize_chinese_chars", "keep_accents"):
         if not isinstance(config.get(key), bool | None):
             raise UserError(f"{config_path}: {key} is {config[key]!r}; give true or false")
+    if overrides.kind == SENTENCEPIECE and model_path is not None:
+        return _load_sentencepiece(model_path, config, overrides)
     if tokenizer_path.is_file():
         definition = read_json_object(tokenizer_path, remedy=_REMEDY)
         # ALBERT's directories hold a translation of their .model file, which is no WordPiece.
@@ -141,6 +149,7 @@ def _with_config(
         _first(overrides.strip_accents, config.get("strip_accents")),
         _first(overrides.tokenize_chinese_chars, config.get("tokenize_chinese_chars")),
         overrides.template,
+        overrides.kind,
     )
 
 

@@ -161,5 +161,5 @@ def test_ids_types_and_lengths_are_within_the_tables(head, longest, vocab_size, 
 
 
 def test_a_position_table_without_room_for_a_word_is_refused():
-    with pytest.raises(UserError, match=r"max_position_embeddings is 2; .* at least 3 tokens"):
+    with pytest.raises(UserError, match=r"the model takes 2 tokens, .* at least 3, a word"):
         inputs(max_position_embeddings=2)

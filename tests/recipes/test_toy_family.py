@@ -1,23 +1,29 @@
 """A family is one module: this one lies outside the package, and every entry point knows it."""
 
+import dataclasses
 import json
+import string
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 import bert_jax
-from bert_jax import families
+from bert_jax import families, model_init
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.models.encoder import init_params
+from bert_jax.models.encoder import Encoder, init_params
 from bert_jax.models.execution import Execution
-from bert_jax.tokenization import load_tokenizer
+from bert_jax.tasks.classification import task as classification
+from bert_jax.tokenization import SentencePieceTokenizer, load_tokenizer, train_sentencepiece
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
 
 CONFIG = EncoderConfig(
@@ -28,6 +34,7 @@ CONFIG = EncoderConfig(
     intermediate_size=12,
     max_position_embeddings=16,
     type_vocab_size=1,
+    position_offset=2,
     num_labels=3,
 )
 
@@ -91,6 +98,48 @@ def test_pairs_have_its_template_and_one_token_type(directory, family):
     assert tokenizer.num_special_tokens(pair=True) == 4
     loaded = load_tokenizer(directory, template=family.template)
     assert loaded.encode_batch(["the cat"], ["it sat"], max_length=7) == [pair]
+
+
+def test_its_texts_begin_at_its_row_of_the_position_table(directory):
+    model = bert_jax.load(directory)
+    assert model.config.max_length == 14
+    with pytest.raises(UserError, match="takes 3 to 14 tokens"):
+        model.classify(["the cat"], max_length=15)
+    names, ids = ("embeddings", "encoder", "pooler"), jnp.arange(10)[None]
+    params = {name: model.params["bert"][name] for name in names}
+    own = Encoder(model.config, Execution()).apply({"params": params}, ids)
+    table = params["embeddings"]["position_embeddings"]["embedding"]
+    shifted = {"position_embeddings": {"embedding": table[2:]}}
+    params = {**params, "embeddings": {**params["embeddings"], **shifted}}
+    config = dataclasses.replace(model.config, max_position_embeddings=14, position_offset=0)
+    plain = Encoder(config, Execution()).apply({"params": params}, ids)
+    np.testing.assert_array_equal(own.last_hidden_state, plain.last_hidden_state)
+    longer = model.extend_positions(28)
+    table = longer.params["bert"]["embeddings"]["position_embeddings"]["embedding"]
+    assert (longer.config.max_position_embeddings, longer.config.max_length) == (30, 28)
+    np.testing.assert_array_equal(table[16:], table[2:16])
+
+
+def test_its_kind_of_tokenizer_is_read_first(directory, family):
+    sentences = [f"the {letter} and {letter}" for letter in string.ascii_lowercase] * 4
+    train_sentencepiece(sentences, vocab_size=40).save(directory / "other")
+    (directory / "other" / "spiece.model").rename(directory / "spiece.model")
+    assert isinstance(family.load_tokenizer(directory), WordPieceTokenizer)
+    other = dataclasses.replace(family, tokenizer_kind="sentencepiece")
+    assert isinstance(other.load_tokenizer(directory), SentencePieceTokenizer)
+
+
+def test_a_task_trains_a_model_of_the_family_that_it_begins_with(directory, tmp_path):
+    train = tmp_path / "train.tsv"
+    train.write_text("text\tlabel\nthe cat\tno\nit sat\tyes\n")
+    data = {"train": str(train), "validation": (str(train),), "length": 8}
+    config = complete_config(
+        {"task": "classification", "init_from": str(directory), "data": data}, where="a test"
+    )
+    task = classification.create(config, model_init.of_config(config))
+    assert task.description.class_name == "ToyForSequenceClassification"
+    assert task.description.config.position_offset == 2
+    assert task.tokenizer.num_special_tokens(pair=True) == 4
 
 
 def test_it_predicts_by_the_ordinary_entry_points(directory, tmp_path):

@@ -4,14 +4,12 @@ Saved as `bert_jax/tasks/toy_task.py`, it is trained with a config's `task = "to
 and answered by `bert-jax predict --task toy_task`. Nothing else has to change.
 """
 
-import dataclasses
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.data.records import shortest
 from bert_jax.models.config import Head
@@ -109,7 +107,6 @@ def defaults():
 def create(config, model_init):
     options = from_keys(TextOptions, config.data)
     tokenizer = model_tokenizer(model_init)
-    encoder = dataclasses.replace(model_init.architecture(tokenizer), num_labels=len(STARS))
     return StarsTask(
         read_splits(
             config.data,
@@ -117,7 +114,9 @@ def create(config, model_init):
             with_train=not model_init.is_finished,
         ),
         TrainedModel(
-            tokenizer, ModelDescription(encoder, Head.CLASSIFICATION), model_init.execution
+            tokenizer,
+            model_init.describe(tokenizer, Head.CLASSIFICATION, num_labels=len(STARS)),
+            model_init.execution,
         ),
         labelled_options(config, ("mean_absolute_error", False)),  # lower is better
     )

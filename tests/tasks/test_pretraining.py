@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from bert_jax import model_init
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import default_config, set_key
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.tasks import pretraining
@@ -30,7 +32,9 @@ def make_task(tiny_corpus, tiny_config):
             corpus,
             corpus.tokenizer(),
             OPTIONS,
-            dataclasses.replace(tiny_config, max_position_embeddings=64),
+            ModelDescription(
+                dataclasses.replace(tiny_config, max_position_embeddings=64), Head.PRETRAINING
+            ),
             Execution(),
             global_batch_size=8,
             evaluation=EvaluationOptions(rows=8),

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
 
@@ -26,7 +27,7 @@ def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
             corpus,
             corpus.tokenizer(),
             OPTIONS,
-            config,
+            ModelDescription(config, Head.PRETRAINING),
             execution,
             global_batch_size=8,
             evaluation=EvaluationOptions(rows=8),

@@ -92,7 +92,7 @@ class BatchOptions:
         Raises:
             OptionError: the model has fewer positions, or `max_length` leaves no space for text.
         """
-        most = config.max_position_embeddings
+        most = config.max_length
         if self.max_length is None:
             return most
         if not 3 <= self.max_length <= most:

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import flax.linen as nn
@@ -12,7 +13,8 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
-from bert_jax.models.config import EncoderConfig
+from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
@@ -36,6 +38,7 @@ class ModelInit:
         description: of the model that the training begins with, None for a random one.
         is_finished: whether `description` is that of a finished model to evaluate: its labels stay,
             and no training data are needed.
+        family: of the model.
     """
 
     execution: Execution
@@ -43,6 +46,42 @@ class ModelInit:
     tokenizer: Tokenizer | None = None
     description: ModelDescription | None = None
     is_finished: bool = False
+    family: Family = dataclasses.field(default_factory=lambda: find_family(DEFAULT_MODEL_TYPE))
+
+    def describe(
+        self,
+        tokenizer: Tokenizer,
+        head: Head,
+        *,
+        num_labels: int | None = EncoderConfig.num_labels,
+        labels: tuple[str, ...] = (),
+        problem_type: str | None = None,
+        add_pooling_layer: bool = True,
+        other: Mapping[str, Any] = MappingProxyType({}),
+    ) -> ModelDescription:
+        """The model that a task trains; see `ModelDescription` for the arguments.
+
+        Args:
+            tokenizer: of the model.
+            head: of the model.
+            num_labels: outputs of the head; None: those of the model that the training begins with.
+            labels: their names.
+            problem_type: of a classifier.
+            add_pooling_layer: for the bare encoder.
+            other: more fields of `config.json`.
+        """
+        config = self.architecture(tokenizer)
+        if num_labels is not None:
+            config = dataclasses.replace(config, num_labels=num_labels)
+        return ModelDescription(
+            config,
+            head,
+            labels=labels,
+            problem_type=problem_type,
+            add_pooling_layer=add_pooling_layer,
+            other=dict(other),
+            family=self.family,
+        )
 
 
 class Task(abc.ABC):

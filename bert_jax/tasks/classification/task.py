@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.glue import GlueLayout
@@ -225,9 +224,10 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
         raise UserError(
             f"data.train: {len(labels)} label ({', '.join(labels)}); a classifier needs two or more"
         )
-    description = ModelDescription(
-        dataclasses.replace(model_init.architecture(tokenizer), num_labels=problem.outputs),
+    description = model_init.describe(
+        tokenizer,
         Head.CLASSIFICATION,
+        num_labels=problem.outputs,
         labels=labels,
         problem_type=problem.problem_type,
     )

@@ -97,7 +97,7 @@ class SpanPredictor(Predictor[Question, Any]):
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
         length = options.max_length
         if length is None:
-            length = min(_LENGTH, model.config.max_position_embeddings)
+            length = min(_LENGTH, model.config.max_length)
         self.options = BatchOptions(options.batch_size, length)
         self.options.limit(model.config)
         with renamed_options(length="max_length"):

@@ -12,7 +12,6 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Question
 from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
@@ -20,7 +19,7 @@ from bert_jax.data.readers.squad import QuestionOptions, distinct, read_question
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows, find_answer, token_span
 from bert_jax.errors import OptionError, UserError
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import Head
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import is_main_host
@@ -351,10 +350,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     if data.version != "1.1" and (is_tuned or is_version_2):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
     # Two outputs, first and last token: a base that was a classifier may have had others.
-    architecture = dataclasses.replace(
-        model_init.architecture(tokenizer), num_labels=EncoderConfig.num_labels
-    )
-    description = ModelDescription(architecture, Head.QUESTION_ANSWERING, other=other)
+    description = model_init.describe(tokenizer, Head.QUESTION_ANSWERING, other=other)
     return QuestionAnsweringTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),

@@ -312,12 +312,6 @@ def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) 
     pooling = data.pooling or (stored_pooling(base) if base else DEFAULT_POOLING)
     if pooling not in OF_TOKENS:
         raise OptionError("pooling", pooling, f"known are {', '.join(OF_TOKENS)}")
-    config = dataclasses.replace(
-        model_init.architecture(tokenizer), num_labels=EncoderConfig.num_labels
-    )
-    return ModelDescription(
-        config,
-        Head.ENCODER,
-        add_pooling_layer=False,
-        other={SENTENCE_POOLING: pooling},
+    return model_init.describe(
+        tokenizer, Head.ENCODER, add_pooling_layer=False, other={SENTENCE_POOLING: pooling}
     )

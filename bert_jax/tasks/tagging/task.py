@@ -12,7 +12,6 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
@@ -377,11 +376,8 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     for part in splits.validation:
         tag_set.check(part.examples)
     test = [tag_set.drop_unknown_tags(part) for part in splits.test]
-    architecture = model_init.architecture(tokenizer)
-    description = ModelDescription(
-        dataclasses.replace(architecture, num_labels=len(tag_set.labels)),
-        Head.TAGGING,
-        labels=tag_set.labels,
+    description = model_init.describe(
+        tokenizer, Head.TAGGING, num_labels=len(tag_set.labels), labels=tag_set.labels
     )
     metric = "accuracy" if entity_tags((), tag_set.labels) is None else "f1"
     return TaggingTask(
