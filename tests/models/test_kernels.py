@@ -75,9 +75,9 @@ def test_the_definition_by_hand():
     key = jnp.zeros((1, 1, 3, 4)).at[..., 1, 0].set(jnp.log(3.0)).at[..., 2, 0].set(100.0)
     value = jnp.array([4.0, 8.0, 1e6]).reshape(1, 1, 3, 1)
     context = context_of(SegmentIds(jnp.array([[1]]), jnp.array([[1, 1, 0]])), 1)
-    weights = xla.attention_weights(query, key, context)
+    weights = jax.jit(xla.attention_weights)(query, key, context)
     np.testing.assert_allclose(weights, [[[[0.25, 0.75, 0.0]]]], rtol=1e-6)
-    output = attention(query, key, value, context, 0.0, KEY)
+    output = jax.jit(attention, static_argnums=4)(query, key, value, context, 0.0, KEY)
     np.testing.assert_allclose(output, [[[[7.0]]]], rtol=1e-6)
 
 
@@ -95,7 +95,7 @@ def test_weights_follow_the_segment_ids(dtype):
     alone = context_of(SegmentIds(jnp.array([[1, 1]]), jnp.array([[1, 1]])), 3)
     np.testing.assert_allclose(
         weights[:1, :, 2:4, 2:4],
-        xla.attention_weights(query[:1, :, 2:4], key[:1, :, 2:4], alone),
+        jax.jit(xla.attention_weights)(query[:1, :, 2:4], key[:1, :, 2:4], alone),
         rtol=1e-6,
     )
 

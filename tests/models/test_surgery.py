@@ -216,7 +216,7 @@ def test_every_model_gets_the_parameters_of_its_new_config(head, tied):
     )
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_a_new_word_does_follows_from_its_pieces(tied):
     """The function, not the tables: scores are linear in the rows of a decoder."""
     config = dataclasses.replace(CONFIG, tie_word_embeddings=tied)
