@@ -112,16 +112,16 @@ class _Model(nn.Module):
         next_sentence_positions: jax.Array | None = None,
         deterministic: bool = True,
     ) -> Any:
-        """What the head computes from the encoder's output, see `_head` of the model.
+        """Encodes tokens and applies the head; each model's `_head` says what is returned.
 
         Args:
-            input_ids: int32 [B, T]; [B, C, T] for multiple choice, as the next three.
-            token_type_ids: see `Encoder`, as for the next four.
+            input_ids: int32 [B, T]; for multiple choice [B, C, T], as the next three.
+            token_type_ids: first or second sentence, see `Encoder`, as for the next four.
             attention_mask: 0 for padding.
             position_ids: None for 0 … T-1.
             segment_ids: which text of its row a token belongs to.
             packed_rows: has the layers compute the rows in packed rows.
-            masked_lm_positions: int32 [B, P], limits a head on tokens to P positions; None for all.
+            masked_lm_positions: int32 [B, P], limits scores of tokens to P positions; None for all.
             next_sentence_positions: int32 [B, K], the positions of the [CLS] of K texts of a row;
                 None for 0 alone.
             deterministic: False for training: dropout draws from the RNG stream "dropout".

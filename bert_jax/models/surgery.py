@@ -82,14 +82,15 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
 
     Args:
         params: of any model.
-        config: its architecture, with P positions.
-        length: how many positions are wanted; P changes nothing.
+        config: its architecture.
+        length: the new number of positions; at least the old one.
 
     Returns:
-        The parameters, with row i that of i mod P, and the config with `max_position_embeddings`.
+        The parameters, where row i is the old row i modulo the old number of positions, and the
+        config with the new `max_position_embeddings`.
 
     Raises:
-        UserError: fewer than P are wanted; rows would be lost, and a shorter text needs no change.
+        UserError: `length` is smaller; rows would be lost, and shorter texts need no change.
     """
     if length < config.max_length:
         raise UserError(
@@ -107,7 +108,7 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
 
 
 def _changed(params: Any, pattern: str, change: Callable[[np.ndarray], np.ndarray]) -> Any:
-    """The tree with the leaves changed in whose names the pattern is found."""
+    """The tree in which the leaves with a name that matches the pattern are changed."""
 
     def leaf_of(path: tuple[Any, ...], leaf: Any) -> Any:
         return change(np.asarray(leaf)) if re.search(pattern, name_of(path)) else leaf

@@ -50,10 +50,10 @@ def _backward(axes: int, saved: tuple[jax.Array, ...], cotangent: jax.Array) -> 
     d_inputs = matmul_nt(cotangent, kernel)  # MI
     d_kernel = matmul_tn(inputs, cotangent)  # IO
     d_bias = cotangent.astype(jnp.float32).sum(axis=0)  # O
-    found = (d_inputs, d_kernel, d_bias)
+    gradients = (d_inputs, d_kernel, d_bias)
     return tuple(
         gradient.astype(operand.dtype).reshape(operand.shape)
-        for gradient, operand in zip(found, saved, strict=True)
+        for gradient, operand in zip(gradients, saved, strict=True)
     )
 
 
