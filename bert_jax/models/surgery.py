@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig
-from bert_jax.sharding.parameter_names import name_of
+from bert_jax.sharding.rules import name_of
 
 # The parameters with one row for each word, and those with one for each position.
 WORD_ROWS = r"(word_embeddings/embedding|mlm_head/(decoder|bias))$"

@@ -1,4 +1,9 @@
-"""Which array axis lies on which mesh axis: two tables, and the shardings they give.
+"""Rules by parameter name, and those that say which array axis lies on which mesh axis.
+
+A rule is a regular expression and a value; decay masks, freezing, layer-wise rates and sharding are
+tables of them. A parameter's name is its path in the tree, joined by "/", as in
+`bert/encoder/layers/attention/query/kernel`; a rule matches where its expression is found in the
+name. The first match wins, and a parameter without a match is an error.
 
 A parameter's name says what its axes mean (`PARAMETER_AXES`), and what they mean says which mesh
 axis splits them (`MESH_AXES`). Activations name their axes where they arise, in `models/`.
@@ -10,7 +15,8 @@ sequences of a batch can be split instead.
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -18,8 +24,8 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.sharding.parameter_names import match, name_of
 
+Rules = Sequence[tuple[str, Any]]
 LogicalAxes = tuple[str | None, ...]
 MeshAxes = Mapping[str, str | tuple[str, ...] | None]
 
@@ -61,6 +67,30 @@ ZERO_AXES: MeshAxes = {**MESH_AXES, "embed": ("fsdp", "data")}
 
 # Of parameters while a step computes with them, see `gathered`.
 GATHERED_AXES: MeshAxes = {**MESH_AXES, "embed": None}
+
+
+def name_of(path: Sequence[Any]) -> str:
+    """The name of a parameter from its `jax.tree_util` key path."""
+    return jax.tree_util.keystr(tuple(path), simple=True, separator="/")
+
+
+def match(rules: Rules, name: str) -> Any:
+    """The value of the first rule that is found in `name`.
+
+    Raises:
+        UserError: no rule matches.
+    """
+    for pattern, value in rules:
+        if re.search(pattern, name):
+            return value
+    raise UserError(
+        f"no rule matches the parameter {name}; add one to {', '.join(p for p, _ in rules)}"
+    )
+
+
+def match_tree(rules: Rules, tree: Any) -> Any:
+    """A tree like `tree` with the value of each leaf's rule."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: match(rules, name_of(path)), tree)
 
 
 def partition_spec(axes: LogicalAxes, table: MeshAxes = MESH_AXES) -> PartitionSpec:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import ENCODER_SCOPE
-from bert_jax.sharding.parameter_names import match, name_of
+from bert_jax.sharding.rules import match, name_of
 
 EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
 

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax.errors import UserError
-from bert_jax.sharding.parameter_names import match, match_tree, name_of
-from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes
+from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
 

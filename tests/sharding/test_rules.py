@@ -12,12 +12,12 @@ from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.sharding.parameter_names import match
 from bert_jax.sharding.rules import (
     MESH_AXES,
     PARAMETER_AXES,
     ZERO_AXES,
     batch_sharding,
+    match,
     on_mesh,
     partition_spec,
     state_shardings,

@@ -9,7 +9,10 @@ from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
+from bert_jax.training.optimizer import decay_mask
 
 CONFIG = EncoderConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
 
@@ -155,6 +158,13 @@ def test_what_is_frozen_keeps_every_bit_and_has_no_gradient():
     assert np.isnan(after[name][1]).all()
 
 
-def test_a_parameter_that_no_rule_names_is_an_error():
-    with pytest.raises(UserError, match="no rule matches the parameter decoder/kernel"):
-        rate_factors({"decoder": {"kernel": np.zeros((2, 2))}})
+def test_a_parameter_that_no_rule_names_is_an_error_in_every_table():
+    params = {"adapter": {"slope": np.zeros((2, 2))}}
+    for table in (
+        rate_factors,
+        lambda params: rate_factors(params, freeze_encoder=True),
+        decay_mask,
+        lambda params: state_shardings(one_device_mesh(), params),
+    ):
+        with pytest.raises(UserError, match="no rule matches the parameter adapter/slope"):
+            table(params)

@@ -88,7 +88,7 @@ class PretrainingBatches:
         self._objective = options.objective
         self._special = tokenizer.special_ids
         self._continues_word = tokenizer.continuations()
-        self._special_tokens = 2 if options.objective == "none" else 3
+        self._special_tokens = tokenizer.num_special_tokens(pair=options.objective != "none")
         self._plan = pairs.ExamplePlan(
             split,
             pairs.PairOptions(

@@ -11,8 +11,6 @@ from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
 
-_SPECIAL_TOKENS = 3  # [CLS] first [SEP] second [SEP]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PreparationStatistics:
@@ -29,7 +27,7 @@ class PreparationStatistics:
         mean_document_tokens, median_document_tokens: tokens of a document.
         length: T, for `padding_share`.
         padding_share: expected share of [PAD] in batches: a document of n tokens takes
-            ceil(n / (T - 3)) examples, each with three special tokens.
+            ceil(n / (T - 3)) examples, each with the three special tokens of a pair.
         packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
             them is short by design.
         packed_left_out_share: share of the pairs that an epoch of packed rows leaves out.
@@ -86,11 +84,13 @@ def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
         [np.diff(split.sentence_offsets) for split in corpus.splits.values()]
     )
     document_tokens = np.concatenate([_document_tokens(split) for split in corpus.splits.values()])
-    examples = -(-document_tokens // (length - _SPECIAL_TOKENS))
-    used = tokens + _SPECIAL_TOKENS * examples.sum()
+    tokenizer = corpus.tokenizer()
+    special_tokens = tokenizer.num_special_tokens(pair=True)
+    examples = -(-document_tokens // (length - special_tokens))
+    used = tokens + special_tokens * examples.sum()
     pairs = PretrainingOptions(length=length, max_predictions=length)
     packed = PackedBatches(
-        PretrainingBatches(corpus.splits["train"], corpus.tokenizer(), pairs)
+        PretrainingBatches(corpus.splits["train"], tokenizer, pairs)
     ).statistics()
     return PreparationStatistics(
         documents=sum(split.documents for split in counts),
