@@ -165,7 +165,8 @@ def key_names(config: ConfigDict) -> Iterator[None]:
 
     def key_of(option: str) -> str | None:
         keys = (f"{section}.{option}" for section in sections if option in config[section])
-        return next(keys, option if option in config else None)
+        is_key = option in config and not isinstance(config[option], ConfigDict)
+        return next(keys, option if is_key else None)
 
     def name(option: str, value: str | None) -> str:
         key = key_of(option) or option

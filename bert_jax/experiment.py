@@ -134,6 +134,7 @@ class Experiment:
     # The parts, built when they are first needed.
 
     @functools.cached_property
+    @_names_keys
     def model_init(self) -> ModelInit:
         """Architecture, tokenizer and start of the model."""
         return model_init.of_config(self.config, self.platform)
@@ -148,16 +149,19 @@ class Experiment:
         return _checked(module.create(self.config, self.model_init))
 
     @functools.cached_property
+    @_names_keys
     def options(self) -> TrainOptions:
         """The section `train`, its epochs as steps."""
         return self.train_options.resolved(self.task.examples_per_epoch)
 
     @functools.cached_property
+    @_names_keys
     def optimizer(self) -> Optimizer:
         """The optimizer with its schedule."""
         return make_optimizer(self.optimizer_options, self.options.steps)
 
     @functools.cached_property
+    @_names_keys
     def mesh(self) -> Mesh:
         """The devices that are here; `mesh=auto` needs the task.
 
@@ -351,9 +355,10 @@ class Experiment:
             else:
                 plans.append(planned(parse_mesh(text) if text else self.mesh_shape))
         if not plans:
-            raise UserError(
-                f"no mesh of {devices} divides a batch of {options.global_batch_size} rows and "
-                "this model; change train.global_batch_size"
+            raise OptionError(
+                "global_batch_size",
+                options.global_batch_size,
+                f"no mesh of {devices} divides a batch of so many rows and this model; change it",
             )
         if "all" in plan_options.mesh:
             plans.sort(key=lambda plan: (not plan["fits"], plan["step_floor_s"] or 0.0))

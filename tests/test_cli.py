@@ -222,7 +222,7 @@ def test_prepare_needs_a_place_and_a_source(config, tmp_path, capsys):
     assert "prepare needs --output CORPUS (or --dry-run)" in refused(
         capsys, "prepare", "--config", config, "--config.data.source=text:x"
     )
-    assert "data.source is not set" in refused(
+    assert "there is no source of text; set data.source" in refused(
         capsys, "prepare", "--config", config, "--output", tmp_path / "corpus"
     )
     line = refused(

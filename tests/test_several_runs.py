@@ -144,7 +144,7 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
     grid = {"optimizer.freeze_layers": (0, 9)}
     with pytest.raises(UserError, match="optimizer.freeze_layers is 9; this model has 1 layer"):
         several_runs.sweep(make_config(), tmp_path / "runs", grid)
-    with pytest.raises(UserError, match="train.seeds .* has a seed twice"):
+    with pytest.raises(UserError, match="train.seeds is .* has a seed twice"):
         several_runs.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

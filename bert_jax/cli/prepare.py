@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import signal
+from typing import Any
 
 from bert_jax.cli.common import Parser, add_config, directory
 from bert_jax.errors import OptionError, UserError
@@ -30,10 +31,16 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prepares a corpus, or prints statistics of its text."""
-    from bert_jax.config import load_config
-    from bert_jax.experiment import Experiment
+    from bert_jax.config import key_names, load_config
 
     config = load_config(options.config, options.overrides)
+    with key_names(config):
+        return _prepare(options, config)
+
+
+def _prepare(options: argparse.Namespace, config: Any) -> int:
+    from bert_jax.experiment import Experiment
+
     prepare_options = Experiment.from_config(config).prepare_options()
     if options.dry_run:
         from bert_jax.data.pretraining.preparation.statistics import statistics

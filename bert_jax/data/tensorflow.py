@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 
 def import_tensorflow() -> Any:
@@ -128,9 +128,11 @@ class PreparedDataset:
             known = sorted(
                 str(path.parent.relative_to(folder)) for path in folder.rglob("dataset_info.json")
             )
-            raise UserError(
-                f"{self.name}: TensorFlow Datasets has prepared no such data set in {folder}; "
-                f"it has {', '.join(known) or 'none'}; prepare it with `tfds build`, or set "
-                "data.data_dir"
+            raise OptionError(
+                "data_dir",
+                data_dir,
+                "prepare it with `tfds build`, or set {data_dir}",
+                problem=f"{self.name}: TensorFlow Datasets has prepared no such data set in "
+                f"{folder}; it has {', '.join(known) or 'none'}",
             )
         return versions[version]

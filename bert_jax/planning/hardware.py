@@ -15,7 +15,7 @@ import os
 import re
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.sharding.runtime import WITHOUT_TPU
 
 _GIB = 2**30
@@ -131,21 +131,21 @@ def parse_slice(text: str) -> Slice:
     name, _, shape = text.partition(":")
     if name.lower() not in HARDWARE:
         near = difflib.get_close_matches(name.lower(), HARDWARE, n=1, cutoff=0.0)
-        raise UserError(
-            f"--topology {text}: unknown device {name!r}; the nearest known is {near[0]!r} (of "
-            f"{', '.join(HARDWARE)})"
-        )
+        rule = f"the nearest known device is {near[0]!r} (of {', '.join(HARDWARE)})"
+        raise OptionError("topology", text, rule)
     hardware = HARDWARE[name.lower()]
     sizes = hardware.topology_dimensions
     example = "x".join(["4"] * sizes) if sizes > 1 else "8"
     if not re.fullmatch(r"\d+(x\d+)*", shape) or len(shape.split("x")) != sizes:
-        raise UserError(
-            f"--topology {text}: devices of {hardware.name} are arranged in {sizes} "
-            f"dimension{'s' * (sizes > 1)}; write it as {hardware.name}:{example}"
+        raise OptionError(
+            "topology",
+            text,
+            f"devices of {hardware.name} are arranged in {sizes} dimension{'s' * (sizes > 1)}; "
+            f"write it as {hardware.name}:{example}",
         )
     parsed = Slice(hardware, tuple(map(int, shape.split("x"))))
     if parsed.count < 1:
-        raise UserError(f"--topology {text} has no devices; each number is at least 1")
+        raise OptionError("topology", text, "each number must be at least 1")
     return parsed
 
 
@@ -225,9 +225,12 @@ def _tpu_devices(requested: Slice) -> list[Any]:
     except jax.errors.JaxRuntimeError as error:
         reason = str(error).split("\n")[0]
         if not reason.startswith("INVALID_ARGUMENT"):
-            raise UserError(f"--topology {requested}: libtpu does not start: {reason}") from error
-        raise UserError(
-            f"--topology {requested}: there is no such slice ({reason}); choose one of Cloud TPU's"
+            raise UserError(f"{requested}: libtpu does not start: {reason}") from error
+        raise OptionError(
+            "topology",
+            str(requested),
+            "choose one of Cloud TPU's",
+            problem=f"{requested}: there is no such slice ({reason})",
         ) from error
     return list(description.devices)
 

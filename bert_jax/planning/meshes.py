@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.memory import estimate, trace_activations
 from bert_jax.sharding.hosts import check_batch_size, from_all_hosts, is_main_host
@@ -66,11 +66,12 @@ def choose_mesh(
     if best is None:
         assert first_error is not None
         raise first_error
-    raise UserError(
-        f"mesh=auto: a step needs about {best[0] / 2**30:.1f} GiB of each device, even with "
-        f"{label(best[1])}, but {_ESTIMATED_FRACTION * memory_bytes / 2**30:.1f} are available; "
-        f"set model.remat=full, or raise train.microbatches (now "
-        f"{options.microbatches}) of a new run"
+    raise OptionError(
+        "microbatches",
+        options.microbatches,
+        f"set {{remat=full}}, or raise {{microbatches}} (now {options.microbatches}) of a new run",
+        problem=f"mesh=auto: a step needs about {best[0] / 2**30:.1f} GiB of each device, even "
+        f"with {label(best[1])}; {_ESTIMATED_FRACTION * memory_bytes / 2**30:.1f} are available",
     )
 
 
@@ -90,9 +91,11 @@ def device_memory(devices: Sequence[jax.Device]) -> int:
         return limit
     hardware = hardware_of(device.device_kind)
     if hardware is None or hardware.memory_bytes is None:
-        raise UserError(
-            f"mesh=auto: how much memory a {device.device_kind} has is not known; set mesh.data "
-            "and mesh.fsdp"
+        raise OptionError(
+            "auto",
+            True,
+            "set {data} and {fsdp}",
+            problem=f"mesh=auto: how much memory a {device.device_kind} has is not known",
         )
     return hardware.memory_bytes
 
@@ -149,9 +152,11 @@ def parse_mesh(text: str) -> MeshShape:
     for part in text.split(","):
         axis, _, size = part.partition("=")
         if axis not in AXES or not size.isdigit() or axis in sizes:
-            raise UserError(
-                f"--mesh {text}: {part!r} is not AXIS=SIZE of one of {', '.join(AXES)}; write "
-                "fsdp=8,data=4, or auto, or all"
+            raise OptionError(
+                "mesh",
+                text,
+                "write {mesh=fsdp=8,data=4}, or auto, or all",
+                problem=f"{text}: {part!r} is not AXIS=SIZE of one of {', '.join(AXES)}",
             )
         sizes[axis] = int(size)
     return MeshShape(**sizes)

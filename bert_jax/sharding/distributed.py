@@ -13,7 +13,7 @@ import threading
 import warnings
 from typing import Any, NoReturn
 
-from bert_jax.errors import UserError, first_line
+from bert_jax.errors import OptionError, UserError, first_line
 
 # A process without a heartbeat for this long counts as lost; JAX then ends all processes.
 HEARTBEAT_SECONDS = 60
@@ -38,32 +38,30 @@ class ProcessOptions:
     timeout: int = 300
 
     def __post_init__(self) -> None:
-        options = {
-            "--coordinator": self.coordinator,
-            "--processes": self.processes,
-            "--process-id": self.process_id,
-        }
         if self.processes is not None and self.processes < 1:
-            raise UserError(f"--processes {self.processes}: at least 1")
-        missing = [name for name, value in options.items() if value is None]
+            raise OptionError("processes", self.processes, "it must be at least 1")
+        names = ("coordinator", "processes", "process_id")
+        missing = [name for name in names if getattr(self, name) is None]
         if len(missing) in (1, 2) and not self.is_alone:
-            raise UserError(
-                f"{' and '.join(missing)} missing: several processes need --coordinator HOST:PORT, "
-                "--processes N and --process-id I; in a cluster that JAX knows, none of them"
+            raise OptionError(
+                missing[0],
+                None,
+                "several processes need {coordinator} HOST:PORT, {processes} N and {process_id} I; "
+                "in a cluster that JAX knows, none of them",
             )
         if self.process_id is not None and not 0 <= self.process_id < (self.processes or 1):
-            raise UserError(
-                f"--process-id {self.process_id} of --processes {self.processes}: they are "
-                f"numbered from 0 to {(self.processes or 1) - 1}"
+            raise OptionError(
+                "process_id",
+                self.process_id,
+                f"of {{processes={self.processes}}}, the last is {(self.processes or 1) - 1}",
             )
         if self.coordinator is not None:
             host, _, port = self.coordinator.rpartition(":")
             if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-                raise UserError(
-                    f"--coordinator {self.coordinator} is not HOST:PORT, as 10.0.0.1:9876"
-                )
+                rule = "it must be HOST:PORT, as 10.0.0.1:9876"
+                raise OptionError("coordinator", self.coordinator, rule)
         if self.timeout < 1:
-            raise UserError(f"--coordinator-timeout {self.timeout}: at least 1 second")
+            raise OptionError("timeout", self.timeout, "it must be at least 1 second")
 
     @property
     def is_alone(self) -> bool:

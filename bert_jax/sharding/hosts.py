@@ -11,7 +11,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.sharding.distributed import A_WEEK, coordination
 from bert_jax.sharding.mesh import BatchShare, share_of
 from bert_jax.sharding.rules import batch_sharding
@@ -74,11 +74,13 @@ def batch_share(mesh: Mesh) -> BatchShare:
     """
     share = share_of(mesh.devices, jax.process_index())
     if share is None:
-        sizes = ", ".join(f"mesh.{axis}={size}" for axis, size in mesh.shape.items())
-        raise UserError(
-            f"{sizes} does not fit {jax.process_count()} processes of {jax.local_device_count()} "
-            "devices each; choose a mesh.tensor that divides the devices of a process, or is a "
-            "multiple of them"
+        sizes = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
+        raise OptionError(
+            "tensor",
+            mesh.shape["tensor"],
+            "choose {tensor} so that it divides the devices of a process, or is a multiple of them",
+            problem=f"a mesh {sizes} does not fit {jax.process_count()} processes of "
+            f"{jax.local_device_count()} devices each",
         )
     return share
 
@@ -91,9 +93,11 @@ def check_batch_size(global_batch_size: int, mesh: Mesh, microbatches: int = 1) 
     """
     parts = mesh.shape["data"] * mesh.shape["fsdp"]
     if global_batch_size % (parts * microbatches):
-        raise UserError(
-            f"train.global_batch_size {global_batch_size} is not a multiple of {parts} devices "
-            f"(mesh.data × mesh.fsdp) × {microbatches} micro-batches; change one of them"
+        raise OptionError(
+            "global_batch_size",
+            global_batch_size,
+            f"it must be a multiple of {parts} devices ({{data}} × {{fsdp}}) × {microbatches} "
+            "micro-batches",
         )
     batch_share(mesh)
 

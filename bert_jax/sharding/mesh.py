@@ -7,7 +7,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -31,9 +31,12 @@ class MeshShape:
 
     def __post_init__(self) -> None:
         if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
-            raise UserError(
-                f"mesh=auto chooses the sizes, but mesh.data={self.data}, mesh.fsdp={self.fsdp}, "
-                f"mesh.tensor={self.tensor} are set; leave out one or the other"
+            raise OptionError(
+                "auto",
+                True,
+                "leave out mesh=auto, or {data}, {fsdp} and {tensor}",
+                problem=f"mesh=auto chooses the sizes, but data={self.data}, fsdp={self.fsdp}, "
+                f"tensor={self.tensor} are set",
             )
 
 
@@ -45,15 +48,23 @@ def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh
     """
     devices = list(jax.devices()) if devices is None else devices
     sizes = [getattr(shape, axis) for axis in AXES]
-    requested = ", ".join(f"mesh.{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+    requested = ", ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
-        raise UserError(f"{requested}: sizes are at least 1, and only one may be -1 (the rest)")
+        raise OptionError(
+            "data",
+            shape.data,
+            "{data}, {fsdp} and {tensor} must be at least 1, and only one may be -1 (the rest)",
+            problem=f"there is no mesh {requested}",
+        )
     known = int(np.prod([size for size in sizes if size != -1]))
     if -1 in sizes and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
     if np.prod(sizes) != len(devices):
-        raise UserError(
-            f"{requested} does not fit {len(devices)} devices: the product must be {len(devices)}"
+        raise OptionError(
+            "data",
+            shape.data,
+            f"the product of {{data}}, {{fsdp}} and {{tensor}} must be {len(devices)}",
+            problem=f"a mesh {requested} does not fit {len(devices)} devices",
         )
     return Mesh(_device_grid(devices, sizes), AXES)
 

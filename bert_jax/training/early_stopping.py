@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 
 @dataclasses.dataclass
@@ -47,13 +47,12 @@ class EarlyStopping:
         name, higher_is_better = self.metric
         if name not in metrics:
             if metrics:
-                raise UserError(
-                    f"data.best_metric {name!r} is none of the metrics: {', '.join(metrics)}"
-                )
+                raise OptionError("best_metric", name, f"the metrics are {', '.join(metrics)}")
             if self.patience:
-                raise UserError(
-                    "train.patience needs labelled examples to evaluate on; set data.validation, "
-                    "or train.patience=0"
+                raise OptionError(
+                    "patience",
+                    self.patience,
+                    "it needs labelled examples to evaluate on; set {validation}, or {patience=0}",
                 )
             return False
         value = float(metrics[name])

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
@@ -67,23 +67,22 @@ class OptimizerOptions:
 
     def __post_init__(self) -> None:
         if self.name not in ("adamw", "lamb"):
-            raise UserError(f"optimizer.name {self.name!r} is unknown; known are adamw, lamb")
-        for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):
+            raise OptionError("name", self.name, "known are adamw, lamb")
+        for key in (
+            *("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"),
+            "freeze_layers",
+        ):
             if not getattr(self, key) >= 0:
-                raise UserError(f"optimizer.{key} is {getattr(self, key)}; it must be 0 or more")
+                raise OptionError(key, getattr(self, key), "it must be 0 or more")
         if self.head_learning_rate and not self.learning_rate:
-            raise UserError(
-                "optimizer.learning_rate is 0 beside a head_learning_rate; to train the head "
-                "alone, give that rate as learning_rate, and freeze_encoder=true"
+            raise OptionError(
+                "learning_rate",
+                self.learning_rate,
+                "it must be above 0 beside {head_learning_rate}; to train the head alone, give its "
+                "rate as {learning_rate}, and {freeze_encoder=True}",
             )
         if not 0 < self.layer_decay <= 1:
-            raise UserError(
-                f"optimizer.layer_decay is {self.layer_decay}; it must be above 0 and at most 1"
-            )
-        if self.freeze_layers < 0:
-            raise UserError(
-                f"optimizer.freeze_layers is {self.freeze_layers}; it must be 0 or more"
-            )
+            raise OptionError("layer_decay", self.layer_decay, "it must be above 0 and at most 1")
 
     def schedule(self, steps: int) -> optax.Schedule:
         """The learning rate over `steps` steps."""

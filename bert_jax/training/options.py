@@ -4,7 +4,7 @@ import dataclasses
 import math
 from fractions import Fraction
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 EXPORTS = ("latest", "best")
 
@@ -43,25 +43,21 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         if not (self.steps > 0 or (self.steps == 0 and self.epochs > 0)):
-            raise UserError(
-                f"train.steps is {self.steps}; it must be at least 1"
-                + ("" if self.steps else ", or train.epochs above 0")
-            )
+            remedy = "" if self.steps else ", or {epochs} above 0"
+            raise OptionError("steps", self.steps, "it must be at least 1" + remedy)
         for name in ("global_batch_size", "microbatches", "keep_checkpoints"):
             if getattr(self, name) < 1:
-                raise UserError(f"train.{name} is {getattr(self, name)}; it must be at least 1")
+                raise OptionError(name, getattr(self, name), "it must be at least 1")
         for name in ("epochs", "evaluate_per_epoch", "patience"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"train.{name} is {getattr(self, name)}; it must be 0 or more")
+                raise OptionError(name, getattr(self, name), "it must be 0 or more")
         if self.export not in EXPORTS:
-            raise UserError(f"train.export {self.export!r} is neither 'latest' nor 'best'")
-        for seed in self.seeds:
-            if type(seed) is not int or not 0 <= seed < 2**32:
-                raise UserError(
-                    f"train.seeds has {seed!r}; seeds are whole numbers from 0 to 2**32 - 1"
-                )
+            raise OptionError("export", self.export, f"known are {', '.join(EXPORTS)}")
+        if not all(type(seed) is int and 0 <= seed < 2**32 for seed in self.seeds):
+            rule = "seeds are whole numbers from 0 to 2**32 - 1"
+            raise OptionError("seeds", self.seeds, rule)
         if len(set(self.seeds)) < len(self.seeds):
-            raise UserError(f"train.seeds {self.seeds} has a seed twice; leave one out")
+            raise OptionError("seeds", self.seeds, "it has a seed twice; leave one out")
 
     def resolved(self, examples_per_epoch: int) -> "TrainOptions":
         """The options with epochs as steps; an epoch ends with its last, partial batch.

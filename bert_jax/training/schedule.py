@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import optax
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 DECAYS = ("linear", "cosine", "inverse_sqrt", "constant")
 
@@ -41,14 +41,12 @@ def learning_rate(
         UserError: an unknown name, or a warm-up longer than the training.
     """
     if decay not in DECAYS:
-        raise UserError(f"optimizer.decay {decay!r} is unknown; known are {', '.join(DECAYS)}")
+        raise OptionError("decay", decay, f"known are {', '.join(DECAYS)}")
     if decay_from not in ("start", "warmup"):
-        raise UserError(f"optimizer.decay_from {decay_from!r} is neither 'start' nor 'warmup'")
+        raise OptionError("decay_from", decay_from, "known are start, warmup")
     if not 0 <= warmup_steps <= steps:
-        raise UserError(
-            f"optimizer.warmup_steps is {warmup_steps}; it must lie between 0 and "
-            f"train.steps, {steps}"
-        )
+        rule = f"it must lie between 0 and {{steps}}, {steps}"
+        raise OptionError("warmup_steps", warmup_steps, rule)
     start = 0 if decay_from == "start" else warmup_steps
     length = max(1, steps - start)
     if decay == "linear":
@@ -73,12 +71,9 @@ def steps_of_warmup(steps: int, ratio: float, all_steps: int) -> int:
         UserError: both are set, or the share is out of range.
     """
     if not 0 <= ratio <= 1:
-        raise UserError(f"optimizer.warmup_ratio is {ratio}; it must lie between 0 and 1")
+        raise OptionError("warmup_ratio", ratio, "it must lie between 0 and 1")
     if steps and ratio:
-        raise UserError(
-            f"optimizer.warmup_steps is {steps} and optimizer.warmup_ratio {ratio}; set one of "
-            "them to 0"
-        )
+        raise OptionError("warmup_ratio", ratio, f"set it or {{warmup_steps}} ({steps}) to 0")
     return steps or round(ratio * all_steps)
 
 

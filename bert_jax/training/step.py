@@ -13,7 +13,7 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
-from bert_jax.errors import UserError, first_line
+from bert_jax.errors import OptionError, first_line
 from bert_jax.models.encoder import init_params
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
@@ -210,10 +210,12 @@ def explain_out_of_memory(options: TrainOptions, mesh: Mesh) -> Iterator[None]:
             raise
         rows = options.global_batch_size // options.microbatches
         parts = mesh.shape["data"] * mesh.shape["fsdp"]
-        raise UserError(
-            f"the memory of a device does not suffice for {rows // parts} rows at a time "
-            f"(train.global_batch_size={options.global_batch_size}, "
-            f"train.microbatches={options.microbatches}, {parts} parts of the batch): "
-            f"{first_line(error)}; set model.remat=full, split the state by mesh.fsdp, or start a "
-            "new run with more train.microbatches; `bert-jax plan` says what fits"
+        raise OptionError(
+            "microbatches",
+            options.microbatches,
+            "set {remat=full}, split the state by {fsdp}, or start a new run with more "
+            "{microbatches}; `bert-jax plan` says what fits",
+            problem=f"the memory of a device does not suffice for {rows // parts} rows at a time "
+            f"(global batch of {options.global_batch_size}, {options.microbatches} micro-batches, "
+            f"{parts} parts of the batch): {first_line(error)}",
         ) from error

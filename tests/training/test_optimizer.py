@@ -226,19 +226,19 @@ def test_what_is_frozen_as_a_whole_has_no_moments(problem):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "sgd"}, "optimizer.name 'sgd' is unknown; known are adamw, lamb"),
-        ({"learning_rate": -1.0}, "optimizer.learning_rate is -1.0; it must be 0 or more"),
-        ({"learning_rate": float("nan")}, "optimizer.learning_rate is nan; it must be 0 or more"),
-        ({"head_learning_rate": -1.0}, "optimizer.head_learning_rate is -1.0; it must be 0 or"),
-        ({"weight_decay": -0.1}, "optimizer.weight_decay is -0.1; it must be 0 or more"),
-        ({"max_grad_norm": -1.0}, "optimizer.max_grad_norm is -1.0; it must be 0 or more"),
+        ({"name": "sgd"}, "name is 'sgd'; known are adamw, lamb"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0; it must be 0 or more"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be 0 or more"),
+        ({"head_learning_rate": -1.0}, "head_learning_rate is -1.0; it must be 0 or"),
+        ({"weight_decay": -0.1}, "weight_decay is -0.1; it must be 0 or more"),
+        ({"max_grad_norm": -1.0}, "max_grad_norm is -1.0; it must be 0 or more"),
         (
             {"learning_rate": 0.0, "head_learning_rate": 1e-3},
-            "optimizer.learning_rate is 0 beside a head_learning_rate; to train the head alone, ",
+            "learning_rate is 0.0; it must be above 0 beside head_learning_rate; to train the head ",
         ),
-        ({"layer_decay": 0.0}, "optimizer.layer_decay is 0.0; it must be above 0 and at most 1"),
-        ({"layer_decay": 1.1}, "optimizer.layer_decay is 1.1; it must be above 0 and at most 1"),
-        ({"freeze_layers": -1}, "optimizer.freeze_layers is -1; it must be 0 or more"),
+        ({"layer_decay": 0.0}, "layer_decay is 0.0; it must be above 0 and at most 1"),
+        ({"layer_decay": 1.1}, "layer_decay is 1.1; it must be above 0 and at most 1"),
+        ({"freeze_layers": -1}, "freeze_layers is -1; it must be 0 or more"),
     ],
 )
 def test_bad_options_name_the_key(options, message):

@@ -64,17 +64,17 @@ def test_evaluations_of_an_epoch_are_spread_and_one_is_at_its_end(times, example
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("steps", 0, "train.steps is 0; it must be at least 1"),
-        ("epochs", -1.0, "train.epochs is -1.0; it must be 0 or more"),
-        ("epochs", float("nan"), "train.epochs is nan; it must be 0 or more"),
-        ("epochs", float("inf"), "train.epochs is inf; it must be 0 or more"),
-        ("evaluate_per_epoch", -1, "train.evaluate_per_epoch is -1; it must be 0 or more"),
-        ("patience", -1, "train.patience is -1; it must be 0 or more"),
-        ("export", "last", "train.export 'last' is neither 'latest' nor 'best'"),
-        ("seeds", (1, "two"), r"train.seeds has 'two'; seeds are whole numbers from 0 to 2\*\*32"),
-        ("seeds", (-1,), "train.seeds has -1; "),
-        ("seeds", (True,), "train.seeds has True; "),
-        ("seeds", (1, 2, 1), r"train.seeds \(1, 2, 1\) has a seed twice; leave one out"),
+        ("steps", 0, "^steps is 0; it must be at least 1, or epochs above 0$"),
+        ("epochs", -1.0, "^epochs is -1.0; it must be 0 or more"),
+        ("epochs", float("nan"), "^epochs is nan; it must be 0 or more"),
+        ("epochs", float("inf"), "^epochs is inf; it must be 0 or more"),
+        ("evaluate_per_epoch", -1, "^evaluate_per_epoch is -1; it must be 0 or more"),
+        ("patience", -1, "^patience is -1; it must be 0 or more"),
+        ("export", "last", "^export is 'last'; known are latest, best$"),
+        ("seeds", (1, "two"), "'two'.*; seeds are whole numbers from 0 to 2"),
+        ("seeds", (-1,), "-1.*; seeds are whole"),
+        ("seeds", (True,), "True.*; seeds are whole"),
+        ("seeds", (1, 2, 1), r"^seeds is \(1, 2, 1\); it has a seed twice; leave one out"),
     ],
 )
 def test_bad_options_name_the_key(field, value, message):

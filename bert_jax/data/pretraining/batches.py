@@ -16,7 +16,7 @@ from bert_jax.data import randomness
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking, pairs
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, renamed_options
 from bert_jax.tokenization.interface import Tokenizer
 
 # Streams of random numbers of an epoch.
@@ -48,7 +48,7 @@ class PretrainingOptions:
 
     def __post_init__(self) -> None:
         if self.length < 8:
-            raise UserError(f"data.length is {self.length}; it must be at least 8")
+            raise OptionError("length", self.length, "it must be at least 8")
 
 
 class PretrainingBatches:
@@ -100,13 +100,14 @@ class PretrainingBatches:
         )
         self.length = options.length
         self.padding_id = self._special.pad
-        self.masking = masking.MaskingOptions(
-            unit=options.masking,
-            max_predictions=options.max_predictions,
-            mask_id=self._special.mask,
-            vocab_size=tokenizer.vocab_size,
-            mask_fraction=options.mask_fraction,
-        )
+        with renamed_options(unit="masking"):
+            self.masking = masking.MaskingOptions(
+                unit=options.masking,
+                max_predictions=options.max_predictions,
+                mask_id=self._special.mask,
+                vocab_size=tokenizer.vocab_size,
+                mask_fraction=options.mask_fraction,
+            )
         self._base_key = randomness.derive_key(options.seed)
         self.examples_per_epoch = self.rows_per_epoch = self._plan.examples_per_epoch
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 UNITS = ("token", "whole_word", "span")
 
@@ -50,11 +50,11 @@ class MaskingOptions:
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise UserError(f"data.masking {self.unit!r} is unknown; known are {', '.join(UNITS)}")
+            raise OptionError("unit", self.unit, f"known are {', '.join(UNITS)}")
         if self.max_predictions < 1:
-            raise UserError("data.max_predictions must be at least 1")
+            raise OptionError("max_predictions", self.max_predictions, "it must be at least 1")
         if not 0 < self.mask_fraction < 1:
-            raise UserError("data.mask_fraction must lie between 0 and 1")
+            raise OptionError("mask_fraction", self.mask_fraction, "it must lie between 0 and 1")
 
 
 class MaskedPositions(NamedTuple):

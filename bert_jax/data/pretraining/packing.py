@@ -23,7 +23,7 @@ from bert_jax.data.bin_packing import best_fit_decreasing
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.batches import PretrainingBatches
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 # With more rows the variance is smaller: rows are fuller and less is left out. But every host
 # plans all rows of a group.
@@ -88,9 +88,11 @@ class PackedBatches:
         full = int(masking.num_predictions(np.array([self._length]), examples.masking)[0])
         needed = round(self._length * examples.masking.mask_fraction)
         if full < needed:
-            raise UserError(
-                f"data.max_predictions is {predictions}, but a packed row of {self._length} tokens "
-                f"has {needed} masked ones; raise it to {needed} or a little more"
+            raise OptionError(
+                "max_predictions",
+                predictions,
+                f"a packed row of {self._length} tokens has {needed} masked ones; raise it to "
+                f"{needed} or a little more",
             )
         self._predictions = predictions
         self._labels = max(1, self._length // _TOKENS_PER_LABEL)

@@ -20,7 +20,7 @@ import numpy as np
 
 from bert_jax.data import randomness
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 
 OBJECTIVES = ("nsp", "sop", "none")
 
@@ -72,11 +72,9 @@ class PairOptions:
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
-            raise UserError(
-                f"data.objective {self.objective!r} is unknown; known are {', '.join(OBJECTIVES)}"
-            )
+            raise OptionError("objective", self.objective, f"known are {', '.join(OBJECTIVES)}")
         if self.max_tokens < 2:
-            raise UserError("data.length leaves less than 2 tokens for text; use at least 8")
+            raise OptionError("max_tokens", self.max_tokens, "it must be at least 2")
 
 
 class ExamplePlan:

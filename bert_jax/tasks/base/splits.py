@@ -89,7 +89,7 @@ def read_splits(
     if with_train or not validation:
         to_train = sources("train")
         if not to_train:
-            raise UserError("data.train is not set; give a file of examples to train on")
+            raise OptionError("train", data.train, "give a file of examples to train on")
         all_train = [example for source in to_train for example in read(source, "train")]
         if not all_train:
             raise _no_examples(", ".join(to_train), "train")
@@ -120,16 +120,16 @@ def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> li
             continue
         path = directory / name if directory and not is_remote(name) else as_path(name)
         if not _is_file(path):
-            raise UserError(f"data.{split}: {path} does not exist; give another file")
+            raise OptionError(
+                split, name, f"give another file as {{{split}}}", f"{path} does not exist"
+            )
         sources.append(str(path))
     if not sources and directory:
         paths = [directory / name for name in default_names]
         sources = [str(path) for path in paths if _is_file(path)]
         if not sources and split == "train" and default_names:
-            raise UserError(
-                f"data.directory {directory} has no {default_names[0]}; name the file with "
-                f"data.{split}"
-            )
+            rule = f"it has no {default_names[0]}; name the file with {{{split}}}"
+            raise OptionError("directory", str(directory), rule)
     return sources
 
 
@@ -152,22 +152,18 @@ def _eval_sets(
     return parts
 
 
-def _no_examples(source: str, split: str) -> UserError:
-    return UserError(f"{source}: no examples; give another data.{split}")
+def _no_examples(source: str, split: str) -> OptionError:
+    return OptionError(split, source, f"give another file as {{{split}}}", f"{source}: no examples")
 
 
 def _validation_count(share: float, count: int) -> int:
     if not 0 < share < 1:
-        raise UserError(
-            f"data.validation_fraction is {share}; without a data.validation file it must lie "
-            "between 0 and 1"
-        )
+        rule = "without {validation} it must lie between 0 and 1"
+        raise OptionError("validation_fraction", share, rule)
     chosen = round(share * count)
     if not 0 < chosen < count:
-        raise UserError(
-            f"data.validation_fraction {share} of {count} examples is {chosen}; give more "
-            "examples, or a data.validation file"
-        )
+        rule = f"of {count} examples it is {chosen}; give more examples, or {{validation}}"
+        raise OptionError("validation_fraction", share, rule)
     return chosen
 
 
@@ -200,18 +196,20 @@ def choose_labels(
         own = label_names(model_init.description)
         chosen, source = own, "the model"
         if not labels <= set(own) and len(named) == len(own):
-            chosen, source = named, "data.labels"
+            chosen, source = named, "the config"
     elif named:
-        chosen, source = named, "data.labels"
+        chosen, source = named, "the config"
     else:
         known = model_init.description.labels if model_init.description else ()
         return known if labels == set(known) else tuple(sorted(labels, key=_order))
     unknown = sorted(labels - set(chosen))
     if unknown:
         place = f"{present[unknown[0]]}: " if isinstance(present, Mapping) else ""
-        raise UserError(
-            f"{place}label {unknown[0]!r} is none of those of {source}: {', '.join(chosen)}; fix "
-            "the data, or name the labels in the order of the model's with data.labels"
+        raise OptionError(
+            "labels",
+            named,
+            "fix the data, or name the labels in the order of the model's with {labels}",
+            problem=f"{place}label {unknown[0]!r} is none of those of {source}: {', '.join(chosen)}",
         )
     return chosen
 

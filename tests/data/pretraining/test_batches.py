@@ -253,13 +253,13 @@ def test_an_evaluation_counts_each_example_once(tiny_batches, rows, slots, hosts
 
 
 def test_bad_options(tiny_batches, make_split, tokenizer):
-    with pytest.raises(UserError, match="data.length is 7; it must be at least 8"):
+    with pytest.raises(UserError, match="^length is 7; it must be at least 8"):
         PretrainingOptions(length=7)
-    with pytest.raises(UserError, match="data.objective 'mlm' is unknown"):
+    with pytest.raises(UserError, match="^objective is 'mlm'; known are"):
         tiny_batches(objective="mlm")
-    with pytest.raises(UserError, match="data.masking 'words' is unknown"):
+    with pytest.raises(UserError, match="^masking is 'words'; known are"):
         tiny_batches(masking="words")
-    with pytest.raises(UserError, match="data.max_predictions must be at least 1"):
+    with pytest.raises(UserError, match="^max_predictions is 0; it must be at least 1"):
         tiny_batches(max_predictions=0)
     with pytest.raises(UserError, match="the corpus has no document"):
         PretrainingBatches(make_split([]), tokenizer, PretrainingOptions())

@@ -213,10 +213,10 @@ def test_spans_are_as_long_as_in_spanbert():
 
 
 def test_bad_options():
-    with pytest.raises(UserError, match=r"data.masking 'words' is unknown; known are token, "):
+    with pytest.raises(UserError, match="^unit is 'words'; known are token, "):
         options_of("words")
-    with pytest.raises(UserError, match="data.max_predictions must be at least 1"):
+    with pytest.raises(UserError, match="^max_predictions is 0; it must be at least 1"):
         options_of(max_predictions=0)
     for probability in (0.0, 1.0, -0.1):
-        with pytest.raises(UserError, match="data.mask_fraction must lie between 0 and 1"):
+        with pytest.raises(UserError, match="^mask_fraction is .*; it must lie between 0 and 1"):
             options_of(mask_fraction=probability)

@@ -276,6 +276,6 @@ def test_seed_and_epoch_change_the_rows(make_batches):
 
 def test_too_little_room_for_masks_is_refused(make_batches):
     with pytest.raises(
-        UserError, match="data.max_predictions is 20, but a packed row of 512 tokens has 77 masked"
+        UserError, match="^max_predictions is 20; a packed row of 512 tokens has 77 masked ones"
     ):
         PackedBatches(make_batches(length=512, max_predictions=20))

@@ -56,9 +56,7 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
 
 def test_two_right_answers_are_not_one(answered, classifier):
     row = {"text": "a", "label": "bad", "expected": "good"}
-    with pytest.raises(
-        UserError, match="both 'label' and 'expected' conflict with output fields"
-    ):
+    with pytest.raises(UserError, match="both 'label' and 'expected' conflict with output fields"):
         answered(classifier, json.dumps(row) + "\n")
 
 

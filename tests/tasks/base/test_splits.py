@@ -77,14 +77,17 @@ def test_names_of_a_benchmark(files):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({}, "data.train is not set"),
-        ({"train": "no.txt"}, "data.train: .*no.txt does not exist"),
+        ({}, "train is ''; give a file of examples"),
+        ({"train": "no.txt"}, "no.txt does not exist; give another file as train"),
         ({"train": "empty.txt"}, "empty.txt: no examples"),
         ({"train": "train.txt", "limit": -1}, "limit is -1; it must be 0"),
-        ({"train": "train.txt", "validation_fraction": 0.0}, "data.validation_fraction is 0.0"),
+        (
+            {"train": "train.txt", "validation_fraction": 0.0},
+            "validation_fraction is 0.0; without validation",
+        ),
         (
             {"train": "train.txt", "validation_fraction": 0.001},
-            "data.validation_fraction 0.001 of 20 examples is 0",
+            "validation_fraction is 0.001; of 20 examples it is 0",
         ),
         ({"train": "train.txt", "validation": ("empty.txt",)}, "empty.txt: no examples"),
         ({"train": "train.txt", "validation": ("dev.txt", "dev.txt")}, "have a name in common"),

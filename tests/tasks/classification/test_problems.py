@@ -51,7 +51,7 @@ def test_the_order_of_labels():
         assert labels[:3] == ("1", "2", "3")
         assert list(labels[3:]) == sorted(labels[3:])
     assert choose_labels(["a", "b"], none, ("b", "a", "c")) == ("b", "a", "c")
-    with pytest.raises(UserError, match=r"label 'x' is none of those of data.labels: a, b"):
+    with pytest.raises(UserError, match=r"label 'x' is none of those of the config: a, b"):
         choose_labels(["x"], none, ("a", "b"))
 
 

@@ -49,7 +49,7 @@ def test_labels_of_data(tags, scheme, labels):
 def test_labels_in_an_order_that_somebody_wants():
     given = ("B-PER", "I-PER", "O")
     assert find_tag_set([sentence("B-PER")], INIT, "iob2", given).labels == given
-    with pytest.raises(UserError, match="label 'I-PER' is none of those of data.labels"):
+    with pytest.raises(UserError, match="label 'I-PER' is none of those of the config"):
         find_tag_set([sentence("B-PER")], INIT, "iob2", ("O", "B-PER"))
 
 

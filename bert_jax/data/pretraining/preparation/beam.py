@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.data.pretraining.preparation.workers import Shard, ShardWork, encode_shard
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote
 
 LOCAL_RUNNERS = ("DirectRunner", "InteractiveRunner", "PrismRunner")
@@ -35,13 +35,13 @@ def beam_runner(
         with _quiet():
             from apache_beam.options import pipeline_options
     except ImportError as error:
-        raise UserError(
-            "--runner beam needs the extra [beam]: pip install 'bert_jax[beam]'"
+        raise OptionError(
+            "runner", "beam", "it needs the extra [beam]: pip install 'bert_jax[beam]'"
         ) from error
     try:
         words = shlex.split(options)
     except ValueError as error:
-        raise UserError(f"--runner-options {options!r}: {error}") from error
+        raise _wrong_options(options, str(error)) from error
     if workers is not None:
         words = [
             *(f"--direct_num_workers={workers}", "--direct_running_mode=multi_processing"),
@@ -53,18 +53,25 @@ def beam_runner(
             known = parsed.get_all_options(retain_unknown_options=False)
     except SystemExit as error:
         reason = stderr.getvalue().strip().rpartition("error: ")[2]
-        raise UserError(f"--runner-options {options!r}: {reason}") from error
+        raise _wrong_options(options, reason) from error
     for word in words:
         if word.startswith("--") and _name(word) not in known:
-            raise UserError(f"--runner-options {options!r}: Beam does not know {word}")
+            raise _wrong_options(options, f"Beam does not know {word}")
     runner = parsed.view_as(pipeline_options.StandardOptions).runner or LOCAL_RUNNERS[0]
     runner = runner.rpartition(".")[2]
     if runner not in LOCAL_RUNNERS and not is_remote(output):
-        raise UserError(
-            f"--output {output}: the machines of {runner} cannot read this disk; give "
-            "gs://BUCKET/CORPUS"
+        raise OptionError(
+            "output",
+            str(output),
+            "give {output} gs://BUCKET/CORPUS",
+            problem=f"{output}: the machines of {runner} cannot read this disk",
         )
     return functools.partial(_run, parsed)
+
+
+def _wrong_options(options: str, reason: str) -> OptionError:
+    problem = f"Beam's options {options!r}: {reason}"
+    return OptionError("runner_options", options, "correct {runner_options}", problem)
 
 
 @contextlib.contextmanager

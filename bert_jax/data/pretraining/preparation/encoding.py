@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax.data.pretraining.corpus import SPLITS, token_dtype
 from bert_jax.data.pretraining.sources import Source
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.tokenization.interface import Tokenizer
 
 
@@ -95,7 +95,7 @@ def read_batches(
             document = batch.blocks[-1].document + 1
             yield dataclasses.replace(batch, position=read_before + batch.position)
         if document == first_document:
-            raise UserError(f"data.source: {source.spec.source!r} has no text in it")
+            raise source.spec.error("it has no text")
         read_before += source.size
 
 
@@ -153,11 +153,10 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 def check_mode(mode: str, language: str) -> None:
     """Raises UserError for values that `split_sentences` does not accept."""
     if mode not in MODES:
-        raise UserError(f"data.sentences: {mode!r} is unknown; known are {', '.join(MODES)}")
+        raise OptionError("sentences", mode, f"known are {', '.join(MODES)}")
     if not _LANGUAGE.fullmatch(language):
-        raise UserError(
-            f"data.language: {language!r} is not a language code such as 'en', 'de' or 'zh-hant'"
-        )
+        rule = "it must be a language code such as 'en', 'de' or 'zh-hant'"
+        raise OptionError("language", language, rule)
 
 
 def split_sentences(paragraph: str, mode: str = "split", language: str = "en") -> list[str]:

@@ -54,8 +54,8 @@ from bert_jax.data.pretraining.preparation.writer import (
     publish,
     resume,
 )
-from bert_jax.data.pretraining.sources import Source, SourceSpec, open_source
-from bert_jax.errors import UserError
+from bert_jax.data.pretraining.sources import Source, SourceSpec, no_source, open_source
+from bert_jax.errors import OptionError
 from bert_jax.files import as_path, atomic_directory, remove
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -95,12 +95,10 @@ class PrepareOptions:
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise UserError("data.source is not set; write for example data.source=text:FILES")
+            raise no_source()
         if not 0 <= self.validation_fraction < 1:
-            raise UserError(
-                f"data.validation_fraction: {self.validation_fraction} is not a share of "
-                "documents: 0 or more, below 1"
-            )
+            rule = "it is a share of documents, 0 or more and below 1"
+            raise OptionError("validation_fraction", self.validation_fraction, rule)
         check_mode(self.sentences, self.language)
 
 
@@ -137,9 +135,9 @@ def prepare(
     """
     output = as_path(output)
     workers = _usable_cores() if workers is None else workers
-    for name, value in (("--workers", workers), ("--limit", 1 if limit is None else limit)):
+    for name, value in (("workers", workers), ("limit", 1 if limit is None else limit)):
         if value < 1:
-            raise UserError(f"{name}: {value} is less than 1")
+            raise OptionError(name, value, "it must be at least 1")
     job = _Job(
         options=options,
         sources=[open_source(spec) for spec in options.sources],
@@ -309,7 +307,12 @@ def _fill_empty_split(job: _Job, writer: CorpusWriter) -> None:
     documents = {split: writer.progress.splits[split].total().documents for split in SPLITS}
     if not any(documents.values()):
         sources = ", ".join(repr(spec.source) for spec in job.options.sources)
-        raise UserError(f"data.source: no token in the text of {sources}; is it the right file?")
+        raise OptionError(
+            "source",
+            None,
+            "give the right {source}",
+            problem=f"there is no token in the text of {sources}",
+        )
     if documents["train"] == 0:
         writer.move_last_document("validation", "train")
     elif (

@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 from bert_jax.data.pretraining.preparation.encoding import ValidationSplit, read_batches
 from bert_jax.data.pretraining.sources import Source
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.tokenization.interface import Tokenizer
 
 KINDS = ("wordpiece", "sentencepiece")
@@ -34,11 +34,9 @@ class VocabularyOptions:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise UserError(
-                f"tokenizer.kind: {self.kind!r} is unknown; known are {', '.join(KINDS)}"
-            )
+            raise OptionError("kind", self.kind, f"known are {', '.join(KINDS)}")
         if self.train_characters < 1:
-            raise UserError(f"tokenizer.train_characters: {self.train_characters} is less than 1")
+            raise OptionError("train_characters", self.train_characters, "it must be at least 1")
 
 
 def train_vocabulary(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 BLOCK_CHARACTERS = 256 * 1024
 """A block has at most so many characters, unless a single line is longer."""
@@ -50,17 +50,21 @@ class SourceSpec:
     def __post_init__(self) -> None:
         for name, known in (("format", FORMATS), ("paragraphs", PARAGRAPHS), ("errors", ERRORS)):
             if getattr(self, name) not in known:
-                raise UserError(
-                    f"data.{name}: {getattr(self, name)!r} of source {self.source!r} is unknown; "
-                    f"known are {', '.join(known)}"
-                )
+                value = getattr(self, name)
+                problem = f"source {self.source!r}: {name} {value!r} is unknown"
+                raise OptionError(name, value, f"{{{name}}} must be {' or '.join(known)}", problem)
         is_number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
         if not is_number or not (math.isfinite(self.weight) and self.weight > 0):
-            raise UserError(
-                f"data.source: weight {self.weight!r} of {self.source!r} is not a number above 0"
-            )
+            problem = f"source {self.source!r}: weight {self.weight!r} is not a number above 0"
+            raise OptionError("source", self.source, "correct it in {source}", problem)
         if not isinstance(self.field, str) or not self.field:
-            raise UserError(f"data.field: {self.field!r} of {self.source!r} names no field")
+            problem = f"source {self.source!r}: {self.field!r} names no field"
+            raise OptionError("field", self.field, "set {field}", problem)
+
+    def error(self, reason: str) -> OptionError:
+        """The error for a source that cannot be read."""
+        problem = f"source {self.source!r}: {reason}"
+        return OptionError("source", self.source, "give another {source}", problem)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,10 +193,8 @@ def open_source(spec: SourceSpec) -> Source:
     kind, colon, place = spec.source.partition(":")
     if not colon or kind not in KINDS:
         known = ", ".join(f"{name}:" for name in KINDS)
-        raise UserError(
-            f"data.source: {spec.source!r} does not begin with a known kind ({known}); "
-            "write for example text:FILES"
-        )
+        problem = f"source {spec.source!r} does not begin with a known kind ({known})"
+        raise OptionError("source", spec.source, "set {source}, for example to text:FILES", problem)
     module, _, name = KINDS[kind].partition(".")
     kind_of_source = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     return cast(Source, kind_of_source(spec, place))
@@ -212,23 +214,32 @@ def source_specs(
         UserError: there is no source, a key is unknown or a value is out of range.
     """
     if not isinstance(source, str | list | tuple | None):
-        raise UserError(f"data.source: {source!r} is neither text:FILES nor a list of such sources")
+        raise OptionError("source", source, "it must be text:FILES, or a list of such sources")
     entries = [source] if isinstance(source, str) else list(source or ())
     if not entries or entries == [""]:
-        raise UserError("data.source is not set; write for example data.source=text:FILES")
+        raise no_source()
     return tuple(_spec(entry, dict(defaults or {})) for entry in entries)
+
+
+def no_source() -> OptionError:
+    """The error for a corpus without a source."""
+    rule = "set {source}, for example to text:FILES"
+    return OptionError("source", "", rule, problem="there is no source of text")
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
     if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is no Mapping
-        raise UserError(f"data.source: the entry {entry!r} is neither text:FILES nor a mapping")
+        problem = f"source {entry!r} is neither text:FILES nor a mapping"
+        raise OptionError("source", entry, "correct {source}", problem)
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())
     known = [field.name for field in dataclasses.fields(SourceSpec)]
     for key in fields:
         if key not in known:
             nearest = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-            raise UserError(f"data.source: unknown key {key!r}; the nearest known is {nearest!r}")
+            problem = f"source {entry!r}: unknown key {key!r}, the nearest known is {nearest!r}"
+            raise OptionError("source", entry, "correct {source}", problem)
     if not isinstance(fields.get("source"), str):
-        raise UserError(f"data.source: the entry {fields} names no source ('source': 'text:FILES')")
+        problem = f"the entry {fields} names no source ('source': 'text:FILES')"
+        raise OptionError("source", entry, "correct {source}", problem)
     values = defaults | fields
     return SourceSpec(**values)  # type: ignore[arg-type]  # __post_init__ checks the values

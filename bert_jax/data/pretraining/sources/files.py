@@ -18,7 +18,7 @@ from bert_jax.data.pretraining.sources import (
     document_blocks,
 )
 from bert_jax.data.readers.lines import Lines, decompress, named_errors
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 
 REMEDY = "convert the file, or set data.errors=replace to read U+FFFD in its place"
@@ -32,7 +32,7 @@ class FileSource(Source):
     """
 
     def __init__(self, spec: SourceSpec, pattern: str):
-        self.paths = find_files(pattern, spec.source)
+        self.paths = find_files(pattern, spec)
         self._states = [state_of(path) for path in self.paths]
         super().__init__(spec, sum(state.size for state in self._states))
         self._starts = self._find_starts()
@@ -78,7 +78,7 @@ class FileSource(Source):
                 self.position = self._starts[path] + raw.tell()
 
 
-def find_files(pattern: str, source: str) -> list[Path]:
+def find_files(pattern: str, spec: SourceSpec) -> list[Path]:
     """The files that a file name, a directory (all files below it) or a glob pattern names.
 
     Sorted by path; hidden files and folders inside directories are left out, and a file that is
@@ -88,20 +88,20 @@ def find_files(pattern: str, source: str) -> list[Path]:
         UserError: there are none.
     """
     if not pattern:
-        raise UserError(f"data.source: {source!r} names no file, directory or pattern")
+        raise spec.error("it names no file, directory or pattern")
     place = os.path.expanduser(pattern)
     if is_remote(place):
         if remote := matching_files(place):
             return remote
-        raise UserError(f"data.source: {source!r}: {pattern} matches no file")
+        raise spec.error(f"{pattern} matches no file")
     # An existing name is not a pattern, even with [brackets] in it.
     matches = [place] if os.path.exists(place) else glob.glob(place, recursive=True)
     if not matches:
         what = "matches no file" if glob.has_magic(place) else "does not exist"
-        raise UserError(f"data.source: {source!r}: {pattern} {what} (in {os.getcwd()})")
+        raise spec.error(f"{pattern} {what} (in {os.getcwd()})")
     files = {file for match in matches for file in _files_below(Path(match))}
     if not files:
-        raise UserError(f"data.source: {source!r}: there is no file in {pattern}")
+        raise spec.error(f"there is no file in {pattern}")
     return sorted(files)
 
 
@@ -164,9 +164,11 @@ class TextSource(FileSource):
             elif stripped == "</doc>":
                 inside = False
             elif stripped and not inside:
-                raise UserError(
-                    f"{path}:{number}: text outside of <doc …> and </doc>; "
-                    "set data.format=bert to read the file as plain text"
+                raise OptionError(
+                    "format",
+                    self.spec.format,
+                    "set {format=bert} to read the file as plain text",
+                    problem=f"{path}:{number}: text outside of <doc …> and </doc>",
                 )
             elif stripped and title == stripped:
                 title = ""
@@ -207,10 +209,8 @@ class JsonLinesSource(FileSource):
         field = self.spec.field
         if field not in record:
             fields = ", ".join(map(repr, record)) or "none"
-            raise UserError(
-                f"{place}: no field {field!r}; its fields are {fields}; "
-                "set data.field to one of them"
-            )
+            problem = f"{place}: no field {field!r}; its fields are {fields}"
+            raise OptionError("field", field, "set {field} to one of them", problem)
         if not isinstance(record[field], str):
             raise UserError(
                 f"{place}: field {field!r} is not a string but {type(record[field]).__name__}"
@@ -223,9 +223,12 @@ class JsonLinesSource(FileSource):
             text.encode()
         except UnicodeEncodeError as error:
             if self.spec.errors == "strict":
-                raise UserError(
-                    f"{place}: field {self.spec.field!r} has half a surrogate pair at character "
-                    f"{error.start + 1}; set data.errors=replace to read ? in its place"
+                raise OptionError(
+                    "errors",
+                    self.spec.errors,
+                    "set {errors=replace} to read ? in its place",
+                    problem=f"{place}: field {self.spec.field!r} has half a surrogate pair at "
+                    f"character {error.start + 1}",
                 ) from error
             return text.encode(errors="replace").decode()
         return text

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import cast
 
 from bert_jax.data.pretraining.sources import Block, Source, SourceSpec, document_blocks
-from bert_jax.errors import UserError
 
 _SKIPPED_FOLDERS = {
     "__pycache__", "dist-packages", "encodings", "idlelib", "lib2to3", "site-packages", "test",
@@ -34,17 +33,14 @@ class PythonDocs(Source):
 
     def __init__(self, spec: SourceSpec, place: str = "", *, library: Path | None = None):
         if place:
-            raise UserError(f"data.source: {spec.source!r}: nothing may follow 'python-docs:'")
+            raise spec.error("nothing may follow 'python-docs:'")
         library = library or Path(sysconfig.get_path("stdlib"))
         paths = [
             path for path in library.rglob("*.py") if _is_documented(path.relative_to(library))
         ]
         self._paths = sorted(paths)
         if not self._paths:
-            raise UserError(
-                f"data.source: {spec.source!r}: this Python has no source files in {library}; "
-                "use another Python or another source"
-            )
+            raise spec.error(f"this Python has no source files in {library}; use another Python")
         super().__init__(spec, sum(path.stat().st_size for path in self._paths))
 
     def identity(self) -> dict[str, object]:
@@ -71,9 +67,8 @@ def _topics() -> dict[str, str]:
     try:
         return cast(dict[str, str], importlib.import_module("pydoc_data.topics").topics)
     except ImportError as error:
-        raise UserError(
-            "data.source: 'python-docs:': this Python lacks pydoc_data; "
-            "use another Python or another source"
+        raise SourceSpec("python-docs:").error(
+            "this Python lacks pydoc_data; use another Python"
         ) from error
 
 

@@ -8,14 +8,14 @@ from bert_jax.data.pretraining.sources import Block, Source, SourceSpec, documen
 from bert_jax.data.pretraining.sources.files import REMEDY
 from bert_jax.data.readers.lines import decode
 from bert_jax.data.tensorflow import PreparedDataset
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 
 class TensorFlowDataset(Source):
     """One split of a prepared data set; a document per example, in the order on disk."""
 
     def __init__(self, spec: SourceSpec, place: str):
-        name = f"data.source: {spec.source!r}"
+        name = f"source {spec.source!r}"
         self._dataset = PreparedDataset(name, place, spec.data_dir)
         files = sorted(self._dataset.directory.iterdir())
         self._states = {path.name: path.stat() for path in files}
@@ -38,19 +38,20 @@ class TensorFlowDataset(Source):
 
     def _check_field(self, fields: list[str]) -> None:
         if self.spec.field not in fields:
-            raise UserError(
-                f"data.source: {self.spec.source!r} has no field {self.spec.field!r}; its "
-                f"fields are {', '.join(fields)}; set data.field to one of them"
+            problem = (
+                f"source {self.spec.source!r} has no field {self.spec.field!r}; its fields are "
+                f"{', '.join(fields)}"
             )
+            rule = "set {field} to one of them"
+            raise OptionError("field", self.spec.field, rule, problem)
 
     def _text(self, value: object, number: int) -> str:
         """The text of a string, or of a list of strings: a paragraph each."""
         parts = value.tolist() if isinstance(value, np.ndarray) else [value]
         lines = [part for part in parts if isinstance(part, bytes)]
         if len(lines) < len(parts):
-            raise UserError(
-                f"data.source: {self.spec.source!r}: field {self.spec.field!r} holds no text; "
-                "set data.field to one that does"
-            )
+            problem = f"source {self.spec.source!r}: field {self.spec.field!r} holds no text"
+            rule = "set {field} to one that does"
+            raise OptionError("field", self.spec.field, rule, problem)
         place = f"{self.spec.source} example:{number}"
         return decode(b"\n".join(lines), place, self.spec.errors, REMEDY)
