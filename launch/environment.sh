@@ -3,7 +3,7 @@
 # The second time nothing is installed: a stamp holds what was installed from which setup.py.
 
 make_environment() { # EXTRAS, as "" or "[test]"
-    local extras=$1 python=${PYTHON:-python3} stamp wanted
+    local extras=$1 python=${PYTHON:-python3} stamp checksum
     if [ ! -x .venv/bin/python ]; then
         "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
             echo "bert_jax needs Python 3.11 or later; $python is $("$python" -V). Set PYTHON." >&2
@@ -12,12 +12,12 @@ make_environment() { # EXTRAS, as "" or "[test]"
         "$python" -m venv .venv
     fi
     stamp=".venv/installed$extras"
-    wanted=$(cksum < setup.py)
-    if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
+    checksum=$(cksum < setup.py)
+    if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$checksum" ]; then
         # Debian makes one without pip where its package python3-venv is missing, and says so.
         .venv/bin/python -m pip --version > /dev/null 2>&1 || .venv/bin/python -m ensurepip
         echo "installing bert_jax$extras into .venv (about a minute)" >&2
         .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extras"
-        echo "$wanted" > "$stamp"
+        echo "$checksum" > "$stamp"
     fi
 }

@@ -58,7 +58,7 @@ done
 pids[0]=$!
 set +m
 
-deadline="" # when those are killed that were asked to end, in seconds of this shell
+deadline="" # when processes that were sent a signal are killed, in seconds of this shell
 stop_all() {
     deadline=${deadline:-$((SECONDS + 120))}
     kill -TERM "${pids[@]}" 2> /dev/null || true

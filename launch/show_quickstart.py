@@ -1,4 +1,4 @@
-"""Shows what a pre-training run has learnt: filled-in masks, and accuracies beside baselines.
+"""Shows the result of a pre-training run: filled masks, and accuracies beside baselines.
 
 python launch/show_quickstart.py RUN
 """
@@ -24,13 +24,13 @@ def main(run: Path) -> None:
         words = ", ".join(f"{filling.token} ({filling.score:.0%})" for filling in fillings)
         print(f"{sentence}\n    [MASK] = {words}")
     result = json.loads((run / "result.json").read_text())
-    print(f"\nheld-out documents{'BERT':>18}{'baseline':>12}")
+    print(f"\n{'validation documents':24}{'BERT':>12}{'baseline':>12}")
     rows = (
         ("masked words", "mlm_accuracy", "mlm_most_frequent", "always the most frequent token"),
         ("next sentence", "nsp_accuracy", "nsp_majority", "always the more frequent label"),
     )
     for title, metric, baseline, meaning in rows:
-        print(f"{title:18}{result[metric]:18.1%}{result[baseline]:12.1%}  ({meaning})")
+        print(f"{title:24}{result[metric]:12.1%}{result[baseline]:12.1%}  ({meaning})")
     print(f"\ncurves: {run / 'curves.png'}\nmodel:  {run / 'model'}")
 
 

@@ -35,7 +35,7 @@ most_failures=3      # of installing and starting, one after the other, on a sli
 most_unanswered=120  # questions to gcloud, one after the other
 worker="bash bert_jax/launch/tpu/worker.sh"
 
-# ---- what is wanted ----
+# ---- arguments ----
 
 verb=${1-}
 case $verb in
@@ -99,7 +99,7 @@ again() { # VERB: how it is called for this slice
 state="" unanswered=0
 # Sets `state` to that of the queued resource: ACTIVE, WAITING_FOR_RESOURCES, SUSPENDED, …; none if
 # there is none. After a first answer a network may fail for a while, and the state is unknown: what
-# was asked for will come, and cost, also if nobody waits.
+# was requested will come, and cost, also if nobody waits.
 ask_state() {
     local answer
     if answer=$(gcloud compute tpus queued-resources describe "$name" "--zone=$zone" \
@@ -114,7 +114,7 @@ ask_state() {
     [ -n "$state" ] || fail "$answer"
     state=unknown unanswered=$((unanswered + 1))
     [ "$unanswered" -lt "$most_unanswered" ] ||
-        fail "$answer; given up, but what was asked for may stand and cost: $(again delete)"
+        fail "$answer; given up, but the requested slice may exist and cost: $(again delete)"
     say "$answer"
 }
 
@@ -132,10 +132,10 @@ create() {
         ask_state
         case $state in
             none) fail "gcloud did not create $name, see above" ;;
-            unknown) fail "$name may have been asked for, and then it costs: $(again delete)" ;;
+            unknown) fail "$name may have been requested, and then it costs: $(again delete)" ;;
         esac
     fi
-    state="asked for"
+    state="requested"
     if "$dry_run"; then
         echo "# every $poll_seconds s until it says ACTIVE:"
         tpus queued-resources describe "$name" "--format=value(state.state)"
@@ -293,7 +293,7 @@ run() {
                 ;;
         esac
     done
-    fail "$name: given up after $most_restarts restarts; the slice still stands and costs"
+    fail "$name: given up after $most_restarts restarts; the slice still exists and costs"
 }
 
 "$verb" "$@"

@@ -44,7 +44,7 @@ def measure(size: str, rounds: int, directory: Path) -> tuple[dict[str, list[flo
     step = make_train_step(task, optimizer, mesh=mesh, abstract=abstract, microbatches=1, seed=0)
     state = new_state(task, optimizer, abstract, seed=0)
     batch = to_global(mesh, first_batches(task, 1)[0])
-    found: dict[str, list[float]] = {name: [] for name, _ in ROWS}
+    times: dict[str, list[float]] = {name: [] for name, _ in ROWS}
     with RunCheckpoints(directory, keep=1) as checkpoints:
         for number in range(rounds + 1):
             start = time.perf_counter()
@@ -58,11 +58,11 @@ def measure(size: str, rounds: int, directory: Path) -> tuple[dict[str, list[flo
             after = time.perf_counter()
             checkpoints.wait()
             if number > 0:  # the first one compiles
-                found["plain"].append(before - start)
-                found["saving"].append(saved - before)
-                found["after"].append(after - saved)
-                found["written"].append(time.perf_counter() - before)
-    return found, sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+                times["plain"].append(before - start)
+                times["saving"].append(saved - before)
+                times["after"].append(after - saved)
+                times["written"].append(time.perf_counter() - before)
+    return times, sum(leaf.nbytes for leaf in jax.tree.leaves(state))
 
 
 def main() -> None:
@@ -73,12 +73,12 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where it is written, in place of /tmp")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
-        found, size = measure(arguments.size, arguments.rounds, Path(folder))
+        times, size = measure(arguments.size, arguments.rounds, Path(folder))
     print(f"{arguments.size}: a state of {size / 1e6:.0f} MB, {jax.devices()[0].platform}\n")
     print("| what | median, ms | all, ms |\n|---|---:|---|")
     for name, label in ROWS:
-        shown = ", ".join(f"{1000 * seconds:.0f}" for seconds in found[name])
-        print(f"| {label} | {1000 * statistics.median(found[name]):.0f} | {shown} |")
+        shown = ", ".join(f"{1000 * seconds:.0f}" for seconds in times[name])
+        print(f"| {label} | {1000 * statistics.median(times[name]):.0f} | {shown} |")
 
 
 if __name__ == "__main__":

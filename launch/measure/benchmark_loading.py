@@ -120,13 +120,13 @@ def print_table(directory: Path, rounds: int) -> None:
     """Lets the processes take turns and prints their medians."""
     size = (directory / WEIGHTS).stat().st_size
     measure("read", directory)  # the file comes into the system's cache
-    found: dict[str, list[dict[str, float]]] = {work: [] for work in WORKS}
+    results: dict[str, list[dict[str, float]]] = {work: [] for work in WORKS}
     for _ in range(rounds):
-        for work, runs in found.items():
+        for work, runs in results.items():
             runs.append(measure(work, directory))
     medians = {
         work: {key: statistics.median(run[key] for run in runs) for key in ("seconds", "bytes")}
-        for work, runs in found.items()
+        for work, runs in results.items()
     }
     print(f"{WEIGHTS}: {size / MEBIBYTE:.0f} MiB; medians of {rounds} processes each\n")
     print("| work | s | times reading | peak memory, MiB | times the file |")

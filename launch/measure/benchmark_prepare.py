@@ -5,7 +5,7 @@
 Speed: whole preparations (reading, splitting, encoding, writing, checksums) and the tokenizers
 library's `encode_batch_fast`, which counts no offsets, on the same sentences, already split and in
 memory, take turns with the same number of threads; the medians are compared. Memory: peak resident
-sets of all processes together, for the source given once and given ten times. Prints one line of
+sets of all processes together, for the source once and ten times. Prints one line of
 JSON. Linux only.
 """
 
@@ -57,18 +57,18 @@ def time_bare_library(sentences: list[str], vocabulary: str) -> float:
 def measure_speed(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Tokens per second of both sides."""
     sentences = sentences_of(arguments.source)
-    ours, bare = [], []
+    prepare, bare = [], []
     for number in range(arguments.rounds):
         start = time.perf_counter()
         output = folder / f"speed{number}"
         tokens = prepare_once(arguments.source, arguments.vocabulary, output, arguments.threads)
-        ours.append(tokens / (time.perf_counter() - start))
+        prepare.append(tokens / (time.perf_counter() - start))
         bare.append(tokens / time_bare_library(sentences, arguments.vocabulary))
     return {
         "tokens": tokens,
-        "prepare_tokens_per_s": round(statistics.median(ours)),
+        "prepare_tokens_per_s": round(statistics.median(prepare)),
         "bare_tokens_per_s": round(statistics.median(bare)),
-        "speed_ratio": round(statistics.median(ours) / statistics.median(bare), 3),
+        "speed_ratio": round(statistics.median(prepare) / statistics.median(bare), 3),
     }
 
 

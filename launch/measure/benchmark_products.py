@@ -73,14 +73,14 @@ def seconds(products: list[Product], dtype: str, rounds: int) -> list[float]:
         multiply = jax.jit(matmul_nt if one.over_last else matmul)
         jax.block_until_ready(multiply(*operands))
         calls.append((multiply, operands))
-    found: list[list[float]] = [[] for _ in products]
+    measured: list[list[float]] = [[] for _ in products]
     for _ in range(rounds):
-        for times, (multiply, operands) in zip(found, calls, strict=True):
+        for times, (multiply, operands) in zip(measured, calls, strict=True):
             for _ in range(_STEPS):
                 start = time.perf_counter()
                 jax.block_until_ready(multiply(*operands))
                 times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in found]
+    return [statistics.median(times) for times in measured]
 
 
 def main() -> None:

@@ -44,10 +44,10 @@ def seconds_to_first_step(config: str, workdir: Path, cache: Path) -> float:
                 log.seek(0)
                 raise SystemExit(f"{' '.join(command)} ended before its first step:\n{log.read()}")
             time.sleep(0.01)
-        found = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         process.kill()
         process.wait()
-    return found
+    return seconds
 
 
 def main() -> None:

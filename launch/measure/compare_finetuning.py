@@ -3,7 +3,7 @@ r"""Fine-tuning side by side with PyTorch and transformers: scores and wall time
     python launch/measure/compare_finetuning.py --task mrpc --data DIR --model DIR --output DIR
     python launch/measure/compare_finetuning.py --task all --data DIR --model DIR --output DIR
 
-Tasks, with what is looked for below `--data`:
+Tasks, with their files below `--data`:
 
     mrpc        glue/MRPC/train.tsv, dev.tsv (GLUE's)
     conll2003   ner/conll2003/eng.train, eng.testa; 4,000 sentences to train on
@@ -11,17 +11,17 @@ Tasks, with what is looked for below `--data`:
                 questions to train on
 
 For each seed, `bert-jax train` and `finetuning_peer.py` run one after the other, each as a user
-would run it: a whole process, with import, reading, tokenising, compiling, training and judging;
-ours saves its model, too. Both read the same files (the subsets are drawn once and written to
-`--output`), have the same recipe, and judge the weights of the last step once the training is over.
-Both compute as they do for a user who says nothing: ours in bfloat16 where the processor multiplies
-it, with huge pages where Linux gives them; the peer in float32. `--precision` gives both the same.
-The predictions of both are scored by `bert_jax.metrics`.
+would run it: a whole process, with import, reading, tokenising, compiling, training and
+evaluation; bert_jax saves its model, too. Both read the same files (the subsets are drawn once and
+written to `--output`), have the same recipe, and evaluate the weights of the last step. Both
+compute with their defaults: bert_jax in bfloat16 where the processor multiplies it, with huge pages
+where Linux has them; the peer in float32. `--precision` sets that of both. The predictions of both
+are scored by `bert_jax.metrics`.
 
 A run that is finished is not repeated. Writes `comparison.md` and `comparison.png` to `--output`.
-Compiled programs are kept in `--output`, too: the first seed of a task compiles, as on a user's
-first day, and the others find what it left. `--examples`, `--judged`, `--epochs` and `--length`
-shrink everything for a trial.
+Compiled programs are kept in `--output`, too: the first seed of a task compiles, as a user's
+first run does, and the others load its programs. `--examples`, `--evaluated`, `--epochs` and
+`--length` shrink everything for a trial.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import write_atomically
 
 HERE = Path(__file__).parent
-SIDES = {"ours": "bert_jax", "peer": "PyTorch + transformers"}
+SIDES = {"bert_jax": "bert_jax", "peer": "PyTorch + transformers"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Job:
         task: its name.
         recipe: of both sides.
         train: the chosen examples.
-        validation: those that are judged.
+        validation: those that are evaluated.
         model: the directory that both begin with.
         output: of this task.
     """
@@ -70,12 +70,12 @@ class Job:
         return {"side": side, "seed": seed, **files, **dataclasses.asdict(self.recipe)}
 
     def result(self, side: str, seed: int) -> Any:
-        """Runs a side, or reads what it gave when it ran."""
-        work = {"ours": self.run_ours, "peer": self.run_peer}[side]
+        """Runs a side, or reads its result from the file."""
+        work = {"bert_jax": self.run_bert_jax, "peer": self.run_peer}[side]
         path = self.output / f"{side}-{seed}.json"
         return once(path, self.settings(side, seed), lambda: work(seed))
 
-    def run_ours(self, seed: int) -> dict[str, Any]:
+    def run_bert_jax(self, seed: int) -> dict[str, Any]:
         """`bert-jax train`."""
         workdir = self.output / f"run-{seed}"
         shutil.rmtree(workdir, ignore_errors=True)  # what was begun would be timed wrongly
@@ -99,10 +99,10 @@ class Job:
         command = [sys.executable, "-m", "bert_jax", "train", "--config", str(config)]
         command += ["--workdir", str(workdir)]
         command += [f"--config.{key}={value}" for key, value in keys.items()]
-        output, times = self.timed(command, f"ours-{seed}")
+        output, times = self.timed(command, f"bert_jax-{seed}")
         shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
         predictions = COMPARISONS[self.task].predictions(workdir / "predictions")
-        return self.judged(predictions, times) | {"own": last_json(output), "command": command}
+        return self.scored(predictions, times) | {"own": last_json(output), "command": command}
 
     def run_peer(self, seed: int) -> dict[str, Any]:
         """PyTorch and transformers."""
@@ -124,16 +124,16 @@ class Job:
         for name, value in options.items():
             command += [name, str(value)]
         output, times = self.timed(command, f"peer-{seed}")
-        found = json.loads(predictions.read_text(encoding="utf-8"))
-        return self.judged(found, times) | {"own": last_json(output), "command": command}
+        content = json.loads(predictions.read_text(encoding="utf-8"))
+        return self.scored(content, times) | {"own": last_json(output), "command": command}
 
     def timed(self, command: list[str], name: str) -> tuple[str, dict[str, float]]:
-        """Runs a command with its own cache, and without asking the hub."""
+        """Runs a command with a cache of this task, and without the hub."""
         cache = {"XDG_CACHE_HOME": str(self.output / "cache"), "HF_HUB_OFFLINE": "1"}
         print(f"{self.task}: {name} …", file=sys.stderr, flush=True)
         return run(command, self.output / f"{name}.log", cache)
 
-    def judged(self, predictions: Any, times: dict[str, float]) -> dict[str, Any]:
+    def scored(self, predictions: Any, times: dict[str, float]) -> dict[str, Any]:
         """Scores and times."""
         return {"scores": COMPARISONS[self.task].score(self.validation, predictions), **times}
 
@@ -141,10 +141,10 @@ class Job:
 Results = dict[str, list[Any]]
 
 
-def table(found: dict[str, Results]) -> str:
+def table(by_task: dict[str, Results]) -> str:
     """All tasks and sides: scores over the seeds, median times, and times by those of the peer."""
     rows = []
-    for task, sides in found.items():
+    for task, sides in by_task.items():
         medians = {
             side: statistics.median(result["seconds"] for result in results)
             for side, results in sides.items()
@@ -172,7 +172,7 @@ def table(found: dict[str, Results]) -> str:
     return markdown([*head, "of the peer's", "processor s"], rows, texts=3)
 
 
-def draw(found: dict[str, Results], path: Path) -> None:
+def draw(by_task: dict[str, Results], path: Path) -> None:
     """A column for each task: the scores of all seeds above, the seconds below."""
     import matplotlib
 
@@ -180,9 +180,9 @@ def draw(found: dict[str, Results], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(
-        2, len(found), figsize=(4 * len(found), 6), squeeze=False, layout="constrained"
+        2, len(by_task), figsize=(4 * len(by_task), 6), squeeze=False, layout="constrained"
     )
-    for column, (task, sides) in enumerate(found.items()):
+    for column, (task, sides) in enumerate(by_task.items()):
         above, below = axes[:, column]
         for number, (side, results) in enumerate(sides.items()):
             names = list(results[0]["scores"])
@@ -209,16 +209,16 @@ def make_job(task: str, options: argparse.Namespace) -> Job:
     """The files of a comparison, drawn and written."""
     comparison = COMPARISONS[task]
     recipe = comparison.recipe
-    given = {name: getattr(options, name) for name in ("epochs", "length", "precision")}
-    changed = {name: value for name, value in given.items() if value is not None}
+    overrides = {name: getattr(options, name) for name in ("epochs", "length", "precision")}
+    changed = {name: value for name, value in overrides.items() if value is not None}
     recipe = dataclasses.replace(recipe, **changed)
     output = options.output / task
     examples = comparison.examples if options.examples is None else options.examples
     train = choose(comparison, comparison.train, options.data, examples, output / "data")
-    judged = choose(
-        comparison, comparison.validation, options.data, options.judged, output / "data"
+    evaluated = choose(
+        comparison, comparison.validation, options.data, options.evaluated, output / "data"
     )
-    return Job(task, recipe, train, judged, options.model.resolve(), output)
+    return Job(task, recipe, train, evaluated, options.model.resolve(), output)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", choices=SIDES, help="this side alone")
     parser.add_argument("--examples", type=int, help="to train on, in place of the task's number")
-    parser.add_argument("--judged", type=int, default=0, help="validation examples (0: all)")
+    parser.add_argument("--evaluated", type=int, default=0, help="validation examples (0: all)")
     parser.add_argument("--epochs", type=float, help="in place of the task's number")
     parser.add_argument("--length", type=int, help="the most tokens of a row, likewise")
     parser.add_argument("--precision", help="of both: float32 or bfloat16 (default: each its own)")
@@ -239,17 +239,17 @@ def main(arguments: list[str] | None = None) -> None:
     options.output = options.output.resolve()
     sides = [options.only] if options.only else list(SIDES)
     try:
-        found: dict[str, Results] = {}
+        by_task: dict[str, Results] = {}
         for task in COMPARISONS if options.task == "all" else [options.task]:
             job = make_job(task, options)
             results: Results = {side: [] for side in sides}
             for seed in options.seeds:
                 for side in sides:
                     results[side].append(job.result(side, seed))
-            found[task] = results
-            text = table(found)
+            by_task[task] = results
+            text = table(by_task)
             write_atomically(options.output / "comparison.md", text.encode())
-            draw(found, options.output / "comparison.png")
+            draw(by_task, options.output / "comparison.png")
         print(text)
     except UserError as error:
         raise SystemExit(f"compare_finetuning: {error}") from None

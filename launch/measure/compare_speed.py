@@ -1,12 +1,12 @@
-r"""Speed side by side with what a user would pick instead, in alternating rounds.
+r"""Speed side by side with other libraries, in alternating rounds.
 
     python launch/measure/compare_speed.py --output DIR [--works infer-128-float32 …] [--rounds 7]
 
-Each contender is a process of its own that prepares the work once: `speed_ours.py`, and
+Each contender is a process of its own that prepares the work once: `speed_bert_jax.py`, and
 `speed_peer.py` with PyTorch and transformers (eager, SDPA, compiled, bfloat16), ONNX Runtime or
-OpenVINO. In each round all take a turn of some steps; what counts is the median over the rounds of
-the ratio of their steps to ours in the same round. A contender that is not installed is left out
-with a line; `--peer-python` names another environment for them.
+OpenVINO. In each round all take a turn of some steps; the result is the median over the rounds of
+the ratio of a contender's step to that of bert_jax in the same round. A contender that is not
+installed is left out with a line; `--peer-python` names another environment for them.
 
 Writes `WORK.json` for each work, `speed.md` and `speed.png` to `--output`, and prints the table. A
 work that is finished is not repeated.
@@ -27,7 +27,7 @@ from bert_jax.files import write_atomically
 
 HERE = Path(__file__).parent
 LABELS = {
-    "ours": "bert_jax",
+    "bert_jax": "bert_jax",
     "eager": "PyTorch, eager",
     "sdpa": "PyTorch, SDPA",
     "compile": "PyTorch, compiled",
@@ -43,7 +43,7 @@ class Work:
 
     Attributes:
         kind: "infer", the encoder forward; "train", a step of MLM and NSP with dropout, clipping
-            and AdamW (ours scores the vocabulary at the masked tokens, transformers at all of
+            and AdamW (bert_jax scores the vocabulary at the masked tokens, transformers at all of
             them, a fifth more to compute); "masking", a masked batch of ready ids.
         batch: rows.
         length: tokens of a row.
@@ -61,11 +61,11 @@ class Work:
 
     def command(self, python: str, side: str, size: str) -> list[str]:
         """Of one contender."""
-        script = "speed_ours.py" if side == "ours" else "speed_peer.py"
+        script = "speed_bert_jax.py" if side == "bert_jax" else "speed_peer.py"
         command = [python, str(HERE / script), self.kind, "--size", size, "--dtype", self.dtype]
         command += ["--batch", str(self.batch), "--length", str(self.length)]
         command += ["--repeats", str(self.repeats)]
-        return command if side == "ours" else [*command, "--with", side]
+        return command if side == "bert_jax" else [*command, "--with", side]
 
 
 WORKS = {
@@ -85,15 +85,15 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """The rounds of one work."""
     work = WORKS[name]
     contenders = []
-    for side in ("ours", *work.peers):
-        python = sys.executable if side == "ours" else options.peer_python
+    for side in ("bert_jax", *work.peers):
+        python = sys.executable if side == "bert_jax" else options.peer_python
         print(f"{name}: {LABELS[side]} prepares …", file=sys.stderr, flush=True)
         log = options.output / f"{name}-{side}.log"
         contender = Contender(side, work.command(python, side, options.size), log)
         if contender.first is None:
             contender.end()
             line = f"{name}: {LABELS[side]} does not run here, see {log}"
-            if side == "ours":
+            if side == "bert_jax":
                 raise SystemExit(line)
             print(line, file=sys.stderr)
         else:
@@ -104,46 +104,46 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             if not contender.take_turn(options.steps):
                 contender.end()
                 line = f"{name}: {LABELS[contender.name]} ended in its turn, see {contender.log}"
-                if contender.name == "ours":
+                if contender.name == "bert_jax":
                     raise SystemExit(line)
                 print(line, file=sys.stderr)
                 contenders.remove(contender)
     for contender in contenders:
         contender.end()
-    ours = contenders[0]
+    reference = contenders[0]
     return {
         one.name: {
             "first_s": one.first,
             "rounds_s": one.rounds,
             "median_s": statistics.median(one.rounds),
-            "ratio": ratios(ours.rounds, one.rounds),
+            "ratio": ratios(reference.rounds, one.rounds),
         }
         for one in contenders
     }
 
 
-def table(found: dict[str, Any]) -> str:
+def table(results: dict[str, Any]) -> str:
     """All works and contenders."""
     rows = []
-    for name, result in found.items():
+    for name, result in results.items():
         for side, times in result["sides"].items():
             ratio = times["ratio"]
             spread = f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['greatest']:.2f})"
             milliseconds = f"{1e3 * times['median_s']:.1f}"
-            rows.append([name, LABELS[side], milliseconds, spread if side != "ours" else "1"])
-    return markdown(["work", "by", "ms a step", "times as long as ours"], rows, texts=2)
+            rows.append([name, LABELS[side], milliseconds, spread if side != "bert_jax" else "1"])
+    return markdown(["work", "by", "ms a step", "times as long as bert_jax"], rows, texts=2)
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Bars from 1 to how many times as long as ours, with the spread over the rounds."""
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Bars from 1 to how many times as long as bert_jax, with the spread over the rounds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     bars = [
         (f"{name}: {LABELS[side]}", times["ratio"])
-        for name, result in found.items()
+        for name, result in results.items()
         for side, times in result["sides"].items()
-        if side != "ours"
+        if side != "bert_jax"
     ]
     figure = Figure(figsize=(8, 1 + 0.3 * len(bars)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -176,17 +176,19 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     settings = {name: getattr(options, name) for name in ("size", "rounds", "steps")}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     try:
         for name in options.works:
             path = options.output / f"{name}.json"
-            asked = {**settings, **dataclasses.asdict(WORKS[name])}
-            found[name] = once(path, asked, lambda name=name: {"sides": compare(name, options)})
-            write_atomically(options.output / "speed.md", table(found).encode())
+            all_settings = {**settings, **dataclasses.asdict(WORKS[name])}
+            results[name] = once(
+                path, all_settings, lambda name=name: {"sides": compare(name, options)}
+            )
+            write_atomically(options.output / "speed.md", table(results).encode())
     except UserError as error:
         raise SystemExit(f"compare_speed: {error}") from None
-    draw(found, options.output / "speed.png")
-    print(table(found))
+    draw(results, options.output / "speed.png")
+    print(table(results))
 
 
 if __name__ == "__main__":

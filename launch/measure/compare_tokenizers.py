@@ -1,4 +1,4 @@
-"""Compares our WordPiece with Hugging Face's fast BERT tokenizer, line by line.
+"""Compares bert_jax's WordPiece with Hugging Face's fast BERT tokenizer, line by line.
 
     python launch/measure/compare_tokenizers.py --vocabulary vocab.txt --text udhr2.zip wiki.gz
 
@@ -86,30 +86,30 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def load_both(vocabulary: Path, lowercase: bool) -> tuple[Tokenizer, Any]:
-    """Our tokenizer and Hugging Face's, each from the same files."""
+    """The tokenizers of bert_jax and Hugging Face, each from the same files."""
     import transformers
 
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(vocabulary, Path(folder, "vocab.txt"))
         settings = {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"}
         Path(folder, "tokenizer_config.json").write_text(json.dumps(settings))
-        theirs = transformers.AutoTokenizer.from_pretrained(folder)
-        return load_tokenizer(folder), theirs
+        peer = transformers.AutoTokenizer.from_pretrained(folder)
+        return load_tokenizer(folder), peer
 
 
 def encode_both(
-    ours: Tokenizer, theirs: Any, texts: list[str], pairs: list[str] | None, cut: int | None
+    tokenizer: Tokenizer, peer: Any, texts: list[str], pairs: list[str] | None, cut: int | None
 ) -> Iterator[tuple[Encoding, Any]]:
     """The encodings of both, side by side."""
     options: dict[str, Any] = {"truncation": "longest_first", "max_length": cut} if cut else {}
-    found = ours.encode_batch(texts, pairs, max_length=cut)
-    expected = theirs(texts, pairs, verbose=False, **options)
-    return zip(found, expected.encodings, strict=True)
+    encoding = tokenizer.encode_batch(texts, pairs, max_length=cut)
+    expected = peer(texts, pairs, verbose=False, **options)
+    return zip(encoding, expected.encodings, strict=True)
 
 
 def compare(
-    ours: Tokenizer,
-    theirs: Any,
+    tokenizer: Tokenizer,
+    peer: Any,
     lines: Iterable[str],
     cuts: Iterable[int | None],
     reports: list[str],
@@ -121,17 +121,17 @@ def compare(
         read += len(batch)
         following = [*batch[1:], batch[0]]
         for pairs, cut in ((None, None), *((following, cut) for cut in cuts)):
-            both = encode_both(ours, theirs, batch, pairs, cut)
-            for row, (found, expected) in enumerate(both):
+            both = encode_both(tokenizer, peer, batch, pairs, cut)
+            for row, (encoding, expected) in enumerate(both):
                 encodings += 1
-                tokens += len(found)
-                wrong = [f for f in FIELDS if getattr(found, f) != getattr(expected, f)]
+                tokens += len(encoding)
+                wrong = [f for f in FIELDS if getattr(encoding, f) != getattr(expected, f)]
                 differences += bool(wrong)
                 if wrong and len(reports) < SHOWN:
                     second = pairs[row] if pairs else None
                     reports.append(
                         f"{batch[row]!r} with {second!r}, at most {cut}: {wrong[0]} "
-                        f"{getattr(found, wrong[0])} is not {getattr(expected, wrong[0])}"
+                        f"{getattr(encoding, wrong[0])} is not {getattr(expected, wrong[0])}"
                     )
     return [read, encodings, tokens, differences]
 
@@ -162,11 +162,11 @@ def main() -> int:
     for vocabulary in arguments.vocabulary:
         own = looks_lowercased(read_vocabulary(vocabulary))
         for lowercase in (own, not own) if arguments.both_cases else (own,):
-            ours, theirs = load_both(vocabulary, lowercase)
+            tokenizer, peer = load_both(vocabulary, lowercase)
             strings = nasty_strings(arguments.nasty, arguments.seed)
             texts = [(path.name, lines_of(path), (None,)) for path in arguments.text]
             for name, lines, cuts in [*texts, ("generated", strings, (None, CUT))]:
-                counts = compare(ours, theirs, lines, cuts, reports)
+                counts = compare(tokenizer, peer, lines, cuts, reports)
                 differences += counts[-1]
                 case = "yes" if lowercase else "no"
                 row = [vocabulary.name, case, name, *(f"{count:,}" for count in counts)]

@@ -27,15 +27,15 @@ DRAWN_BY = 2018
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What both sides are told.
+    """The settings of both sides.
 
     Attributes:
         epochs: passes over the training examples.
         learning_rate: the peak, after a warm-up of a tenth of the steps.
         length: the most tokens of a row.
         batch_size: rows.
-        precision: "auto": what each side takes if nobody says anything, which is float32 for the
-            peer; else that of both.
+        precision: "auto": the default of each side, which is float32 for the peer; else that
+            of both.
     """
 
     epochs: float = 3.0
@@ -58,7 +58,7 @@ class Comparison:
         units: what may be drawn from a file.
         whole: makes a text of what was drawn.
         score: metrics of predictions for a file.
-        predictions: reads ours.
+        predictions: reads those of a run of bert_jax.
     """
 
     config: str
@@ -131,8 +131,8 @@ def conll_score(validation: Path, predictions: list[list[str]]) -> dict[str, flo
 
 def squad_score(validation: Path, predictions: dict[str, str]) -> dict[str, float]:
     """Of the official script, in percent."""
-    found = score_v1(gold_answers(read_questions(validation)), predictions)
-    return {"exact match": found["exact_match"], "F1": found["f1"]}
+    scores = score_v1(gold_answers(read_questions(validation)), predictions)
+    return {"exact match": scores["exact_match"], "F1": scores["f1"]}
 
 
 def gold_answers(questions: Iterable[Question]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ Tasks: mrpc (GLUE's columns), conll2003 (word, tab, tag), squad (1.1).
 It does what the examples of transformers do (run_glue, run_ner, run_qa): fast tokenizers, batches
 in random order padded to their longest row, AdamW without decay of biases and LayerNorm, a linear
 warm-up over a tenth of the steps and a linear decay, gradients clipped at 1, float32 (bfloat16
-by autocast where it is asked for), one evaluation at the end. Windows of passages are cut as
+by autocast if requested), one evaluation at the end. Windows of passages are cut as
 google-research/bert cuts them.
 
 Writes the predictions for the validation file and prints a line of JSON with times and with
@@ -41,7 +41,7 @@ def of_model(features: list[Feature]) -> list[Feature]:
 def loader(
     features: list[Feature], collate: Callable[[Any], Any], batch_size: int, seed: int | None
 ) -> torch.utils.data.DataLoader:
-    """Batches in random order, or without a seed in the given one."""
+    """Batches in random order, or without a seed in the order of the rows."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     return torch.utils.data.DataLoader(
         of_model(features),  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def train(model: Any, batches: torch.utils.data.DataLoader, options: argparse.Na
 
 
 def cast(options: argparse.Namespace) -> torch.autocast:
-    """Within it, products are of bfloat16 if that is wanted."""
+    """Within it, products are of bfloat16 if requested."""
     return torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bfloat16")
 
 
@@ -94,16 +94,16 @@ def outputs_of(
     model: Any, batches: torch.utils.data.DataLoader, options: argparse.Namespace
 ) -> list[dict[str, np.ndarray]]:
     """The outputs of each row, by their names."""
-    found: list[dict[str, np.ndarray]] = []
+    results: list[dict[str, np.ndarray]] = []
     model.eval()
     with torch.inference_mode(), cast(options):
         for batch in batches:
             output = {name: value.float().numpy() for name, value in model(**batch).items()}
             rows = len(batch["input_ids"])
-            found.extend(
+            results.extend(
                 {name: value[row] for name, value in output.items()} for row in range(rows)
             )
-    return found
+    return results
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def main() -> None:
 
     transformers.set_seed(options.seed)
     work = TASKS[options.task]
-    rows, judged = work.read(options.train), work.read(options.validation)
+    rows, eval_rows = work.read(options.train), work.read(options.validation)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
     task = work(tokenizer, options, rows)
     classes = {"num_labels": len(task.labels)} if task.labels else {}
@@ -136,13 +136,13 @@ def main() -> None:
     training = time.perf_counter()
     train(model, loader(features, collate, options.batch_size, options.seed), options)
     trained = time.perf_counter()
-    judged_features = task.features(judged, with_labels=False)
-    judging = loader(judged_features, collate, options.batch_size, None)
-    outputs = outputs_of(model, judging, options)
-    predictions = task.predictions(judged, judged_features, outputs)
+    eval_features = task.features(eval_rows, with_labels=False)
+    eval_batches = loader(eval_features, collate, options.batch_size, None)
+    outputs = outputs_of(model, eval_batches, options)
+    predictions = task.predictions(eval_rows, eval_features, outputs)
     options.predictions.write_text(json.dumps(predictions), encoding="utf-8")
     result = {
-        "metrics": task.metrics(judged, predictions),
+        "metrics": task.metrics(eval_rows, predictions),
         "rows": len(features),
         "training_seconds": trained - training,
         "seconds": time.perf_counter() - STARTED,

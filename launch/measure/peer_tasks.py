@@ -47,11 +47,13 @@ class Classification:
             truncation=True,
             max_length=self.options.length,
         )
-        found = [{name: encoded[name][number] for name in encoded} for number in range(len(rows))]
+        features = [
+            {name: encoded[name][number] for name in encoded} for number in range(len(rows))
+        ]
         if with_labels:
-            for feature, row in zip(found, rows, strict=True):
+            for feature, row in zip(features, rows, strict=True):
                 feature["labels"] = self.labels.index(row["label"])
-        return found
+        return features
 
     def predictions(
         self, rows: list[Feature], features: list[Feature], outputs: list[dict[str, np.ndarray]]
@@ -70,7 +72,7 @@ class Classification:
 
 def tagged_rows(path: Path) -> list[Feature]:
     """Sentences, a word and its tag on each line, a tab between them."""
-    found: list[Feature] = []
+    rows: list[Feature] = []
     words: list[str] = []
     tags: list[str] = []
     for line in [*path.read_text(encoding="utf-8").split("\n"), ""]:
@@ -79,9 +81,9 @@ def tagged_rows(path: Path) -> list[Feature]:
             words.append(word)
             tags.append(tag)
         elif words:
-            found.append({"words": words, "tags": tags})
+            rows.append({"words": words, "tags": tags})
             words, tags = [], []
-    return found
+    return rows
 
 
 class Tagging:
@@ -103,8 +105,10 @@ class Tagging:
             truncation=True,
             max_length=self.options.length,
         )
-        found = [{name: encoded[name][number] for name in encoded} for number in range(len(rows))]
-        for number, (feature, row) in enumerate(zip(found, rows, strict=True)):
+        features = [
+            {name: encoded[name][number] for name in encoded} for number in range(len(rows))
+        ]
+        for number, (feature, row) in enumerate(zip(features, rows, strict=True)):
             words = encoded.word_ids(number)
             feature["firsts"] = {
                 word: place for place, word in reversed(list(enumerate(words))) if word is not None
@@ -114,7 +118,7 @@ class Tagging:
                 for word, place in feature["firsts"].items():
                     labels[place] = self.labels.index(row["tags"][word])
                 feature["labels"] = labels
-        return found
+        return features
 
     def predictions(
         self, rows: list[Feature], features: list[Feature], outputs: list[dict[str, np.ndarray]]

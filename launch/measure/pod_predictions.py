@@ -49,13 +49,13 @@ def predictions(directory: Path) -> list[str]:
             rows, cells, flops = ROWS[size, length], [], 0.0
             for topology, devices in SLICES.items():
                 mesh = f"data={devices}"
-                found = plan(directory, topology, size, length, mesh, rows * devices)
-                available = found["available_bytes_per_device"] / 2**30
+                planned = plan(directory, topology, size, length, mesh, rows * devices)
+                available = planned["available_bytes_per_device"] / 2**30
                 heads[topology] = f"{topology}, of {available:.1f} GiB"
-                peak = f"{found['peak_bytes_per_device'] / 2**30:.1f}"
-                floor = f"{found['step_floor_s'] * 1e3:.1f}"
-                cells.append(f"{peak} · {floor}" if found["fits"] else "does not fit")
-                flops = found["flops_per_step"] / devices
+                peak = f"{planned['peak_bytes_per_device'] / 2**30:.1f}"
+                floor = f"{planned['step_floor_s'] * 1e3:.1f}"
+                cells.append(f"{peak} · {floor}" if planned["fits"] else "does not fit")
+                flops = planned["flops_per_step"] / devices
             packed = ", packed" if length == 512 else ""
             first = [f"{size}, {length}{packed}", str(rows), f"{flops / 1e12:.1f}"]
             lines.append(_line(first + cells))
@@ -71,9 +71,9 @@ def scaling(directory: Path) -> list[str]:
         cells = [axis]
         for topology, devices in GROWING.items():
             mesh = f"data={devices}" if axis == "data" else f"data=1,fsdp={devices}"
-            found = plan(directory, topology, "base", 128, mesh, ROWS["base", 128] * devices)
-            cells.append(f"{found['sent_bytes_per_device'] / 1e6:,.0f}")
-            least[topology] = f"{found['least_sent_bytes_per_device'] / 1e6:,.0f}"
+            planned = plan(directory, topology, "base", 128, mesh, ROWS["base", 128] * devices)
+            cells.append(f"{planned['sent_bytes_per_device'] / 1e6:,.0f}")
+            least[topology] = f"{planned['least_sent_bytes_per_device'] / 1e6:,.0f}"
         lines.append(_line(cells))
     lines.append(_line(["analytic minimum of both", *least.values()]))
     return [_line(head), "|---|" + "---:|" * len(GROWING), *lines]
@@ -87,8 +87,8 @@ def main() -> None:
     """Prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
-    asked = ("git", "rev-parse", "--short", "HEAD")
-    commit = subprocess.run(asked, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    command = ("git", "rev-parse", "--short", "HEAD")
+    commit = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     directory = parser.parse_args().output / commit.stdout.strip()
     directory.mkdir(parents=True, exist_ok=True)
     print("\n".join([*predictions(directory), "", *scaling(directory)]))

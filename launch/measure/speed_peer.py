@@ -1,4 +1,4 @@
-r"""The peers' side of `compare_speed.py`: serves steps of what a user would pick instead.
+r"""The peers' side of `compare_speed.py`: serves steps of other libraries.
 
     python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
 
@@ -31,10 +31,10 @@ PREDICTED = 0.15
 VOCABULARY = 30522
 
 
-def config_of(options: argparse.Namespace) -> transformers.EncoderConfig:
+def config_of(options: argparse.Namespace) -> transformers.BertConfig:
     """The architecture."""
     layers, width, heads = SIZES[options.size]
-    return transformers.EncoderConfig(
+    return transformers.BertConfig(
         num_hidden_layers=layers,
         hidden_size=width,
         num_attention_heads=heads,
@@ -109,7 +109,7 @@ def with_onnx(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Callab
 def with_openvino(
     model: torch.nn.Module, inputs: dict[str, torch.Tensor], dtype: str
 ) -> Callable[[], Any]:
-    """By OpenVINO, told the precision."""
+    """By OpenVINO, in this precision."""
     import openvino
 
     converted = openvino.convert_model(model, example_input=inputs)

@@ -18,24 +18,24 @@ from typing import Any
 
 
 def serve(step: Callable[[], Any], repeats: int = 1) -> None:
-    """A contender's side: does steps when asked, and prints the seconds of each as JSON.
+    """A contender's side: does as many steps as requested, and prints the seconds of each as JSON.
 
     Args:
         step: does the work, to its end.
         repeats: how often it is done for each number that is printed, their mean. What is made
             ahead of time wants many: a queue fills while the others have their turns.
     """
-    # What libraries print goes where errors go; the answers alone go to the one who asks.
+    # What libraries print goes where errors go; only the answers go to stdout.
     answers, sys.stdout = sys.stdout, sys.stderr
 
     def seconds(count: int) -> list[float]:
-        found = []
+        times = []
         for _ in range(count):
             began = time.perf_counter()
             for _ in range(repeats):
                 step()
-            found.append((time.perf_counter() - began) / repeats)
-        return found
+            times.append((time.perf_counter() - began) / repeats)
+        return times
 
     (first,) = seconds(1)
     print(json.dumps(first), file=answers, flush=True)
@@ -43,7 +43,7 @@ def serve(step: Callable[[], Any], repeats: int = 1) -> None:
         print(json.dumps(seconds(int(line))), file=answers, flush=True)
 
 
-# What `bert-jax` asks for when it starts; here all contenders get it.
+# The memory settings of `bert-jax`; here all contenders have them.
 MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"
     ":glibc.malloc.mmap_threshold=68719476736"
@@ -102,7 +102,11 @@ class Contender:
         return json.loads(line) if line else None
 
 
-def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Mapping[str, float]:
-    """How many times as long they took, round by round: median, least and greatest."""
-    found = [other / own for own, other in zip(ours, theirs, strict=True)]
-    return {"median": statistics.median(found), "least": min(found), "greatest": max(found)}
+def ratios(reference: Sequence[float], other: Sequence[float]) -> Mapping[str, float]:
+    """How many times as long the other took, round by round: median, least and greatest."""
+    quotients = [long / short for short, long in zip(reference, other, strict=True)]
+    return {
+        "median": statistics.median(quotients),
+        "least": min(quotients),
+        "greatest": max(quotients),
+    }

@@ -1,4 +1,4 @@
-"""Commands that are timed, and what they gave: a JSON file for each, so that none runs twice."""
+"""Timed commands, with a JSON file for each result, so that none runs twice."""
 
 import json
 import os
@@ -17,22 +17,22 @@ SHOWN = 15
 
 
 def once(path: Path, settings: Mapping[str, Any], work: Callable[[], dict[str, Any]]) -> Any:
-    """What `work` gives, from its file if it has been done.
+    """The result of `work`, from its file if it has been done.
 
     Args:
         path: the file; holds the settings, too.
         settings: what the result depends on.
-        work: gives an object of JSON.
+        work: returns an object of JSON.
 
     Raises:
         UserError: the file was made with other settings.
     """
     settings = json.loads(json.dumps(settings))
     if path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["settings"] != settings:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["settings"] != settings:
             raise UserError(f"{path} was made with other settings; use another --output")
-        return found
+        return stored
     path.parent.mkdir(parents=True, exist_ok=True)
     result = {"settings": settings, **work()}
     write_atomically(path, (json.dumps(result, indent=2) + "\n").encode())
@@ -47,7 +47,7 @@ def run(
     Args:
         command: program and arguments.
         log: gets what it writes to stderr.
-        environment: variables besides those that there are.
+        environment: more variables.
 
     Returns:
         What it wrote to stdout; and `seconds` of the clock, and `processor_seconds`, which other

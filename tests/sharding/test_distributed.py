@@ -85,7 +85,7 @@ def test_verbs_take_the_flags(verb, capsys, tmp_path):
     code = main([verb, *rest.get(verb, []), "--workdir", str(tmp_path), "--process-id", "1"])
     assert code == 2
     assert capsys.readouterr().err.startswith(
-        "bert-jax: --coordinator is None; several processes need --coordinator HOST:PORT, --processes N"
+        "bert-jax: --coordinator is None; several processes need --coordinator HOST:PORT, "
     )
 
 

@@ -234,7 +234,7 @@ def test_what_is_frozen_as_a_whole_has_no_moments(problem):
         ({"max_grad_norm": -1.0}, "max_grad_norm is -1.0; it must be 0 or more"),
         (
             {"learning_rate": 0.0, "head_learning_rate": 1e-3},
-            "learning_rate is 0.0; it must be above 0 beside head_learning_rate; to train the head ",
+            "learning_rate is 0.0; it must be above 0 beside head_learning_rate; ",
         ),
         ({"layer_decay": 0.0}, "layer_decay is 0.0; it must be above 0 and at most 1"),
         ({"layer_decay": 1.1}, "layer_decay is 1.1; it must be above 0 and at most 1"),

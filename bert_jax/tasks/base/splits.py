@@ -209,7 +209,8 @@ def choose_labels(
             "labels",
             named,
             "fix the data, or name the labels in the order of the model's with {labels}",
-            problem=f"{place}label {unknown[0]!r} is none of those of {source}: {', '.join(chosen)}",
+            problem=f"{place}label {unknown[0]!r} is none of those of {source}: "
+            f"{', '.join(chosen)}",
         )
     return chosen
 

@@ -49,7 +49,7 @@ def test_a_mixture_of_mappings_strings_and_config_dicts():
         ([{"source": "text:a", "weight": 0}], "'text:a': weight 0 is not a number above 0"),
         ([{"source": "text:a", "weight": "2"}], "'text:a': weight '2' is not a number above 0"),
         ([{"source": "text:a", "weight": float("nan")}], "weight nan"),
-        ([{"source": "text:a", "format": "word"}], "source 'text:a': format 'word' is unknown; format must be"),
+        ([{"source": "text:a", "format": "word"}], "format 'word' is unknown; format must be"),
         ([{"source": "text:a", "errors": "ignore"}], "must be strict or replace"),
         ([{"source": "jsonl:a", "field": ""}], "source 'jsonl:a': '' names no field; set field"),
     ],

@@ -55,7 +55,7 @@ def test_trec_becomes_a_table_and_keeps_its_quotation_marks(script, tmp_path):
     for split in ("train", "test"):
         path = tmp_path / f"classification/TREC.{split}.all"
         path.write_text('0 What is "it" ?\n5 How many ?\n')
-    script("finetuning_rows").make_trec(tmp_path, tmp_path)
+    script("finetuning_table").make_trec(tmp_path, tmp_path)
     expected = 'label\ttext\n0\tWhat is "it" ?\n5\tHow many ?\n'
     assert (tmp_path / "trec-test.tsv").read_text() == expected
 
@@ -113,11 +113,11 @@ def test_both_sides_get_the_same_sentences_in_their_order(script, tmp_path):
         tasks.choose(conll, conll.train, tmp_path, 10, tmp_path / folder) for folder in ("a", "b")
     ]
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    ours = [(one.words, one.tags) for one in read_tagged(paths[0])]
-    numbers = [int(words[0].removeprefix("Ada")) for words, _ in ours]
+    bert_jax_rows = [(one.words, one.tags) for one in read_tagged(paths[0])]
+    numbers = [int(words[0].removeprefix("Ada")) for words, _ in bert_jax_rows]
     assert len(numbers) == 10
     assert numbers == sorted(numbers) != list(range(10))
-    assert {tags for _, tags in ours} == {("B-PER", "O")}  # IOB2
+    assert {tags for _, tags in bert_jax_rows} == {("B-PER", "O")}  # IOB2
 
 
 def test_questions_keep_their_answers_when_they_are_drawn(script, tmp_path):
@@ -158,7 +158,7 @@ def test_the_comparison_shows_both_sides(script, tmp_path):
     def result(score, seconds):
         return {"scores": {"F1": score}, "seconds": seconds, "processor_seconds": 2 * seconds}
 
-    found = {"squad": {"ours": [result(80, 30), result(82, 10)], "peer": [result(81, 40)]}}
+    found = {"squad": {"bert_jax": [result(80, 30), result(82, 10)], "peer": [result(81, 40)]}}
     assert compare.table(found).splitlines()[2:] == [
         "| squad | bert_jax | F1 81.00 ± 1.41 | 30, 10 | 20 | 0.50 | 40 |",
         "| squad | PyTorch + transformers | F1 81.00 | 40 | 40 | 1.00 | 80 |",
@@ -203,17 +203,17 @@ def test_the_peer_cuts_passages_where_we_do(script, peer_tokenizer, tokenizer):
     for step in (2, 5, 12):
         options = argparse.Namespace(length=18, window_step=step)
         task = script("peer_tasks").Answering(peer_tokenizer, options, rows)
-        theirs = [
+        peer_rows = [
             (one["row"], one["input_ids"], one["token_type_ids"])
             for one in task.features(rows, with_labels=True)
         ]
         windows = PassageWindows(tokenizer, 18, step, 64)(asked)
-        ours = [
+        bert_jax_rows = [
             (row, list(one.ids), list(one.type_ids))
             for row, of_one in enumerate(windows)
             for one in of_one
         ]
-        assert theirs == ours
+        assert peer_rows == bert_jax_rows
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_the_table_and_the_plot(script, tmp_path):
     def times(median, ratio):
         return {"median_s": median, "ratio": dict.fromkeys(("median", "least", "greatest"), ratio)}
 
-    found = {"masking": {"sides": {"ours": times(0.01, 1.0), "collator": times(0.25, 25.0)}}}
+    found = {"masking": {"sides": {"bert_jax": times(0.01, 1.0), "collator": times(0.25, 25.0)}}}
     assert compare.table(found).splitlines()[2:] == [
         "| masking | bert_jax | 10.0 | 1 |",
         "| masking | transformers' collator | 250.0 | 25.00 (25.00–25.00) |",
@@ -100,5 +100,5 @@ def test_both_sides_take_their_turns(script, tmp_path, capsys):
     assert "| masking | transformers' collator |" in capsys.readouterr().out
     for name in works:
         sides = json.loads((tmp_path / f"{name}.json").read_text())["sides"]
-        assert {"ours", "collator" if name == "masking" else "sdpa"} <= set(sides)
+        assert {"bert_jax", "collator" if name == "masking" else "sdpa"} <= set(sides)
         assert all(len(times["rounds_s"]) == 2 for times in sides.values())

@@ -1,6 +1,6 @@
-r"""bert_jax's side of `compare_speed.py`: serves steps of one piece of work.
+r"""The bert_jax side of `compare_speed.py`: serves steps of one piece of work.
 
-python launch/measure/speed_ours.py infer --size base --batch 8 --length 128 --dtype float32
+python launch/measure/speed_bert_jax.py infer --size base --batch 8 --length 128 --dtype float32
 """
 
 import argparse
