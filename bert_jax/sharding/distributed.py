@@ -13,7 +13,7 @@ import threading
 import warnings
 from typing import Any, NoReturn
 
-from bert_jax.errors import OptionError, UserError, first_line
+from bert_jax.errors import OptionError, first_line
 
 # A process without a heartbeat for this long counts as lost; JAX then ends all processes.
 HEARTBEAT_SECONDS = 60
@@ -109,10 +109,12 @@ def start(options: ProcessOptions) -> None:
                 heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             )
     except Exception as error:
-        raise UserError(
-            f"the cluster does not tell who the processes are ({first_line(error)}); give "
-            "--coordinator HOST:PORT, --processes N and --process-id I, or --processes 1 to run "
-            "alone"
+        raise OptionError(
+            "coordinator",
+            None,
+            "give {coordinator} HOST:PORT, {processes} N and {process_id} I, or {processes} 1 to "
+            "run alone",
+            problem=f"the cluster does not name the processes ({first_line(error)})",
         ) from error
     finally:
         deadline.cancel()
@@ -181,7 +183,6 @@ def _check_port(coordinator: str) -> None:
     try:
         socket.create_server(("", port)).close()
     except OSError as error:
-        raise UserError(
-            f"--coordinator {coordinator}: port {port} cannot be opened here "
-            f"({os.strerror(error.errno or 0)}); choose another one for all processes"
-        ) from error
+        reason = os.strerror(error.errno or 0)
+        rule = f"port {port} cannot be opened here ({reason}); choose another for all processes"
+        raise OptionError("coordinator", coordinator, rule) from error

@@ -85,7 +85,7 @@ def mrpc_whole(lines: list[str]) -> str:
 
 def sentence_units(path: Path) -> list[TaggedSentence]:
     """Sentences of a file in columns."""
-    return list(read_tagged(path, TaggedOptions("conll"), needs_tags=True))
+    return list(read_tagged(path, TaggedOptions(format="conll"), needs_tags=True))
 
 
 def sentences_whole(sentences: list[TaggedSentence]) -> str:

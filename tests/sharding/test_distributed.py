@@ -118,8 +118,8 @@ def test_a_port_that_is_taken():
         flags = ("--coordinator", f"127.0.0.1:{port}", "--processes", "2", "--process-id", "0")
         done = evaluate(*flags)
     assert done.stderr == (
-        f"bert-jax: --coordinator 127.0.0.1:{port}: port {port} cannot be opened here (Address "
-        "already in use); choose another one for all processes\n"
+        f"bert-jax: --coordinator is '127.0.0.1:{port}'; port {port} cannot be opened here "
+        "(Address already in use); choose another for all processes\n"
     )
     assert done.returncode == 2
 
@@ -129,6 +129,6 @@ def test_a_cluster_that_does_not_tell(monkeypatch):
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
     done = evaluate()
-    assert done.stderr.startswith("bert-jax: the cluster does not tell who the processes are (")
+    assert done.stderr.startswith("bert-jax: the cluster does not name the processes (")
     assert len(done.stderr.splitlines()) == 1
     assert done.returncode == 2
