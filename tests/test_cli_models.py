@@ -205,7 +205,7 @@ def test_google_and_back(model, tmp_path):
         ({"--pooling": "median"}, "median"),
         (
             {"--precision": "float8"},
-            "precision 'float8' is unknown; known are auto, float32, bfloat16",
+            "precision is 'float8'; known are auto, float32, bfloat16",
         ),
         ({"--task": "fill_mask"}, "in.txt"),  # the text has no mask: file and line
         ({"--input": "nowhere.txt"}, "nowhere.txt"),
@@ -235,7 +235,7 @@ def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
             ["--add-words", "nowhere.txt"],
             "nowhere.txt: No such file or directory; give a file",
         ),
-        (["--hidden-act", "mish"], "model.hidden_act 'mish' is unknown"),
+        (["--hidden-act", "mish"], "hidden-act is 'mish'"),
     ],
 )
 def test_what_convert_refuses(model, tmp_path, capsys, arguments, message):

@@ -5,7 +5,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 
 # Layers, width, heads. tiny to medium: google-research/bert, "24 smaller models" (Turc et al.,
 # 2019); base and large: the paper, section 3. Feed-forward width is 4 D, head width is 64.
@@ -103,20 +103,15 @@ class EncoderConfig:
             "num_labels",
         ):
             if getattr(self, name) < 1:
-                raise UserError(f"model.{name} is {getattr(self, name)}; it must be at least 1")
+                raise OptionError(name, getattr(self, name), "it must be at least 1")
         if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                f"model.hidden_size {self.hidden_size} is not a multiple of "
-                f"model.num_attention_heads {self.num_attention_heads}; change one of them"
-            )
+            rule = f"it must be a multiple of {{num_attention_heads}}, {self.num_attention_heads}"
+            raise OptionError("hidden_size", self.hidden_size, rule)
         if self.hidden_act not in ACTIVATIONS:
-            raise UserError(
-                f"model.hidden_act {self.hidden_act!r} is unknown; "
-                f"known are {', '.join(ACTIVATIONS)}"
-            )
+            raise OptionError("hidden_act", self.hidden_act, f"known are {', '.join(ACTIVATIONS)}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
-                raise UserError(f"model.{name} is {getattr(self, name)}; it must lie in [0, 1)")
+                raise OptionError(name, getattr(self, name), "it must lie in [0, 1)")
 
     @property
     def head_dim(self) -> int:
@@ -136,7 +131,7 @@ class EncoderConfig:
             UserError: the size or a field is unknown.
         """
         if size not in SIZES:
-            raise UserError(f"model.size {size!r} is unknown; known are {', '.join(SIZES)}")
+            raise OptionError("size", size, f"known are {', '.join(SIZES)}")
         layers, width, heads = SIZES[size]
         named = {
             "hidden_size": width,
@@ -156,11 +151,12 @@ class EncoderConfig:
         known = [field.name for field in dataclasses.fields(cls)]
         for key, value in fields.items():
             if key not in known:
-                raise UserError(f"model.{key} is not a field; known are {', '.join(known)}")
+                problem = f"{key} is not a field of a model"
+                raise OptionError(key, value, f"known are {', '.join(known)}", problem)
             default = getattr(cls, key)
             expected = float if default is None else type(default)
             is_whole = isinstance(value, int) and not isinstance(value, bool)
             fits = type(value) is expected or (expected is float and is_whole)
             if not fits and not (value is None and default is None):
-                raise UserError(f"model.{key} is {value!r}; it must be a {expected.__name__}")
+                raise OptionError(key, value, f"it must be a {expected.__name__}")
         return cls(**fields)

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.kernels.table import SETTINGS, automatic_setting, runs_on
 from bert_jax.sharding.runtime import cpu_flags
 
@@ -43,21 +43,18 @@ class Execution:
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
-            raise UserError(
-                f"precision {self.dtype!r} is unknown; known are auto, float32, bfloat16"
-            )
+            raise OptionError("precision", self.dtype, "known are auto, float32, bfloat16")
         if not isinstance(self.scan_layers, bool):
-            raise UserError(f"model.scan_layers is {self.scan_layers!r}; it must be True or False")
+            raise OptionError("scan_layers", self.scan_layers, "it must be True or False")
         if self.attention not in SETTINGS:
             known = ", ".join(("auto", *SETTINGS))
-            raise UserError(f"model.attention {self.attention!r} is unknown; known are {known}")
+            raise OptionError("attention", self.attention, f"known are {known}")
         if self.remat not in REMAT:
-            raise UserError(f"model.remat {self.remat!r} is unknown; known are {', '.join(REMAT)}")
+            raise OptionError("remat", self.remat, f"known are {', '.join(REMAT)}")
         if self.pad_vocab_to_multiple_of < 1:
-            raise UserError(
-                f"model.pad_vocab_to_multiple_of is {self.pad_vocab_to_multiple_of}; it must be at "
-                "least 1, which adds nothing"
-            )
+            value = self.pad_vocab_to_multiple_of
+            rule = "it must be at least 1, which adds nothing"
+            raise OptionError("pad_vocab_to_multiple_of", value, rule)
 
     def padded_vocab_size(self, vocab_size: int) -> int:
         """Number of rows of a table for V words, padding included."""

@@ -11,25 +11,27 @@ from bert_jax.models.config import SIZES, EncoderConfig
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": 0}, "model.hidden_size is 0; it must be at least 1"),
-        ({"vocab_size": -5}, "model.vocab_size is -5; it must be at least 1"),
-        ({"num_hidden_layers": 0}, "model.num_hidden_layers is 0; it must be at least 1"),
+        ({"hidden_size": 0}, "hidden_size is 0; it must be at least 1"),
+        ({"vocab_size": -5}, "vocab_size is -5; it must be at least 1"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be at least 1"),
         (
             {"hidden_size": 100, "num_attention_heads": 12},
-            "model.hidden_size 100 is not a multiple of model.num_attention_heads 12; "
-            "change one of them",
+            "hidden_size is 100; it must be a multiple of num_attention_heads, 12",
         ),
         (
             {"hidden_act": "gelu_fast"},
-            "model.hidden_act 'gelu_fast' is unknown; known are gelu, gelu_new, "
+            "hidden_act is 'gelu_fast'; known are gelu, gelu_new, "
             "gelu_pytorch_tanh, relu, silu, swish, tanh",
         ),
         (
             {"hidden_dropout_prob": 1.0},
-            r"model.hidden_dropout_prob is 1.0; it must lie in \[0, 1\)",
+            r"hidden_dropout_prob is 1.0; it must lie in \[0, 1\)",
         ),
-        ({"attention_probs_dropout_prob": -0.1}, "model.attention_probs_dropout_prob is -0.1"),
-        ({"num_layers": 3}, "model.num_layers is not a field; known are vocab_size, hidden_size, "),
+        ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob is -0.1"),
+        (
+            {"num_layers": 3},
+            "num_layers is not a field of a model; known are vocab_size, hidden_size, ",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(changes, message):
@@ -42,7 +44,7 @@ def test_what_is_wrong_is_named_in_one_line(changes, message):
     "changes", [{"hidden_size": "abc"}, {"vocab_size": [3]}, {"hidden_dropout_prob": "a lot"}]
 )
 def test_a_value_of_another_kind_is_a_user_error(changes):
-    with pytest.raises(UserError, match=f"model.{next(iter(changes))}"):
+    with pytest.raises(UserError, match=f"{next(iter(changes))}"):
         EncoderConfig.from_fields(changes)
 
 
@@ -82,7 +84,7 @@ def test_named_sizes(size, layers, width, heads):
 def test_a_size_with_other_fields():
     config = EncoderConfig.from_size("tiny", vocab_size=100, num_attention_heads=4)
     assert (config.vocab_size, config.head_dim, config.hidden_size) == (100, 32, 128)
-    with pytest.raises(UserError, match="model.size 'huge' is unknown; known are tiny, mini, "):
+    with pytest.raises(UserError, match="size is 'huge'; known are tiny, mini, "):
         EncoderConfig.from_size("huge")
 
 

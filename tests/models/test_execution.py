@@ -63,15 +63,15 @@ def test_the_local_gpu(monkeypatch, capability, dtype):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"dtype": "float16"}, "precision 'float16' is unknown; known are auto, float32, bfloat16"),
-        ({"scan_layers": 1}, "model.scan_layers is 1; it must be True or False"),
-        ({"remat": "some"}, "model.remat 'some' is unknown; known are none, dots, dots_with_no_"),
+        ({"dtype": "float16"}, "precision is 'float16'; known are auto, float32, bfloat16"),
+        ({"scan_layers": 1}, "scan_layers is 1; it must be True or False"),
+        ({"remat": "some"}, "remat is 'some'; known are none, dots, dots_with_no_"),
         (
             {"attention": "flash"},
-            "model.attention 'flash' is unknown; known are auto, xla, pallas, cudnn",
+            "attention is 'flash'; known are auto, xla, pallas, cudnn",
         ),
-        ({"attention": "per_head"}, "model.attention 'per_head' is unknown"),
-        ({"pad_vocab_to_multiple_of": 0}, "model.pad_vocab_to_multiple_of is 0; it must be at le"),
+        ({"attention": "per_head"}, "attention is 'per_head'"),
+        ({"pad_vocab_to_multiple_of": 0}, "pad_vocab_to_multiple_of is 0; it must be at le"),
     ],
 )
 def test_what_is_wrong_is_named(fields, message):
