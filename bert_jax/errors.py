@@ -1,6 +1,7 @@
 """The exceptions that users see, and what is passed on of those of libraries."""
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -33,7 +34,7 @@ class OptionError(UserError):
         option: the Python name.
         value: of the option.
         rule: what the value must be, or the remedy. Options in it stand in braces, `{name}` or
-            `{name=value}`, so a rule has no other braces.
+            `{name=value}`; other braces stay as they are.
         problem: used as it is in place of "OPTION is VALUE".
     """
 
@@ -47,7 +48,7 @@ class OptionError(UserError):
     def worded(self, name: OptionName) -> str:
         """The message with the names that a face has for the options."""
         problem = self.problem or f"{name(self.option, None)} is {self.value!r}"
-        return f"{problem}; {self.rule.format_map(_Fields(name))}"
+        return f"{problem}; {_with_names(self.rule, name)}"
 
     def renamed(self, names: Mapping[str, str]) -> "OptionError":
         """The same error where a caller has other names for some options."""
@@ -55,7 +56,7 @@ class OptionError(UserError):
         def field(option: str, value: str | None) -> str:
             return "{" + _python_name(names.get(option, option), value) + "}"
 
-        rule = self.rule.format_map(_Fields(field))
+        rule = _with_names(self.rule, field)
         return OptionError(names.get(self.option, self.option), self.value, rule, self.problem)
 
 
@@ -111,18 +112,6 @@ def _python_name(option: str, value: str | None) -> str:
     return option if value is None else f"{option}={value}"
 
 
-class _Fields(Mapping[str, str]):
-    """The fields `{name}` and `{name=value}` of a rule, written by a face."""
-
-    def __init__(self, name: OptionName) -> None:
-        self._name = name
-
-    def __getitem__(self, field: str) -> str:
-        option, equals, value = field.partition("=")
-        return self._name(option, value if equals else None)
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("a rule's fields cannot be listed")
-
-    def __len__(self) -> int:
-        raise TypeError("a rule's fields cannot be counted")
+def _with_names(rule: str, name: OptionName) -> str:
+    """The rule with its fields `{name}` and `{name=value}` written by a face."""
+    return re.sub(r"\{([a-z_]+)(?:=([^{}]*))?\}", lambda field: name(field[1], field[2]), rule)

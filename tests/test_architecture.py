@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md: which folder may import which, and what no file may contain."""
+"""The layers of docs/architecture.md: which folder may import which; what no file may contain."""
 
 import ast
 from pathlib import Path

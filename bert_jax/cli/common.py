@@ -63,7 +63,7 @@ def directory(text: str) -> Path:
 
 
 def fields_from(cls: type[Options], options: argparse.Namespace, **values: Any) -> Options:
-    """A dataclass of the arguments with its fields' names; its defaults for those that are absent."""
+    """A dataclass of the arguments with the names of its fields; else its own defaults."""
     names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
     fields = {name: getattr(options, name, None) for name in names} | values
     return cls(**{name: value for name, value in fields.items() if value is not None})
