@@ -118,7 +118,7 @@ def _snapshot(
 
 
 def _explanation(error: Exception, revision: str | None) -> str:
-    """What happened and how to mend it, to follow the hub id."""
+    """What happened and how to fix it, to follow the hub id."""
     from huggingface_hub import errors
 
     match error:

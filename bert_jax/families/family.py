@@ -161,7 +161,7 @@ def find_family(model_type: str) -> Family:
         UserError: there is none.
     """
     known = family_names()
-    name = model_type.replace("-", "_")
+    name = model_type.replace("-", "_") if isinstance(model_type, str) else ""
     if name not in known:
         raise UserError(f"model_type {model_type!r} is unknown; known are {', '.join(known)}")
     family: Family = importlib.import_module(f"bert_jax.families.{name}").FAMILY

@@ -7,7 +7,7 @@ from typing import Any
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.parameters import LoadReport
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, renamed_options
 from bert_jax.files import atomic_directory
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.streams import predict_examples
@@ -83,7 +83,9 @@ def _evaluate_predictions(
 
 def _predictions(task: LabelledTask[Any, Any], model: LoadedModel, part: EvalSet[Any]) -> list[Any]:
     inputs = map(task.predictor_input, part.examples)
-    return list(predict_examples(model, task.predictor(model), inputs))
+    with renamed_options(max_length="length"):  # a key of section `data`
+        predictor = task.predictor(model)
+    return list(predict_examples(model, predictor, inputs))
 
 
 def _write(

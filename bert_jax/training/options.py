@@ -25,7 +25,7 @@ class TrainOptions:
         evaluate_per_epoch: evaluations of an epoch, where `eval_every` is 0.
         patience: so many evaluations without a better one end the training; 0: never.
         export: which checkpoint becomes the model, "latest" or "best".
-        seeds: one run for each of them, see `several_runs`; none: one run with the config's seed.
+        seeds: one run for each of them, see `sweep`; none: one run with the config's seed.
     """
 
     steps: int = 1000

@@ -141,9 +141,11 @@ def test_what_is_refused(read, fields, message):
     [
         ("{", "config.json:1: not JSON"),
         ("", "config.json:1: not JSON"),
-        ('{\n "a": 1,\n}', "config.json:3: not JSON"),
+        ('{\n "a": 1,\n x}', "config.json:3: not JSON"),
         ("[]", "is not a JSON object; give a model directory"),
         ('{"model_type": "bert"}', "lacks vocab_size, hidden_size, num_hidden_layers, num_att"),
+        ('{"model_type": 7}', "model_type 7 is unknown; known are bert"),
+        ('{"model_type": ["bert"]}', "model_type .'bert'. is unknown; known are bert"),
         ('{"model_type": "gpt2"}', "model_type 'gpt2' is unknown; known are bert"),
     ],
 )

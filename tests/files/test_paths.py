@@ -90,8 +90,8 @@ def test_a_store_that_was_there_before_is_worth_another_try(bucket):
     again = pytest.raises(RetryableError, match="cannot be reached: late")
     with again, as_retryable(), reachable(there):
         raise TimeoutError("late")
-    with pytest.raises(UserError, match="mend it") as found, as_retryable():
-        raise UserError("mend it")
+    with pytest.raises(UserError, match="fix it") as found, as_retryable():
+        raise UserError("fix it")
     assert type(found.value) is UserError
 
 

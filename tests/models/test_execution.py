@@ -19,6 +19,7 @@ def cpu(monkeypatch):
 
 
 def test_accelerators_compute_in_bfloat16():
+    assert resolve_execution("auto", platform="another").attention == "xla"
     tpu, gpu = (resolve_execution("auto", platform=platform) for platform in ("tpu", "gpu"))
     assert tpu == Execution("bfloat16", scan_layers=True, attention="pallas")
     assert gpu == Execution("bfloat16", scan_layers=True, attention="xla")

@@ -29,7 +29,7 @@ def select_kernel(setting: str, call: AttentionCall) -> Kernel:
 def automatic_setting(platform: str) -> str:
     """What `model.attention` "auto" is on "cpu", "gpu" or "tpu"."""
     runs = (kernel for kernel in KERNELS if kernel.automatic and platform in kernel.platforms)
-    return next(kernel.setting for kernel in runs)
+    return next((kernel.setting for kernel in runs), xla.KERNEL.setting)
 
 
 def runs_on(setting: str, platform: str) -> bool:

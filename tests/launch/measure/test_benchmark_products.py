@@ -4,7 +4,7 @@
 def test_they_are_all_of_the_encoder(script):
     layers, products = script("benchmark_products").products_of("base", 8, 128)
     flops = layers * sum(one.times * one.flops for one in products)
-    # The formula of costs.py, by hand: T·L·(8 D² + 4 D F + 4 T D) of each row.
+    # The formula of planning/roofline.py, by hand: T·L·(8 D² + 4 D F + 4 T D) of each row.
     assert flops == 8 * 128 * 12 * (8 * 768**2 + 4 * 768 * 3072 + 4 * 128 * 768)
 
 
