@@ -95,7 +95,7 @@ def check_values(case, tokenizer, directory: Path) -> None:
     differences: dict[str, list] = {quantity: [] for quantity in LIMITS}
     for entry in report.differences:
         differences[entry.quantity].append(entry)
-        assert entry.judged <= LIMITS[entry.quantity], entry
+        assert entry.error <= LIMITS[entry.quantity], entry
     layers = {**REFERENCE["SMALL"], **case.fields}["num_hidden_layers"]
     assert len({entry.name for entry in differences["hidden states"]}) == 1 + layers
     assert differences["logits"] or case.options == {"add_pooling_layer": False}

@@ -154,7 +154,7 @@ def test_files_are_uploaded_at_the_end_and_nothing_after_an_error(bucket, tmp_pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{\n "a": 1,\n}', "a.json:3: not JSON: .*; try"),
+        (b'{\n "a": 1,\n x}', "a.json:3: not JSON: .*; try"),
         (b"[1]", "a.json is not a JSON object; try"),
         (b'{"a": "\xff"}', "a.json: byte 7 is not UTF-8; try"),
         (b"[" * 100_000, "a.json cannot be read: .*; try"),
