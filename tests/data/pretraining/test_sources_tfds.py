@@ -95,7 +95,7 @@ def test_a_list_of_texts_is_a_paragraph_each(data_dir):
 @pytest.mark.slow
 def test_what_is_not_there_is_named(data_dir):
     for place, options, message in [
-        ("no_text", {}, "prepared no such data set in .*; there: .*tiny_text/1.9.0"),
+        ("no_text", {}, "prepared no such data set in .*; it has .*tiny_text/1.9.0"),
         ("tiny_text:1.8.0", {}, "prepared no such data set"),
         ("tiny_text:validation", {}, "no split 'validation'; known: test, train"),
         ("tiny_text", {"field": "body"}, "no field 'body'; its fields are number, parts, text"),
