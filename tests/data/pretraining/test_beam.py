@@ -47,7 +47,7 @@ def test_without_beam_the_extra_is_named(command, tmp_path, capsys, monkeypatch)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     monkeypatch.setitem(sys.modules, "apache_beam.options", None)
     line = refused(capsys, *command, "--output", tmp_path / "corpus", "--runner", "beam")
-    assert "--runner beam needs the extra [beam]: pip install 'bert_jax[beam]'" in line
+    assert "--runner is 'beam'; it needs the extra [beam]: pip install 'bert_jax[beam]'" in line
 
 
 @pytest.mark.slow
