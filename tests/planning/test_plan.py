@@ -136,11 +136,11 @@ def test_the_search_for_the_largest_microbatch(limit, known, guess, tried, found
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--topology", "v7:2x2"), "unknown device 'v7'; the nearest known is 'v"),
-        (("--topology", "h100:3"), "not a multiple of 3 devices"),
+        (("--topology", "v7:2x2"), "--topology is 'v7:2x2'; the nearest known device is 'v4'"),
+        (("--topology", "h100:3"), "it must be a multiple of 3 devices"),
         (("--topology", "h100:8", "--mesh", "data=3"), "does not fit 8 devices"),
         (("--topology", "h100:8", "--mesh", "fdsp=3"), "is not AXIS=SIZE"),
-        (("--topology", "h100:7", "--mesh", "all"), "no mesh of h100:7 divides a batch of 8 rows"),
+        (("--topology", "h100:7", "--mesh", "all"), "is 8; no mesh of h100:7 divides a batch of so many rows"),
     ],
 )
 def test_errors_are_one_line(run, arguments, message):
