@@ -262,7 +262,7 @@ def test_a_run_whose_data_have_changed_is_not_gone_on_with(train, write_table, s
     _, workdir = train("classification", **keys)
     (workdir / "result.json").unlink()
     write_table("train.tsv", [("text", "label"), *sentences(90)])
-    with pytest.raises(UserError, match="was begun with {'examples_per_epoch': 72} and the data"):
+    with pytest.raises(UserError, match="was started with {'examples_per_epoch': 72} and the data"):
         train("classification", **keys)
     others = [(text, label.replace("thing", "object")) for text, label in sentences(80)]
     write_table("train.tsv", [("text", "label"), *others])
