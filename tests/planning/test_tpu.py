@@ -129,7 +129,7 @@ def test_a_slice_that_does_not_exist(capsys):
     from bert_jax import cli
 
     assert cli.main(["plan", "--config", CONFIG, "--topology", "v5e:3x3"]) == 2
-    assert "--topology v5e:3x3: there is no such slice" in capsys.readouterr().err
+    assert "v5e:3x3: there is no such slice" in capsys.readouterr().err
 
 
 def test_other_commands_stay_quiet_beside_libtpu():

@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.inference import evaluation
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.loop import DivergedError, train
 from bert_jax.training.optimizer import OptimizerOptions
@@ -197,7 +198,7 @@ def test_pretraining_with_frozen_parameters_is_saved_and_resumed(
     def pretrain():
         return train(
             task,
-            lambda params, directory: task.evaluate(params, MESH, directory),
+            lambda params, directory: evaluation.evaluate(task, params, MESH, directory),
             optimizer_options=OptimizerOptions(learning_rate=1e-2, decay="constant", **frozen),
             options=TrainOptions(
                 global_batch_size=8, steps=4, checkpoint_every=2, keep_checkpoints=9
