@@ -41,10 +41,11 @@ def _batches(
     tf = import_tensorflow()
     example = make_batch(start)
     dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
-    is_open = True
+    # TensorFlow never frees `make`; so what this one calls can be taken away in the end.
+    called: list[Callable[[int], Batch]] = [make_batch]
 
     def make(number: int) -> tuple[np.ndarray, ...]:
-        return tuple((make_batch(int(number)) if is_open else example).values())
+        return tuple(next((call(int(number)) for call in called), example).values())
 
     def make_tensors(number: object) -> dict[str, object]:
         arrays = tf.numpy_function(make, [number], dtypes)
@@ -64,7 +65,7 @@ def _batches(
         # TensorFlow's threads call `make_batch`. If the iterator were dropped meanwhile, they could
         # wait for ever for an interpreter that has ended; so make no more batches, and wait for
         # those that have begun.
-        is_open = False
+        called.clear()
         keep_reading.assign(False)
         _drain(iterator)
 

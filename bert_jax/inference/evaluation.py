@@ -1,6 +1,5 @@
 """Validation metrics of any task: losses over batches, or those of the predictions users get."""
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from bert_jax.inference.streams import predict_examples
 from bert_jax.sharding.hosts import batch_share, is_main_host
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.splits import EvalSet
-from bert_jax.tasks.base.task import LossStep, Task, make_loss_step, mean_losses
+from bert_jax.tasks.base.task import Task, mean_losses
 
 
 def evaluate(
@@ -41,13 +40,7 @@ def evaluate(
     batches = task.evaluation_batches(
         host=share.index, hosts=share.count, divisor=mesh.shape["data"] * mesh.shape["fsdp"]
     )
-    return mean_losses(task, _loss_step(task, mesh), params, batches, mesh)
-
-
-@functools.lru_cache(maxsize=1)
-def _loss_step(task: Task, mesh: Mesh) -> LossStep:
-    """Compiled once for all evaluations of a training."""
-    return make_loss_step(task, mesh)
+    return mean_losses(task, task.loss_step(mesh), params, batches, mesh)
 
 
 def _evaluate_predictions(

@@ -10,7 +10,7 @@ from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.rows import Row
 from bert_jax.data.readers.sources import is_dataset
 from bert_jax.data.records import STDOUT
-from bert_jax.errors import UserError, renamed_options
+from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.streams import Progress, micro_batches, predict_examples
@@ -155,8 +155,13 @@ def _default_task(head: Head | None) -> str:
     if head is Head.ENCODER:
         return _ENCODER_TASK
     names = task_names(_PREDICT)
-    for name in names:
-        if head in find_task(name, _PREDICT).PREDICT.heads:
-            return name
-    kind = head.value if head else "unknown"
-    raise UserError(f"the model's head is {kind}; give a task: one of {', '.join(names)}")
+    able = [name for name in names if head in find_task(name, _PREDICT).PREDICT.heads]
+    if len(able) == 1:
+        return able[0]
+    raise OptionError(
+        "task",
+        None,
+        f"set {{task}} to one of {', '.join(able or names)}",
+        problem=f"{len(able) or 'no'} tasks predict with the head of the model, "
+        f"{head.value if head else 'unknown'}",
+    )

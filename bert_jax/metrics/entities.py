@@ -8,7 +8,7 @@ the script itself has none, for tags of BIOES, ours is the obvious one: S is an 
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from bert_jax.errors import UserError
@@ -220,11 +220,7 @@ class EntityCounts:
     @property
     def overall(self) -> Scores:
         """Scores of the entities of all types together."""
-        return self._scores(self.types, 1)
-
-    def of_type(self, entity_type: str) -> Scores:
-        """Scores of the entities of one type."""
-        return self._scores((entity_type,), 1)
+        return self.scores(self.types)
 
     def as_text(self) -> str:
         """The lines of conlleval, in percent; the last number counts predicted entities."""
@@ -237,15 +233,14 @@ class EntityCounts:
         ]
         if self.tokens:
             accuracy = 100 * self.correct_tokens / self.tokens
-            lines.append(f"accuracy: {accuracy:6.2f}%; {_line(self._scores(self.types, 100))}")
+            lines.append(f"accuracy: {accuracy:6.2f}%; {_line(self.scores(self.types, 100))}")
         for name in self.types:
-            line = _line(self._scores((name,), 100))
+            line = _line(self.scores((name,), 100))
             lines.append(f"{name:>17}: {line}  {self.predicted.get(name, 0)}")
         return "\n".join(lines)
 
-    def _scores(self, types: Iterable[str], scale: int) -> Scores:
+    def scores(self, types: Collection[str], scale: int = 1) -> Scores:
         """Scores of types together, times `scale`, computed in the script's order."""
-        types = tuple(types)
         gold, predicted, correct = (
             sum(count.get(name, 0) for name in types)
             for count in (self.gold, self.predicted, self.correct)

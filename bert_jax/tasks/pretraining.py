@@ -20,7 +20,12 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions, as_text
-from bert_jax.data.pretraining.corpus import Corpus, synthetic_corpus, synthetic_tokenizer
+from bert_jax.data.pretraining.corpus import (
+    TOKENIZER_DIRECTORY,
+    Corpus,
+    synthetic_corpus,
+    synthetic_tokenizer,
+)
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
@@ -283,7 +288,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
             "data.corpus is not set; make one with `bert-jax prepare` and give its directory"
         )
     corpus = Corpus.open(data.corpus)
-    tokenizer = corpus.tokenizer()
+    tokenizer = model_init.family.load_tokenizer(corpus.path / TOKENIZER_DIRECTORY)
     if config.tokenizer.path:
         corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer.path))
     if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():

@@ -195,11 +195,4 @@ def text_starts(tokenizer: Tokenizer, lengths: Sequence[int]) -> list[int]:
         tokenizer: it has the template.
         lengths: tokens of one text, or of two.
     """
-    starts, place = [], 0
-    for name, _ in tokenizer.template.parts(pair=len(lengths) == 2):
-        if name in "AB":
-            starts.append(place)
-            place += lengths[len(starts) - 1]
-        else:
-            place += 1
-    return starts
+    return [start for part, start in tokenizer.template.starts(lengths) if part.name in "AB"]

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,19 @@ class Template:
     def num_token_types(self, *, pair: bool) -> int:
         """How many token types a model needs for it."""
         return 1 + max(part.type_id for part in self._parts[pair])
+
+    def starts(self, lengths: Sequence[Any]) -> list[tuple[TemplatePart, Any]]:
+        """Each part, and where it begins.
+
+        Args:
+            lengths: tokens of A, or of A and B: numbers, or arrays of one shape for many rows.
+        """
+        starts: list[tuple[TemplatePart, Any]] = []
+        start: Any = 0
+        for part in self.parts(pair=len(lengths) == 2):
+            starts.append((part, start))
+            start = start + (lengths["AB".index(part.name)] if part.name in "AB" else 1)
+        return starts
 
     @functools.cached_property
     def _parts(self) -> tuple[tuple[TemplatePart, ...], tuple[TemplatePart, ...]]:

@@ -135,10 +135,10 @@ def test_counts_by_hand():
     assert (counts.tokens, counts.correct_tokens) == (8, 6)
     assert counts.accuracy == 0.75
     assert counts.overall == Scores(0.5, 0.5, 0.5)
-    assert counts.of_type("PER") == Scores(1, 1, 1)
-    assert counts.of_type("LOC") == Scores(1, 0.5, 2 / 3)
-    assert counts.of_type("ORG") == Scores(0, 0, 0)
-    assert counts.of_type("MISC") == Scores(0, 0, 0)
+    assert counts.scores(["PER"]) == Scores(1, 1, 1)
+    assert counts.scores(["LOC"]) == Scores(1, 0.5, 2 / 3)
+    assert counts.scores(["ORG"]) == Scores(0, 0, 0)
+    assert counts.scores(["MISC"]) == Scores(0, 0, 0)
     assert counts.types == ("LOC", "ORG", "PER")
 
 
@@ -250,7 +250,7 @@ def test_seqeval(sentences):
     assert counts.accuracy == metrics.accuracy_score(gold, guess)
     for name in counts.types:
         by_type = report[name]
-        assert counts.of_type(name) == Scores(
+        assert counts.scores([name]) == Scores(
             by_type["precision"], by_type["recall"], by_type["f1-score"]
         )
         assert counts.gold.get(name, 0) == by_type["support"]

@@ -65,3 +65,9 @@ def get_config():
     assert len(predicted) == len(reviews)
     stars = pytest.approx(first["stars"], rel=1e-5)
     assert json.loads(predicted[0]) == {"expected": 1, "stars": stars}
+
+    assert main(["predict", "--model", str(model), *map(str, files)]) == 2
+    assert capsys.readouterr().err.endswith(
+        "2 tasks predict with the head of the model, classification; set --task to one of "
+        "classification, toy_task\n"
+    )

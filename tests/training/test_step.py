@@ -1,6 +1,8 @@
 """One step of training and of evaluation: gradients, micro-batches, dropout, metrics."""
 
 import dataclasses
+import gc
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
+from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
@@ -361,6 +364,16 @@ def test_an_evaluation_is_the_same_for_any_batches(
     assert set(whole) == {
         "loss", "mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_loss", "nsp_accuracy",
     }  # fmt: skip
+
+
+def test_an_evaluated_task_is_not_kept(make_tiny_task, initial, tiny_config):
+    task = make_tiny_task(tiny_config)
+    assert evaluate(task, initial.params, MESH) == evaluate(task, initial.params, MESH)
+    assert task.loss_step(MESH) is task.loss_step(MESH)
+    reference = weakref.ref(task)
+    del task
+    gc.collect()
+    assert reference() is None
 
 
 def test_means_by_hand():

@@ -86,7 +86,7 @@ class PretrainingBatches:
         """Plans the examples; see `pairs.ExamplePlan` for `weighted` and the errors."""
         self._tokens = split.tokens
         self._objective = options.objective
-        self._special = tokenizer.special_ids
+        self._special, self._template = tokenizer.special_ids, tokenizer.template
         self._continues_word = tokenizer.continuations()
         self._special_tokens = tokenizer.num_special_tokens(pair=options.objective != "none")
         self._plan = pairs.ExamplePlan(
@@ -155,7 +155,7 @@ class PretrainingBatches:
         has_label = self._objective != "none"
         return {
             "input_ids": input_ids,
-            "token_type_ids": rows.in_second.astype(np.int32),
+            "token_type_ids": rows.type_ids,
             "attention_mask": rows.is_token.astype(np.int32),
             "masked_lm_positions": masked.positions.astype(np.int32),
             "masked_lm_ids": originals,
@@ -167,8 +167,7 @@ class PretrainingBatches:
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
         """Tokens of the examples with these numbers, int64 [B], without reading any text."""
         segments, _ = self._draw(numbers)
-        first = segments.first_end - segments.first_start
-        return first + segments.second_end - segments.second_start + self._special_tokens
+        return self._lengths(segments)
 
     def _draw(self, numbers: np.ndarray) -> tuple[pairs.Segments, np.ndarray]:
         """Token ranges of examples in the corpus, and the random key of each, uint64 [B]."""
@@ -182,37 +181,47 @@ class PretrainingBatches:
         return self._plan.segments(indices, phase_keys, keys), keys
 
     def _assemble(self, segments: pairs.Segments, length: int) -> "_Rows":
-        """Reads the segments from the corpus and adds [CLS], [SEP] and [PAD]."""
-        positions = np.arange(length)
-        first = (segments.first_end - segments.first_start)[:, None]
-        second = (segments.second_end - segments.second_start)[:, None]
-        separator = first + 1  # position of the [SEP] after the first segment, [B, 1]
-        last = separator if self._objective == "none" else separator + second + 1
+        """Reads the segments from the corpus and adds special tokens as the template says."""
+        positions, rows = np.arange(length), np.arange(len(segments.labels))[:, None]
+        begins = [segments.first_start[:, None], segments.second_start[:, None]]  # B1
+        ends = [segments.first_end[:, None], segments.second_end[:, None]]
+        texts = 1 if self._objective == "none" else 2
+        parts = self._template.starts([ends[text] - begins[text] for text in range(texts)])
 
-        in_second = positions > separator
-        is_text = (positions < last) & (positions != separator)
-        is_text[:, 0] = False
-        starts = np.where(
-            in_second,
-            segments.second_start[:, None] - separator - 1,
-            segments.first_start[:, None] - 1,
-        )
-        ids = self._tokens.take(starts + positions, mode="clip").astype(np.int32)
+        lengths = self._lengths(segments)
+        is_token = positions < lengths[:, None]
+        is_text, type_ids = is_token.copy(), np.zeros((1, 1), np.int8)
+        origins = begins[0]  # where column 0 would be in the corpus, if it had a token of the text
+        type_id = 0
+        for part, start in parts:
+            if part.name not in "AB":
+                is_text[rows, start] = False
+            elif part.name == "A":
+                origins = begins[0] - start
+            else:
+                origins = np.where(positions < start, origins, begins[1] - start)
+            if part.type_id != type_id:
+                type_ids = type_ids + (positions >= start) * np.int8(part.type_id - type_id)
+                type_id = part.type_id
+        ids = self._tokens.take(origins + positions, mode="clip").astype(np.int32)
         ids[~is_text] = self._special.pad
-        ids[:, 0] = self._special.cls
-        np.put_along_axis(ids, separator, self._special.sep, axis=1)
-        np.put_along_axis(ids, last, self._special.sep, axis=1)
-        is_token = positions <= last
-        return _Rows(ids, is_text, is_token, in_second & is_token, last[:, 0] + 1)
+        for part, start in parts:
+            if part.name not in "AB":
+                ids[rows, start] = getattr(self._special, part.name)
+        return _Rows(ids, is_text, is_token, (type_ids * is_token).astype(np.int32), lengths)
+
+    def _lengths(self, segments: pairs.Segments) -> np.ndarray:
+        first = segments.first_end - segments.first_start
+        return first + segments.second_end - segments.second_start + self._special_tokens
 
 
 class _Rows(NamedTuple):
-    """Unmasked examples: int32 ids and three bool masks, all [B, T], and their lengths [B]."""
+    """Unmasked examples [B, T]: int32 ids and types, two bool masks; and their lengths [B]."""
 
     ids: np.ndarray
     is_text: np.ndarray
     is_token: np.ndarray
-    in_second: np.ndarray
+    type_ids: np.ndarray
     lengths: np.ndarray
 
 

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -167,6 +168,16 @@ class Task(abc.ABC):
             batch: as from `train_batches`.
             dropout_key: a key for training, None for evaluation without dropout.
         """
+
+    def loss_step(self, mesh: Mesh) -> LossStep:
+        """See `make_loss_step`; compiled once for all evaluations of this task on a mesh."""
+        if mesh not in self._loss_steps:
+            self._loss_steps[mesh] = make_loss_step(self, mesh)
+        return self._loss_steps[mesh]
+
+    @functools.cached_property
+    def _loss_steps(self) -> dict[Mesh, LossStep]:
+        return {}
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:

@@ -26,7 +26,7 @@ from bert_jax.data.readers.tagged import (
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.records import Output, shortest
 from bert_jax.data.windows.words import Word, WordWindow, WordWindows, join_words, split_words
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, renamed_options
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
@@ -128,7 +128,8 @@ class TagPredictor(Predictor[Any, Tagging]):
             )
         self.options = options
         self._model = model
-        self._rows = WordWindows(model.tokenizer, options.limit(model.config))
+        with renamed_options(length="max_length"):
+            self._rows = WordWindows(model.tokenizer, options.limit(model.config))
         self._labels = label_names(model.description)
 
     def prepare(self, example: Any, index: int) -> "_Split":

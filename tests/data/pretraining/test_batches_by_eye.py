@@ -1,7 +1,10 @@
 """Whole batches, by literal values and as readable text."""
 
-from bert_jax.data.pretraining.batches import as_text
+import copy
+
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions, as_text
 from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.tokenization import Template
 
 
 def assert_rows(batch, expected: str) -> None:
@@ -48,6 +51,36 @@ masked_lm_weights   1  1  1  0
     assert_rows(batch, expected)
     assert batch["next_sentence_labels"].tolist() == [1, 1, 0]
     assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_special_tokens_stand_where_the_template_says(tokenizer, make_split):
+    other = copy.copy(tokenizer)
+    other.template = Template(single="A sep:1 cls:2", pair="cls:1 A sep sep B:3 sep:2")
+    split = make_split([[[10, 11, 12], [13, 14]]])
+    options = {"length": 16, "mask_fraction": 0.01, "short_probability": 0.0}
+
+    def row(objective):
+        pretraining = PretrainingOptions(objective=objective, max_predictions=1, **options)
+        batches = PretrainingBatches(split, other, pretraining)
+        batch = batches.batch(0, 1)
+        assert batches.lengths([0]) == batch["attention_mask"].sum()
+        # Of the one masked token, the original.
+        (place,), (original,) = batch["masked_lm_positions"][0], batch["masked_lm_ids"][0]
+        batch["input_ids"][0, place] = original
+        return [batch[key][0].tolist() for key in ("input_ids", "token_type_ids", "attention_mask")]
+
+    assert row("none") == [
+        [10, 11, 12, 13, 14, 3, 2, *[0] * 9],
+        [0, 0, 0, 0, 0, 1, 2, *[0] * 9],
+        [1, 1, 1, 1, 1, 1, 1, *[0] * 9],
+    ]
+    ids, types, mask = row("sop")
+    first = 3 if ids[1] == 10 else 2  # they may be swapped
+    texts = [[10, 11, 12], [13, 14]]
+    texts = texts if first == 3 else texts[::-1]
+    assert ids == [2, *texts[0], 3, 3, *texts[1], 3, *[0] * 7]
+    assert types == [1, *[0] * first, 0, 0, *[3] * (5 - first), 2, *[0] * 7]
+    assert mask == [*[1] * 9, *[0] * 7]
 
 
 def test_sentence_order_and_whole_words_by_eye(tiny_batches):

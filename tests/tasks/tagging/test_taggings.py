@@ -1,5 +1,6 @@
 """Tags and entities by models whose scores are known, and against a plain call of the module."""
 
+import copy
 import dataclasses
 import io
 import itertools
@@ -15,11 +16,12 @@ import bert_jax
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
 from bert_jax.data.readers.rows import Row
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor, entity_tags
+from bert_jax.tokenization import Template
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 # Which word means which label; all others mean the first.
@@ -270,6 +272,15 @@ def test_what_is_no_sentence(knowing):
 def test_models_that_do_not_tag(model):
     with pytest.raises(UserError, match=r"BertForPreTraining does not tag words; .*task=\"tagging"):
         model.tag(["boy"])
+
+
+def test_a_limit_without_space_for_a_word(knowing):
+    model = knowing()
+    tokenizer = copy.copy(model.tokenizer)
+    tokenizer.template = Template(single="cls A sep sep", pair="cls A sep B sep")
+    model = dataclasses.replace(model, tokenizer=tokenizer)
+    with pytest.raises(OptionError, match="^max_length is 3; a word needs at least 4 tokens"):
+        model.tag(["boy"], max_length=3)
 
 
 def test_damaged_parameters(knowing):
