@@ -34,8 +34,8 @@ class OptionError(UserError):
         option: the Python name.
         value: of the option.
         rule: what the value must be, or the remedy. Options in it stand in braces, `{name}` or
-            `{name=value}`; other braces stay as they are.
-        problem: used as it is in place of "OPTION is VALUE".
+            `{name=value}`, so it holds no text of the user's.
+        problem: used as it is in place of "OPTION is VALUE"; names from data and files stand here.
     """
 
     def __init__(self, option: str, value: Any, rule: str, problem: str = "") -> None:

@@ -262,7 +262,7 @@ class Experiment:
             metrics = train_loop(
                 task,
                 evaluate,
-                optimizer_options=self.optimizer_options,
+                optimizer=self.optimizer,
                 options=options,
                 mesh=mesh,
                 workdir=workdir,

@@ -29,13 +29,15 @@ from ml_collections import ConfigDict
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints.config_file import CONFIG
 from bert_jax.checkpoints.tensors import SAFETENSORS
-from bert_jax.config import override_keys, set_key
+from bert_jax.config import key_names, override_keys, set_key
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, write_atomically
+from bert_jax.options import from_keys
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first
 from bert_jax.sweep_report import Outcome, Report
 from bert_jax.training.loop import DivergedError
+from bert_jax.training.options import TrainOptions
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -122,9 +124,11 @@ def name_of(point: Mapping[str, Any], grid: Grid) -> str:
 
 
 def _train_seeds(config: ConfigDict, workdir: Path) -> Report:
+    with key_names(config):
+        seeds = from_keys(TrainOptions, config.train).seeds
     configs = {
         f"seed-{seed}": _changed(config, {"seed": seed, "train.seeds": ()}, where="train.seeds")
-        for seed in Experiment.from_config(config).train_options.seeds
+        for seed in seeds
     }
     return _train_all(configs, workdir, "seeds")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, renamed_options
 from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.files import read_json_object, write_atomically
@@ -111,8 +111,10 @@ def read_config(path: Path) -> ModelDescription:
     known = {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
     if labels:
         known["num_labels"] = len(labels)
+    known["position_offset"] = family.position_offset
     try:
-        config = EncoderConfig.from_fields({**known, "position_offset": family.position_offset})
+        with renamed_options(**family.field_names):
+            config = EncoderConfig.from_fields(known)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     problem_type = fields.get("problem_type")

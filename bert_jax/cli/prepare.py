@@ -34,6 +34,8 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.config import key_names, load_config
 
     config = load_config(options.config, options.overrides)
+    if options.output is not None and "corpus" in config.data:
+        config.data.corpus = str(options.output)  # the one that --show reads
     with key_names(config):
         return _prepare(options, config)
 
@@ -41,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
 def _prepare(options: argparse.Namespace, config: Any) -> int:
     from bert_jax.experiment import Experiment
 
-    prepare_options = Experiment.from_config(config).prepare_options()
+    experiment = Experiment.from_config(config)
+    prepare_options = experiment.prepare_options()
     if options.dry_run:
         from bert_jax.data.pretraining.preparation.statistics import statistics
 
@@ -78,6 +81,5 @@ def _prepare(options: argparse.Namespace, config: Any) -> int:
     splits = {name: dataclasses.asdict(counts) for name, counts in manifest.splits.items()}
     print(json.dumps({"corpus": str(options.output), **splits}))
     if options.show:
-        config.data.corpus = str(options.output)
-        print(Experiment.from_config(config).task.examples_as_text(options.show))
+        print(experiment.task.examples_as_text(options.show))
     return 0

@@ -47,7 +47,12 @@ class EarlyStopping:
         name, higher_is_better = self.metric
         if name not in metrics:
             if metrics:
-                raise OptionError("best_metric", name, f"the metrics are {', '.join(metrics)}")
+                raise OptionError(
+                    "best_metric",
+                    name,
+                    "set {best_metric} to one of them",
+                    problem=f"there is no metric {name!r}, only {', '.join(metrics)}",
+                )
             if self.patience:
                 raise OptionError(
                     "patience",

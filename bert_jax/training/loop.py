@@ -2,7 +2,7 @@
 
 The order of events, which must not change:
 
-1. optimizer and shapes of the state; nothing is computed yet
+1. shapes of the state; nothing is computed yet
 2. state: from the newest checkpoint of this run, else from `initial_params`, else from the seed
 3. batches: from the position where that state stands
 4. for each step: batch → step → log → evaluate → save → stop
@@ -32,7 +32,7 @@ from bert_jax.sharding.hosts import batch_share, from_main_host, is_main_host, t
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.logs import RunLog
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions, is_due
 from bert_jax.training.progress import ProgressBar, Throughput, computed_tokens, padding_fraction
 from bert_jax.training.signals import Interrupted, StopSignals
@@ -58,7 +58,7 @@ def train(
     task: Task,
     evaluate: Evaluate,
     *,
-    optimizer_options: OptimizerOptions,
+    optimizer: Optimizer,
     options: TrainOptions,
     mesh: Mesh,
     workdir: Path,
@@ -71,8 +71,8 @@ def train(
     Args:
         task: model, batches, losses.
         evaluate: the metrics that are logged and choose the best checkpoint.
-        optimizer_options: the section `optimizer` of a config.
-        options: the section `train`.
+        optimizer: with the schedule of the whole training.
+        options: the section `train` of a config.
         mesh: the devices.
         workdir: of the run; checkpoints, metrics and events are written there.
         seed: of parameters and dropout.
@@ -87,7 +87,6 @@ def train(
         DivergedError: something is not finite; checkpoints are not overwritten then.
         UserError: something cannot be read, written or combined.
     """
-    optimizer = make_optimizer(optimizer_options, options.steps)
     abstract = abstract_state(task, optimizer, mesh)
 
     checkpoints = RunCheckpoints(

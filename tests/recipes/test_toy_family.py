@@ -77,6 +77,14 @@ def test_it_is_saved_as_it_was_loaded_to_the_byte(directory, tmp_path):
         assert (tmp_path / "again" / name).read_bytes() == (directory / name).read_bytes(), name
 
 
+def test_an_error_about_a_field_names_its_key(directory):
+    fields = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**fields, "dim": 9}))
+    message = r"config\.json: dim is 9; it must be a multiple of num_attention_heads, 2$"
+    with pytest.raises(UserError, match=message):
+        bert_jax.load(directory)
+
+
 def test_its_head_is_found_by_its_tensors(directory, tmp_path):
     fields = json.loads((directory / "config.json").read_text())
     del fields["architectures"]

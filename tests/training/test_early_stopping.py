@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.training.early_stopping import EarlyStopping
 
 HIGHER, LOWER = ("accuracy", True), ("loss", False)
@@ -61,8 +61,11 @@ def test_it_survives_in_a_checkpoint():
 
 
 def test_a_metric_that_is_not_there():
-    with pytest.raises(UserError, match=r"^best_metric is 'accuracy'; the metrics are f1, loss$"):
-        EarlyStopping(0, HIGHER).update({"f1": 1.0, "loss": 2.0})
+    with pytest.raises(OptionError) as raised:
+        EarlyStopping(0, HIGHER).update({"f1": 1.0, "f1_{patience}": 2.0})  # of a label in braces
+    assert raised.value.worded(lambda option, value: f"data.{option}") == (
+        "there is no metric 'accuracy', only f1, f1_{patience}; set data.best_metric to one of them"
+    )
     assert not EarlyStopping(0, HIGHER).update({})
     with pytest.raises(UserError, match="^patience is 1; it needs labelled examples"):
         EarlyStopping(1, HIGHER).update({})

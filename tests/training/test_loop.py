@@ -15,7 +15,7 @@ from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.inference import evaluation
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.loop import DivergedError, train
-from bert_jax.training.optimizer import OptimizerOptions
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from tests.training.line_task import ROWS, WIDTH, LineTask
 
@@ -32,12 +32,13 @@ def evaluate(params, directory):
 def run(tmp_path):
     """Trains in `tmp_path`, or in a folder there."""
 
-    def train_line(optimizer=None, initial_params=None, folder=".", evaluate=evaluate, **options):
+    def train_line(optimizer=None, initial_params=None, folder=".", evaluate=evaluate, **keys):
+        options = TrainOptions(global_batch_size=ROWS, **keys)
         return train(
             LineTask(),
             evaluate,
-            optimizer_options=OptimizerOptions(**optimizer or {}),
-            options=TrainOptions(global_batch_size=ROWS, **options),
+            optimizer=make_optimizer(OptimizerOptions(**optimizer or {}), options.steps),
+            options=options,
             mesh=MESH,
             workdir=tmp_path / folder,
             seed=0,
@@ -195,11 +196,13 @@ def test_pretraining_with_frozen_parameters_is_saved_and_resumed(
 ):
     task = make_tiny_task(tiny_config)
 
+    optimizer = OptimizerOptions(learning_rate=1e-2, decay="constant", **frozen)
+
     def pretrain():
         return train(
             task,
             lambda params, directory: evaluation.evaluate(task, params, MESH, directory),
-            optimizer_options=OptimizerOptions(learning_rate=1e-2, decay="constant", **frozen),
+            optimizer=make_optimizer(optimizer, 4),
             options=TrainOptions(
                 global_batch_size=8, steps=4, checkpoint_every=2, keep_checkpoints=9
             ),
