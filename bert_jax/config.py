@@ -40,6 +40,7 @@ def default_config(task: str) -> ConfigDict:
     """
     from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
     from bert_jax.sharding.mesh import MeshShape
+    from bert_jax.tasks import find_task
     from bert_jax.training.optimizer import OptimizerOptions
     from bert_jax.training.options import TrainOptions
 
@@ -64,7 +65,7 @@ def default_config(task: str) -> ConfigDict:
         "train": keys_of(TrainOptions),
         "mesh": keys_of(MeshShape),
     }
-    for section, keys in task_module(task).defaults().items():
+    for section, keys in find_task(task).TRAIN.defaults().items():
         config[section] = {**config[section], **keys}
     return ConfigDict(config)
 
@@ -178,17 +179,6 @@ def key_names(config: ConfigDict) -> Iterator[None]:
         if key_of(error.option) is None:
             raise
         raise UserError(error.worded(name)) from error
-
-
-def task_module(name: str) -> Any:
-    """The module `tasks/<name>.py`, with `defaults()` and `create(...)`.
-
-    Raises:
-        UserError: there is none.
-    """
-    from bert_jax.tasks import find_task
-
-    return find_task(name)
 
 
 def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

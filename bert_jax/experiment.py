@@ -26,7 +26,7 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, write_config
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.runs import has_checkpoint
-from bert_jax.config import key_names, task_module
+from bert_jax.config import key_names
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.errors import OptionError, UserError, as_retryable
 from bert_jax.files import write_atomically
@@ -44,7 +44,8 @@ from bert_jax.planning.plan import as_json, make_plan
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks.base.task import ModelInit, Task
+from bert_jax.tasks import find_task
+from bert_jax.tasks.base.task import ModelInit, Task, TrainingTask
 from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
@@ -143,10 +144,10 @@ class Experiment:
     @_names_keys
     def task(self) -> Task:
         """The task, with its data open."""
-        module = task_module(self.config.task)
-        if not self.with_data and hasattr(module, "create_without_data"):
-            return module.create_without_data(self.config, self.model_init)
-        return _checked(module.create(self.config, self.model_init))
+        create = self._training_task.create_without_data
+        if create is not None and not self.with_data:
+            return create(self.config, self.model_init)
+        return self._checked_task(self.model_init)
 
     @functools.cached_property
     @_names_keys
@@ -218,13 +219,13 @@ class Experiment:
         Raises:
             UserError: the task is not trained on a corpus, or a value is wrong.
         """
-        module = task_module(self.config.task)
-        if not hasattr(module, "prepare_options"):
+        prepare_options = self._training_task.prepare_options
+        if prepare_options is None:
             raise UserError(
                 f"task {self.config.task} reads its files as they are; there is nothing to "
                 "prepare: train"
             )
-        return module.prepare_options(self.config)
+        return prepare_options(self.config)
 
     @_names_keys
     def train(self, workdir: Path) -> dict[str, float]:
@@ -367,19 +368,27 @@ class Experiment:
     @_names_keys
     def bench(self, options: BenchOptions) -> dict[str, Any]:
         """Times the work of a config on the devices that are here, see `benchmarks.bench`."""
-        module = task_module(self.config.task)
-        if options.work == "finetune" and hasattr(module, "prepare_options"):
+        task = self._training_task
+        if options.work == "finetune" and task.prepare_options is not None:
             raise OptionError(
                 "work", "finetune", "it needs the config of a labelled task, or {work=train}"
             )
-        with_data = module.has_data(self.config) if hasattr(module, "has_data") else True
-        here = dataclasses.replace(self, with_data=with_data)
+        here = dataclasses.replace(self, with_data=task.has_data(self.config))
         return time_workload(here.workload, options)
+
+    @property
+    def _training_task(self) -> TrainingTask:
+        training_task: TrainingTask = find_task(self.config.task).TRAIN
+        return training_task
+
+    def _checked_task(self, init: ModelInit) -> Task:
+        task = self._training_task.create(self.config, init)
+        task.check()
+        return task
 
     def _task_of_model(self, description: ModelDescription, directory: Path) -> Task:
         """The task with a finished model, whose tokenizer is in a directory."""
-        init = model_init.of_model(self.config, description, directory)
-        return _checked(task_module(self.config.task).create(self.config, init))
+        return self._checked_task(model_init.of_model(self.config, description, directory))
 
     def _initial_params(self) -> Any:
         """Parameters of `init_from`, None if there is none."""
@@ -398,11 +407,6 @@ class Experiment:
         if is_main_host():
             print(f"init_from {directory}: {report}", file=sys.stderr)
         return params
-
-
-def _checked(task: Task) -> Task:
-    task.check()
-    return task
 
 
 def _heads_to_reinitialize(source: ModelDescription, target: ModelDescription) -> tuple[str, ...]:

@@ -1,12 +1,11 @@
 """The tasks, one module (or folder) each, found by its name: nothing has to be registered.
 
-A module of this package defines
+A module of this package defines one or both of
 
-    create(config, model_init)   the `Task` that a config trains and evaluates
-    defaults()                   keys of a config that the task adds, or with its own defaults
-    PREDICT                      a `PredictionTask`: what `bert-jax predict --task NAME` does
+    TRAIN      a `TrainingTask`: what a config with this `task` trains and evaluates
+    PREDICT    a `PredictionTask`: what `bert-jax predict --task NAME` does
 
-A task without training defines `PREDICT` alone. `tests/recipes` shows how to add one.
+`tests/recipes` shows how to add one.
 """
 
 import importlib
@@ -16,12 +15,12 @@ from types import ModuleType
 from bert_jax.errors import UserError
 
 
-def find_task(name: str, attribute: str = "create") -> ModuleType:
+def find_task(name: str, attribute: str = "TRAIN") -> ModuleType:
     """The module `tasks/<name>`.
 
     Args:
         name: of the task, a config's `task` or the `--task` of `bert-jax predict`.
-        attribute: what the module must define: "create" to train, "PREDICT" to predict.
+        attribute: what the module must define, "TRAIN" or "PREDICT".
 
     Raises:
         UserError: no module of this name defines it.
@@ -31,7 +30,7 @@ def find_task(name: str, attribute: str = "create") -> ModuleType:
     raise UserError(f"task {name!r} is unknown; known are {', '.join(task_names(attribute))}")
 
 
-def task_names(attribute: str = "create") -> list[str]:
+def task_names(attribute: str = "TRAIN") -> list[str]:
     """The names of the tasks that define an attribute; imports all of them."""
     return [name for name in _module_names() if hasattr(_import(name), attribute)]
 

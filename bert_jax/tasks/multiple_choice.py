@@ -56,7 +56,7 @@ from bert_jax.tasks.base.predictor import (
     softmax,
 )
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tokenization import Encoding, Tokenizer
 
@@ -360,3 +360,6 @@ def _row_numbers(counts: list[int]) -> np.ndarray:
     ends = np.cumsum(counts)[:, None]
     numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))
     return np.where(numbers < ends, numbers, -1)
+
+
+TRAIN = TrainingTask(create, defaults)

@@ -34,13 +34,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.task import (
-    ModelInit,
-    Sums,
-    Task,
-    weighted_sums,
-    with_rows,
-)
+from bert_jax.tasks.base.task import ModelInit, Sums, Task, TrainingTask, weighted_sums, with_rows
 from bert_jax.tokenization import Tokenizer
 
 
@@ -329,3 +323,6 @@ def _task(
         ),
         packing=data.packing,
     )
+
+
+TRAIN = TrainingTask(create, defaults, prepare_options, create_without_data, has_data)

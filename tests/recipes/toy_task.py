@@ -24,7 +24,7 @@ from bert_jax.tasks.base.labelled_task import (
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
 from bert_jax.tasks.base.predictor import BatchOptions, encode_in_chunks
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import weighted_sums
+from bert_jax.tasks.base.task import TrainingTask, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
 
 STARS = jnp.arange(1.0, 6.0)
@@ -120,3 +120,6 @@ def create(config, model_init):
         ),
         labelled_options(config, ("mean_absolute_error", False)),  # lower is better
     )
+
+
+TRAIN = TrainingTask(create, defaults)

@@ -16,7 +16,7 @@ from bert_jax.inference.loading import TASKS
 from bert_jax.inference.predict import predict
 from bert_jax.tasks.base.predict_task import PredictOptions
 
-NAMES = sorted({*tasks.task_names("create")} - {"pretraining"})
+NAMES = sorted({*tasks.task_names()} - {"pretraining"})
 
 # A row that each task can answer, and the keys of its answer.
 ROWS = {

@@ -11,9 +11,11 @@ import flax.linen as nn
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
+from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
@@ -102,9 +104,6 @@ class Task(abc.ABC):
             value is the better one.
         derived_metrics: those that `summary` adds and that follow from another one; they get no
             curve of their own.
-
-    For the module of a task see `bert_jax.tasks`. Where a step can be planned without data, it has
-    `create_without_data(config, model_init)`, too.
     """
 
     module: nn.Module
@@ -190,6 +189,26 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         """Metrics with those added that follow from them, such as the perplexity."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingTask:
+    """What a config trains and evaluates: `TRAIN` of a task's module.
+
+    Attributes:
+        create: the task of a config, with its data.
+        defaults: the keys of a config that the task adds, or with its own defaults, by section.
+        prepare_options: what `bert-jax prepare` makes; None: the files are read as they are.
+        create_without_data: the task with synthetic data of the same shapes, to plan or time a
+            step; None: that needs the data.
+        has_data: whether the config names the data.
+    """
+
+    create: Callable[[ConfigDict, ModelInit], Task]
+    defaults: Callable[[], dict[str, dict[str, Any]]]
+    prepare_options: Callable[[ConfigDict], PrepareOptions] | None = None
+    create_without_data: Callable[[ConfigDict, ModelInit], Task] | None = None
+    has_data: Callable[[ConfigDict], bool] = lambda config: True
 
 
 def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -1,6 +1,6 @@
 """Classes or a number for texts and pairs of texts: GLUE, and users' files."""
 
 from bert_jax.tasks.classification.predict import PREDICT
-from bert_jax.tasks.classification.task import create, defaults
+from bert_jax.tasks.classification.task import TRAIN
 
-__all__ = ["PREDICT", "create", "defaults"]
+__all__ = ["PREDICT", "TRAIN"]

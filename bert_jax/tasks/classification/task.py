@@ -36,7 +36,7 @@ from bert_jax.tasks.base.predictor import (
     encode_in_chunks,
 )
 from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.predict import (
     PREDICT,
@@ -250,3 +250,6 @@ def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
         "validation": tuple(one.file for one in layout.validation),
         "test": tuple(one.file for one in layout.test),
     }
+
+
+TRAIN = TrainingTask(create, defaults)

@@ -33,7 +33,7 @@ from bert_jax.tasks.base.labelled_task import (
 )
 from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
 from bert_jax.tasks.question_answering.predict import (
     NULL_THRESHOLD,
     PREDICT,
@@ -373,3 +373,6 @@ def _check_answers(train: list[Question], questions: list[Question], version: st
                 f"{question.place}: the passage has no answer, which SQuAD 1.1 does not allow; "
                 "set data.version=2.0"
             )
+
+
+TRAIN = TrainingTask(create, defaults)

@@ -1,6 +1,6 @@
 """Vectors of sentences that can be compared (Sentence-BERT)."""
 
 from bert_jax.tasks.similarity.predict import PREDICT
-from bert_jax.tasks.similarity.task import create, defaults
+from bert_jax.tasks.similarity.task import TRAIN
 
-__all__ = ["PREDICT", "create", "defaults"]
+__all__ = ["PREDICT", "TRAIN"]

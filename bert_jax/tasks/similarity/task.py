@@ -34,7 +34,7 @@ from bert_jax.tasks.base.labelled_task import (
 )
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import Splits, choose_labels, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.similarity.evaluators import find_evaluator
 from bert_jax.tasks.similarity.objectives import (
@@ -315,3 +315,6 @@ def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) 
     return model_init.describe(
         tokenizer, Head.ENCODER, add_pooling_layer=False, other={SENTENCE_POOLING: pooling}
     )
+
+
+TRAIN = TrainingTask(create, defaults)

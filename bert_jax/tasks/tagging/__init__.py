@@ -1,6 +1,6 @@
 """A tag for every word of a sentence: names in texts, parts of speech."""
 
 from bert_jax.tasks.tagging.predict import PREDICT
-from bert_jax.tasks.tagging.task import create, defaults
+from bert_jax.tasks.tagging.task import TRAIN
 
-__all__ = ["PREDICT", "create", "defaults"]
+__all__ = ["PREDICT", "TRAIN"]

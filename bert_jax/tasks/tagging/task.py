@@ -38,7 +38,7 @@ from bert_jax.tasks.base.labelled_task import (
 )
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor, entity_tags
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions
 from bert_jax.tokenization import Tokenizer
@@ -388,3 +388,6 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
         reading,
         balanced=is_balanced(data.class_weights),
     )
+
+
+TRAIN = TrainingTask(create, defaults)
