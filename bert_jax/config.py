@@ -35,7 +35,8 @@ def default_config(task: str) -> ConfigDict:
     Sections `model`, `optimizer`, `train` and `mesh` are the fields of `EncoderConfig` and
     `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`. The task's own `defaults()` add
     its keys and other defaults. A model field that is None is as in `init_from`, else decided by
-    `model.size` and the vocabulary; precision "auto", attention "auto" and `scan_layers` None are
+    `model.size` and the vocabulary; `model.family` is a module of `families/`, None that of
+    `init_from`, else BERT; precision "auto", attention "auto" and `scan_layers` None are
     what is fastest on the device.
     """
     from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
@@ -50,6 +51,7 @@ def default_config(task: str) -> ConfigDict:
         "precision": "auto",
         "init_from": "",
         "model": {
+            "family": None,
             "size": "",
             "scan_layers": None,
             "remat": "none",

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
 from bert_jax.models.execution import Execution, resolve_execution
@@ -43,7 +43,11 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     if config.init_from:
         directory = resolve(config.init_from)
         description = model_directory.load_description(directory)
-    family = description.family if description else find_family(DEFAULT_MODEL_TYPE)
+    name = config.model.family
+    family = description.family if description else find_family(name or DEFAULT_MODEL_TYPE)
+    if name not in (None, family.model_type):
+        rule = f"{{init_from}} holds a model of the family {family.model_type}; leave it out"
+        raise OptionError("family", name, rule)
     if config.tokenizer.path:
         tokenizer = family.load_tokenizer(config.tokenizer.path)
     if directory:

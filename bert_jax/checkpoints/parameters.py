@@ -14,7 +14,8 @@ from jax.sharding import Mesh, NamedSharding
 from bert_jax.checkpoints.tensors import TensorFile
 from bert_jax.errors import UserError
 from bert_jax.families.family import Rule, TensorNames
-from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES, Head
+from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.encoder import Encoder, abstract_params, init_params
 from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.sharding.hosts import fetch
@@ -37,7 +38,7 @@ _HEADS = (
 )
 
 # What a file may lack: a new task has a new head. An encoder must be complete.
-_MAY_BE_NEW = (f"{ENCODER}pooler/", "mlm_head/", "nsp_head/", "classifier/", "qa_outputs/", "crf_")
+_MAY_BE_NEW = (f"{ENCODER}pooler/", *(f"{scope}/" for scope in HEAD_SCOPES), *CRF_PARAMETERS)
 
 # Of a line that a person reads; the report has them all.
 _NAMES_SHOWN = 8

@@ -17,19 +17,7 @@ from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import resolve_execution
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
-
-# What users want to do, and the model that does it.
-TASKS: dict[str, Head] = {
-    "pretraining": Head.PRETRAINING,
-    "masked_lm": Head.MASKED_LM,
-    "next_sentence": Head.NEXT_SENTENCE,
-    "classification": Head.CLASSIFICATION,
-    "tagging": Head.TAGGING,
-    "question_answering": Head.QUESTION_ANSWERING,
-    "multiple_choice": Head.MULTIPLE_CHOICE,
-    "embedding": Head.ENCODER,
-    "similarity": Head.ENCODER,
-}
+from bert_jax.tasks import find_task, task_names
 
 
 def load(
@@ -53,8 +41,8 @@ def load(
     Args:
         path: a model directory, a hub id as "google-bert/bert-base-uncased", or the place of
             Google's files, see `checkpoints.google_files.find`.
-        task: a key of `TASKS` or one of Hugging Face's class names; None for the model that the
-            files hold.
+        task: a head ("masked_lm"), a task ("similarity") or one of Hugging Face's class names; None
+            for the model that the files hold.
         mesh: the devices to lay the parameters on; None for the first device.
         precision: the dtype of the activations: "float32", "bfloat16", or "auto", what is fastest
             on the device.
@@ -125,16 +113,20 @@ def load(
 
 
 def _requested_head(task: str | None) -> Head | None:
-    """The head of a task or of one of Hugging Face's classes; None where no task is given.
+    """The head of that name, of a task, or of one of Hugging Face's classes.
 
     Raises:
-        UserError: neither has this name.
+        UserError: none has this name.
     """
     if task is None:
         return None
-    head = TASKS.get(task) or head_of_class(task)
+    heads: dict[str, Head] = {head.value: head for head in Head if head is not Head.ENCODER}
+    heads["embedding"] = Head.ENCODER
+    for name in task_names("PREDICT"):
+        heads.setdefault(name, (*find_task(name, "PREDICT").PREDICT.heads, Head.ENCODER)[0])
+    head = heads.get(task) or head_of_class(task)
     if head is None:
-        raise UserError(f"task {task!r} is unknown; known are {', '.join(TASKS)}")
+        raise UserError(f"task {task!r} is unknown; known are {', '.join(heads)}")
     return head
 
 

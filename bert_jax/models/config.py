@@ -28,6 +28,8 @@ Initialisation and dropout fold it into their keys, and runs are saved under it:
 the same seed would give other numbers.
 """
 
+HEAD_SCOPES = ("mlm_head", "nsp_head", "classifier", "qa_outputs")
+"""The names of the heads beside it, likewise; a CRF's parameters are `crf.PARAMETERS`."""
 
 # Fields of `EncoderConfig` that the family sets: they are keys of no file and of no config.
 FAMILY_FIELDS = ("position_offset",)

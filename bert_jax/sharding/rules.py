@@ -45,7 +45,7 @@ PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"mlm_head/decoder$", ("vocab", "embed")),
     (r"(pooler|mlm_head)/dense/kernel$", ("embed", None)),
     (r"(nsp_head|classifier|qa_outputs)/kernel$", ("embed", None)),
-    (r"(dense|nsp_head|classifier|qa_outputs)/bias$", ()),
+    (r"\b((pooler|mlm_head)/dense|nsp_head|classifier|qa_outputs)/bias$", ()),
     (r"crf_(transitions|start|end)$", ()),
 )
 

@@ -176,5 +176,5 @@ PREDICT = PredictionTask(
     open_texts,
     lambda model, options: MaskPredictor(model, options.batches(), top_k=options.top_k or 5),
     {JSONL: json_lines(_as_record)},
-    heads=(Head.PRETRAINING, Head.MASKED_LM),
+    heads=(Head.MASKED_LM, Head.PRETRAINING),
 )

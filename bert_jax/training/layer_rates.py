@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES
+from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.sharding.rules import match, name_of
 
 EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
@@ -21,8 +22,8 @@ PLACES: tuple[tuple[str, str], ...] = (
     (rf"^({ENCODER_SCOPE}/)?embeddings/", EMBEDDINGS),
     (rf"^({ENCODER_SCOPE}/)?encoder/layers/", LAYERS),
     (rf"^({ENCODER_SCOPE}/)?pooler/", POOLER),
-    (r"^(mlm_head|nsp_head|classifier|qa_outputs)/", HEAD),
-    (r"^crf_(transitions|start|end)$", HEAD),
+    (rf"^({'|'.join(HEAD_SCOPES)})/", HEAD),
+    (rf"^({'|'.join(CRF_PARAMETERS)})$", HEAD),
 )
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax.errors import OptionError
+from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
@@ -17,7 +18,7 @@ from bert_jax.training.schedule import learning_rate, steps_of_warmup
 # tags are biases by nature.
 DECAY_RULES: tuple[tuple[str, bool], ...] = (
     (r"(layer_norm|attention_norm|output_norm)/", False),
-    (r"(bias|crf_(transitions|start|end))$", False),
+    (rf"\b(bias|{'|'.join(CRF_PARAMETERS)})$", False),
     (r"(kernel|embedding|decoder)$", True),
 )
 

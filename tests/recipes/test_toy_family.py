@@ -17,6 +17,7 @@ from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config
 from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
 from bert_jax.families.family import find_family
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import EncoderConfig, Head
@@ -148,6 +149,25 @@ def test_a_task_trains_a_model_of_the_family_that_it_begins_with(directory, tmp_
     assert task.description.class_name == "ToyForSequenceClassification"
     assert task.description.config.position_offset == 2
     assert task.tokenizer.num_special_tokens(pair=True) == 4
+
+
+def test_a_config_names_the_family_of_a_new_model(family, base_model, tmp_path):
+    (tmp_path / "train.tsv").write_text("text\tlabel\nthe cat\tno\nit sat\tyes\n")
+    train = str(tmp_path / "train.tsv")
+    keys = {
+        "task": "classification",
+        "model": {"family": "toy", "size": "tiny"},
+        "tokenizer": {"path": str(base_model)},
+        "data": {"train": train, "validation": train, "length": 8},
+    }
+    task = Experiment.from_config(complete_config(keys, where="a test")).task
+    assert task.description.class_name == "ToyForSequenceClassification"
+    assert task.description.config.position_offset == 2
+    assert task.tokenizer.num_special_tokens(pair=True) == 4
+    keys["init_from"] = str(base_model)
+    message = "model.family is 'toy'; init_from holds a model of the family bert; leave it out"
+    with pytest.raises(UserError, match=message):
+        _ = Experiment.from_config(complete_config(keys, where="a test")).task
 
 
 def test_it_predicts_by_the_ordinary_entry_points(directory, tmp_path):

@@ -12,7 +12,6 @@ from bert_jax import tasks
 from bert_jax.config import complete_config
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.experiment import Experiment
-from bert_jax.inference.loading import TASKS
 from bert_jax.inference.predict import predict
 from bert_jax.tasks.base.predict_task import PredictOptions
 
@@ -36,7 +35,6 @@ ROWS = {
 
 def test_tasks_are_found():
     assert {"classification", "similarity", "tagging"} <= set(NAMES)
-    assert set(NAMES) <= set(TASKS)
 
 
 LABELS = {

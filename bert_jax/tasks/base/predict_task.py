@@ -130,7 +130,7 @@ class PredictionTask(Generic[Item, Prediction]):
         predictor: the predictor of a model, with the options that concern the task.
         formats: output formats by their names; "jsonl" is one of them.
         endings: those of files in another format, as {".tsv": "glue"}.
-        heads: one of which the model must have; (): any.
+        heads: one of which the model must have, the first for a new one; (): any.
     """
 
     open: Callable[[str | Path, PredictOptions], AbstractContextManager[Rows[Item]]]
