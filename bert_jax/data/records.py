@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.files import atomic_file
 
 STDOUT = "-"
 
@@ -48,8 +49,7 @@ class Output:
 def open_output(target: str | Path) -> Iterator[Output]:
     """Opens an output: a file that is complete or does not exist, or "-" for stdout.
 
-    The file is written beside its place and renamed at the end; after an error, an older file of
-    the same name is as it was.
+    See `files.atomic_file`: after an error, an older file of the same name is as it was.
 
     Raises:
         UserError: it cannot be written.
@@ -58,23 +58,13 @@ def open_output(target: str | Path) -> Iterator[Output]:
         with _quiet_exit():
             yield Output("stdout", sys.stdout.buffer, None)
         return
-    # A link stays a link: what it points to is replaced.
-    path = Path(os.path.realpath(target))
-    if path.exists() and not path.is_file():
-        # /dev/null, a named pipe: nothing to rename.
-        with _named_errors(str(target)), path.open("wb") as stream:
-            yield Output(str(target), stream, None)
-        return
-    # A name that no file of the user or of another process has.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path = Path(target)
+    is_regular = path.is_file() or not path.exists()  # not /dev/null, nor a named pipe
     try:
-        with _named_errors(str(target)), partial.open("wb") as stream:
-            yield Output(str(target), stream, Path(target))
-            stream.flush()
-            os.fsync(stream.fileno())
-            partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        with atomic_file(path) as stream:
+            yield Output(str(target), stream, path if is_regular else None)
+    except BrokenPipeError as error:
+        raise _ReaderGoneError(f"{target}: its reader has stopped reading") from error
 
 
 def to_json(record: Mapping[str, Any]) -> str:

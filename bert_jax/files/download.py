@@ -12,7 +12,13 @@ from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.files.atomic import remove_partial_files, replaced, write_atomically
-from bert_jax.files.paths import filesystem, is_remote, reachable, user_cache
+from bert_jax.files.paths import (
+    filesystem,
+    is_remote,
+    reachable,
+    read_json_object,
+    user_cache,
+)
 
 # What a store says of a file: "size" in bytes, and one or other of the keys of `_version`.
 FileInfo = Mapping[str, Any]
@@ -114,10 +120,9 @@ def _has_size(path: Path, info: FileInfo) -> bool:
 def _read_record(copy: Path) -> dict[str, str]:
     """What is in a copy; nothing, if that cannot be read."""
     try:
-        record = json.loads((copy / _RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json_object(copy / _RECORD)
+    except UserError:
         return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _check_space(copy: Path, missing: Mapping[str, FileInfo]) -> None:

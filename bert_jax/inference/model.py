@@ -12,13 +12,14 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.data.readers.texts import Text
 from bert_jax.errors import OptionError
 from bert_jax.files import as_path
 from bert_jax.inference import search, surgery
 from bert_jax.inference.streams import Progress, predict_examples
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
-from bert_jax.tasks.base.predictor import BatchOptions, Text, as_list
+from bert_jax.tasks.base.predictor import BatchOptions, not_one_string
 from bert_jax.tasks.classification.predict import LabelPredictor, Prediction
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
@@ -38,7 +39,7 @@ from bert_jax.tasks.question_answering.predict import (
     stored_threshold,
 )
 from bert_jax.tasks.similarity.predict import Match
-from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words, as_sentences
+from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words
 from bert_jax.tokenization import Tokenizer
 
 
@@ -116,7 +117,7 @@ class LoadedModel:
         Raises:
             UserError: the pooling is unknown, the model has no pooler, or an element is not a text.
         """
-        texts = as_list(texts)
+        texts = list(not_one_string(texts))
         vectors = np.empty((len(texts), self.config.hidden_size), np.float32)
         predictor = EmbeddingPredictor(
             self, BatchOptions(batch_size, max_length), pooling=pooling, normalize=normalize
@@ -153,7 +154,7 @@ class LoadedModel:
         """
         options = BatchOptions(batch_size, max_length)
         predictor = HiddenStatesPredictor(self, options, layers=layers, combine=combine)
-        return list(predict_examples(self, predictor, as_list(texts)))
+        return list(predict_examples(self, predictor, not_one_string(texts)))
 
     def attentions(
         self,
@@ -179,7 +180,7 @@ class LoadedModel:
         """
         options = BatchOptions(batch_size, max_length)
         predictor = AttentionsPredictor(self, options, layers=layers)
-        return list(predict_examples(self, predictor, as_list(texts)))
+        return list(predict_examples(self, predictor, not_one_string(texts)))
 
     def similarity(
         self,
@@ -292,7 +293,7 @@ class LoadedModel:
         Returns:
             For each text, for each of its masks, the predictions.
         """
-        return list(self._mask_predictions(as_list(texts), top_k, batch_size, max_length))
+        return list(self._mask_predictions(not_one_string(texts), top_k, batch_size, max_length))
 
     def _mask_predictions(
         self, texts: Iterable[Text], top_k: int, batch_size: int, max_length: int | None
@@ -309,7 +310,7 @@ class LoadedModel:
             UserError: the model has no classifier of texts, or an element is not a text.
         """
         predictor = LabelPredictor(self, BatchOptions(batch_size, max_length))
-        return list(predict_examples(self, predictor, as_list(texts)))
+        return list(predict_examples(self, predictor, not_one_string(texts)))
 
     def tag(
         self, sentences: Iterable[Words], *, batch_size: int = 32, max_length: int | None = None
@@ -327,7 +328,7 @@ class LoadedModel:
             UserError: the model does not tag words, or an element is not a sentence.
         """
         predictor = TagPredictor(self, BatchOptions(batch_size, max_length))
-        return list(predict_examples(self, predictor, as_sentences(sentences)))
+        return list(predict_examples(self, predictor, not_one_string(sentences, "sentences")))
 
     @overload
     def answer(

@@ -9,8 +9,9 @@ import flax.linen as nn
 import jax
 import numpy as np
 
+from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.architectures import PreTrainingOutput
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
@@ -19,8 +20,8 @@ from bert_jax.tasks.base.predictor import (
     ExampleError,
     Model,
     PredictionBatch,
-    Text,
     check_finite,
+    check_head,
 )
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -60,12 +61,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         Raises:
             UserError: the model has no such head, or `top_k` is below 1.
         """
-        if "mlm_head" not in model.params:
-            raise UserError(
-                f"this {model.description.class_name} has no masked-language-model head; give "
-                "the directory of a model that has one, and load it with "
-                'load(path, task="masked_lm")'
-            )
+        check_head(model, PREDICT.heads, "fill masks", "masked_lm")
         if top_k < 1:
             raise OptionError("top_k", top_k, "it must be at least 1")
         super().__init__(model, options, refuse_long=options.max_length is None)

@@ -6,7 +6,6 @@ choice stays whole as long as it takes no more than half of the row.
 """
 
 import dataclasses
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,9 +48,13 @@ from bert_jax.tasks.base.predictor import (
     BatchOptions,
     ExampleError,
     Model,
+    PredictionBatch,
     Predictor,
+    apply_model,
     check_finite,
+    check_head,
     encode_in_chunks,
+    not_one_string,
     softmax,
 )
 from bert_jax.tasks.base.splits import read_splits
@@ -119,11 +121,7 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model does not score choices."""
-        if model.description.head is not Head.MULTIPLE_CHOICE:
-            raise UserError(
-                f"this {model.description.class_name} does not choose; give the directory of a "
-                'model that does, and load it with load(path, task="multiple_choice")'
-            )
+        check_head(model, PREDICT.heads, "choose", "multiple_choice")
         self.options = options
         self._model = model
         self._rows = ChoiceEncoder(model.tokenizer, model.config, options.limit(model.config))
@@ -135,13 +133,17 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
     def encode(self, examples: Sequence[ChoiceExample]) -> list[list[Encoding]]:
         return self._rows(examples)
 
+    def inputs(self, batch: PredictionBatch[ChoiceExample]) -> dict[str, np.ndarray]:
+        # Each row is an example of one choice, B1T.
+        return {key: array[:, None] for key, array in batch.arrays.items()}
+
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
-        return _scores(self._model.params, batch, module=self._model.module)
+        return apply_model(self._model.params, batch, module=self._model.module)
 
     def decode(
         self, example: ChoiceExample, encodings: list[Encoding], outputs: list[Any]
     ) -> np.ndarray:
-        scores = np.array(outputs, np.float32)
+        scores = np.concatenate(outputs)
         return check_finite(scores, "the scores of the choices of an example")
 
     def characters(self, example: ChoiceExample) -> int:
@@ -151,19 +153,6 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
     def report(self) -> None:
         if self.options.max_length is None:  # otherwise the cut was requested
             self._rows.report()
-
-
-@functools.partial(jax.jit, static_argnames="module")
-def _scores(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> jax.Array:
-    """A batch of rows → the score of each, float32 [B]; each is an example of one choice."""
-    one_choice = {key: array[:, None] for key, array in batch.items()}  # B1T
-    scores: Any = module.apply(
-        {"params": params},
-        one_choice["input_ids"],
-        one_choice["token_type_ids"],
-        one_choice["attention_mask"],
-    )
-    return scores[:, 0]
 
 
 def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:
@@ -185,7 +174,7 @@ def choice_examples(
     """
     single = isinstance(prompt, str)
     prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-    all_choices = [choices] if single else list(choices)
+    all_choices: list[Any] = [choices] if single else list(choices)
     questions = [question] * len(prompts) if isinstance(question, str) else list(question)
     if not len(prompts) == len(all_choices) == len(questions):
         raise UserError(
@@ -193,17 +182,18 @@ def choice_examples(
             "questions; give one of each for each prompt"
         )
     return [
-        ChoiceExample(text, _as_choices(of_prompt), None, str(number), f"prompt {number}", about)
+        ChoiceExample(
+            text,
+            tuple(not_one_string(of_prompt, "choices")),
+            None,
+            str(number),
+            f"prompt {number}",
+            about,
+        )
         for number, (text, of_prompt, about) in enumerate(
             zip(prompts, all_choices, questions, strict=True)
         )
     ]
-
-
-def _as_choices(choices: Any) -> tuple[str, ...]:
-    if isinstance(choices, str):  # which is a list of letters, too
-        raise UserError(f"the choices are one string, {choices!r:.40}; give a list of strings")
-    return tuple(choices)
 
 
 def _open(

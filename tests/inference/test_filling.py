@@ -125,5 +125,5 @@ def test_long_texts_are_cut_where_that_is_wanted(model):
 
 def test_a_model_without_the_head(make_model):
     for head in (Head.ENCODER, Head.CLASSIFICATION):
-        with pytest.raises(UserError, match=f"this {BERT.class_names[head]} has no masked-lang"):
+        with pytest.raises(UserError, match=f"this {BERT.class_names[head]} does not fill"):
             make_model(head).fill_mask("[MASK]")

@@ -41,7 +41,7 @@ def test_a_head_on_request(make_model, tmp_path, capsys):
     model = bert_jax.load(tmp_path / "model", task="classification")
     assert "classifier/kernel" in capsys.readouterr().err
     assert model.embed(["sun"], "cls").shape == (1, 16)
-    with pytest.raises(UserError, match="this BertForSequenceClassification has no masked-languag"):
+    with pytest.raises(UserError, match="this BertForSequenceClassification does not fill masks"):
         model.fill_mask("[MASK]")
     again = bert_jax.load(tmp_path / "model", task="masked_lm")
     assert len(again.fill_mask("[MASK]")) == 5

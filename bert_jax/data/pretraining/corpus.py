@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.files import as_path, fetch, reachable, write_atomically
+from bert_jax.files import as_path, fetch, reachable, read_json_object, write_atomically
 from bert_jax.tokenization.interface import Tokenizer
 
 MANIFEST_NAME = "manifest.json"
@@ -120,8 +120,8 @@ class Manifest:
             raise UserError(
                 f"{directory}: not a finished corpus: it {what}; run bert-jax prepare (again)"
             )
+        fields = read_json_object(path, remedy="prepare the corpus again")
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
             version = fields["format_version"]
             if "held_out" in fields["splits"]:
                 raise UserError(
@@ -144,7 +144,7 @@ class Manifest:
                     "files": {name: FileEntry(**entry) for name, entry in fields["files"].items()},
                 }
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: damaged ({error}); prepare the corpus again") from error
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 
 import zstandard
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, fetch
 
 STDIN = "-"
@@ -158,18 +158,17 @@ def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVE
         data: the line.
         place: its name in errors.
         errors: "strict", or "replace" for U+FFFD in place of bytes that are not UTF-8.
-        remedy: the advice in errors.
+        remedy: the advice in errors, see `OptionError.rule`.
 
     Raises:
-        UserError: it is not UTF-8.
+        OptionError: it is not UTF-8.
     """
     try:
         return data.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{place}: byte {error.start + 1} of the line (0x{data[error.start]:02x}) is not "
-            f"UTF-8; {remedy}"
-        ) from error
+        byte = f"byte {error.start + 1} of the line (0x{data[error.start]:02x})"
+        problem = f"{place}: {byte} is not UTF-8"
+        raise OptionError("errors", errors, remedy, problem) from error
 
 
 @contextlib.contextmanager

@@ -187,7 +187,20 @@ def _objects(lines: Lines) -> Iterator[Record]:
     for number, line in lines:
         if line.strip():
             place = f"{lines.name}:{number}"
-            yield Record(_parse_object(line, place), place)
+            fields = parse_object(line, place)
+            if "\\u" in line:
+                _check_characters(fields, place)
+            yield Record(fields, place)
+
+
+def _check_characters(fields: dict[str, Any], place: str) -> None:
+    r"""JSON can spell half of a surrogate pair ("\ud83d"), which no encoding can write."""
+    try:
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{place}: half of a surrogate pair is not a character; remove it"
+        ) from error
 
 
 def _texts(lines: Lines) -> NumberedFields:
@@ -264,24 +277,22 @@ def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
     )
 
 
-def _parse_object(line: str, place: str) -> dict[str, Any]:
+def parse_object(line: str, place: str) -> dict[str, Any]:
+    """A line of JSON that is an object.
+
+    Raises:
+        UserError: it is something else, or no JSON; names its place, "file:line".
+    """
     try:
-        found = json.loads(line)
-        if "\\u" in line:
-            # JSON can spell half of a surrogate pair ("\ud83d"), which no encoding can write.
-            json.dumps(found, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{place}: half of a surrogate pair is not a character; remove it"
-        ) from error
+        fields = json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = str(error)
         if isinstance(error, json.JSONDecodeError):
             reason = f"{error.msg}, column {error.colno}"
         raise UserError(f"{place}: not valid JSON: {reason}; fix or remove the line") from error
-    if not isinstance(found, dict):
-        raise UserError(f"{place}: not a JSON object but {type(found).__name__}; fix the line")
-    return found
+    if not isinstance(fields, dict):
+        raise UserError(f"{place}: not a JSON object but {type(fields).__name__}; fix the line")
+    return fields
 
 
 def _without_end(line: str) -> str:

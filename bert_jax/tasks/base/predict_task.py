@@ -13,7 +13,7 @@ from bert_jax.data.records import Output, open_output, to_json
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.options import keys_of
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, Text
+from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
 
 Item = TypeVar("Item")
 Prediction = TypeVar("Prediction")
@@ -190,7 +190,9 @@ def json_lines(
     return opened
 
 
-def open_texts(source: str | Path, options: PredictOptions) -> AbstractContextManager[Rows[Text]]:
+def open_texts(
+    source: str | Path, options: PredictOptions
+) -> AbstractContextManager[Rows[texts.Text]]:
     """Opens texts and pairs of texts, for tasks that read nothing else."""
     return texts.open_texts(source, options.reading(texts.TextOptions, empty="keep"))
 

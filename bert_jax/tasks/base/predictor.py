@@ -7,6 +7,7 @@ the methods of a loaded model.
 
 import abc
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -17,12 +18,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.readers.texts import Text
 from bert_jax.errors import NotFiniteError, OptionError, UserError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Example = TypeVar("Example")
+Item = TypeVar("Item")
 Prediction = TypeVar("Prediction")
 Rows = TypeVar("Rows")
 
@@ -232,15 +233,42 @@ def check_finite(array: np.ndarray, what: str) -> np.ndarray:
     return array
 
 
-def as_list(texts: Iterable[Text]) -> list[Text]:
-    """A list of texts; one string is refused, since it is an iterable of characters.
+def not_one_string(items: Iterable[Item], what: str = "texts") -> Iterable[Item]:
+    """The same items; one string is refused, since it is an iterable of characters.
 
     Raises:
-        UserError: `texts` is a string.
+        UserError: `items` is a string; `what` names them in the message.
     """
-    if isinstance(texts, str):
-        raise UserError("the texts are one string; give a list of strings")
-    return list(texts)
+    if isinstance(items, str):
+        raise UserError(f"the {what} are one string, {items!r:.40}; give a list of strings")
+    return items
+
+
+def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -> None:
+    """Refuses a model that has another head.
+
+    Args:
+        model: any.
+        heads: those that fit.
+        ability: ends "this model does not …", as "tag words".
+        task: of `bert_jax.load`, which makes a model with such a head.
+
+    Raises:
+        UserError: the model's head is none of them.
+    """
+    if model.description.head not in heads:
+        raise UserError(
+            f"this {model.description.class_name} does not {ability}; give the directory of a "
+            f'model that does, and load it with load(path, task="{task}")'
+        )
+
+
+@functools.partial(jax.jit, static_argnames="module")
+def apply_model(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
+    """What a model returns for a batch without dropout; of most heads logits, float32 [B, …]."""
+    return module.apply(
+        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
+    )
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from bert_jax.data.readers.texts import Text
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, Text
+from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
 Prediction = TypeVar("Prediction")

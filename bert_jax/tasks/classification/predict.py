@@ -2,19 +2,17 @@
 
 import contextlib
 import dataclasses
-import functools
 import re
 from collections.abc import Iterator
 from typing import Any
 
-import flax.linen as nn
 import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.readers.rows import Row
+from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import Output, shortest
-from bert_jax.errors import UserError
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_task import (
     JSONL,
@@ -24,7 +22,14 @@ from bert_jax.tasks.base.predict_task import (
     json_lines,
     open_texts,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Text, check_finite, softmax
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    Model,
+    apply_model,
+    check_finite,
+    check_head,
+    softmax,
+)
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
@@ -59,16 +64,12 @@ class ClassificationPredictor(TextPredictor[Any]):
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model has no classifier of texts."""
-        if model.description.head is not Head.CLASSIFICATION:
-            raise UserError(
-                f"this {model.description.class_name} does not classify texts; give the "
-                'directory of a model that does, and load it with load(path, task="classification")'
-            )
+        check_head(model, PREDICT.heads, "classify texts", "classification")
         super().__init__(model, options)
         self._model = model
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
-        return _logits(self._model.params, batch, module=self._model.module)
+        return apply_model(self._model.params, batch, module=self._model.module)
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
         return check_finite(output.copy(), "the scores of a text")
@@ -79,15 +80,6 @@ class LabelPredictor(ClassificationPredictor):
 
     def transform(self, decoded: Iterator[np.ndarray]) -> Iterator[Any]:
         return (to_prediction(self._model.description, scores) for scores in decoded)
-
-
-@functools.partial(jax.jit, static_argnames="module")
-def _logits(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> jax.Array:
-    """A batch → float32 [B, C]."""
-    logits: Any = module.apply(
-        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
-    )
-    return logits
 
 
 def to_prediction(description: ModelDescription, scores: np.ndarray) -> Prediction:

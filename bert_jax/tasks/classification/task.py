@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.glue import GlueLayout
-from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.data.readers.texts import Text, TextOptions, read_texts
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
@@ -32,7 +32,6 @@ from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
     Predictor,
-    Text,
     encode_in_chunks,
 )
 from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits

@@ -2,14 +2,12 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -27,7 +25,14 @@ from bert_jax.tasks.base.predict_task import (
     Write,
     json_lines,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    ExampleError,
+    Model,
+    Predictor,
+    apply_model,
+    check_head,
+)
 from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
 from bert_jax.tokenization import Encoding
 
@@ -88,12 +93,7 @@ class SpanPredictor(Predictor[Question, Any]):
 
     def __init__(self, model: Model, options: AnswerOptions = AnswerOptions()) -> None:
         """Raises UserError where the model does not answer questions, or an option is wrong."""
-        if model.description.head is not Head.QUESTION_ANSWERING:
-            raise UserError(
-                f"this {model.description.class_name} does not answer questions; give the "
-                "directory of a model that does, and load it with "
-                'load(path, task="question_answering")'
-            )
+        check_head(model, PREDICT.heads, "answer questions", "question_answering")
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
         length = options.max_length
         if length is None:
@@ -119,7 +119,7 @@ class SpanPredictor(Predictor[Question, Any]):
         return [[*rows] for rows in self._windows([(q.question, q.passage) for q in examples])]
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        return _logits(self._model.params, batch, module=self._model.module)
+        return apply_model(self._model.params, batch, module=self._model.module)
 
     def decode(
         self, example: Question, encodings: list[Encoding], outputs: list[Logits]
@@ -138,15 +138,6 @@ class SpanPredictor(Predictor[Question, Any]):
         ):
             if count:
                 print(f"{count} of {self._windows.count} questions {what}", file=sys.stderr)
-
-
-@functools.partial(jax.jit, static_argnames="module")
-def _logits(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
-    """A batch → scores of the first and of the last token, float32 [B, T] twice."""
-    output: Any = module.apply(
-        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
-    )
-    return tuple(output)
 
 
 def best_answers(

@@ -27,6 +27,7 @@ from bert_jax.tasks.base.predictor import (
     Model,
     Predictor,
     check_finite,
+    not_one_string,
     softmax,
 )
 from bert_jax.tasks.embed import EmbeddingPredictor
@@ -137,9 +138,7 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
         UserError: `texts` is one string, which is an iterable of characters.
         ExampleError: an element is not a string.
     """
-    if isinstance(texts, str):
-        raise UserError("the texts are one string; give a list of strings")
-    for index, text in enumerate(texts):
+    for index, text in enumerate(not_one_string(texts)):
         if not isinstance(text, str):
             raise ExampleError(f"text {index} is {text!r:.80}; give a string", index)
         yield text

@@ -2,14 +2,12 @@
 
 import contextlib
 import dataclasses
-import functools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax
 import numpy as np
 
@@ -26,7 +24,7 @@ from bert_jax.data.readers.tagged import (
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.records import Output, shortest
 from bert_jax.data.windows.words import Word, WordWindow, WordWindows, join_words, split_words
-from bert_jax.errors import UserError, renamed_options
+from bert_jax.errors import renamed_options
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
@@ -38,7 +36,15 @@ from bert_jax.tasks.base.predict_task import (
     Write,
     json_lines,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor, check_finite
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    ExampleError,
+    Model,
+    Predictor,
+    apply_model,
+    check_finite,
+    check_head,
+)
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.tagging.tags import (
     Decoded,
@@ -121,11 +127,7 @@ class TagPredictor(Predictor[Any, Tagging]):
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model does not tag words."""
-        if model.description.head is not Head.TAGGING:
-            raise UserError(
-                f"this {model.description.class_name} does not tag words; give the directory of "
-                'a model that does, and load it with load(path, task="tagging")'
-            )
+        check_head(model, PREDICT.heads, "tag words", "tagging")
         self.options = options
         self._model = model
         with renamed_options(length="max_length"):
@@ -139,7 +141,7 @@ class TagPredictor(Predictor[Any, Tagging]):
         return [[*rows] for rows in self._rows([example.texts for example in examples])]
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        return _logits(self._model.params, batch, module=self._model.module)
+        return apply_model(self._model.params, batch, module=self._model.module)
 
     def decode(self, example: "_Split", encodings: list[Encoding], outputs: list[Any]) -> Any:
         numbers, scores = _word_scores(encodings, outputs)
@@ -192,13 +194,6 @@ def _split(sentence: Words, index: int) -> _Split:
     return _Split(" ".join(sentence), join_words(sentence))
 
 
-def as_sentences(sentences: Iterable[Words]) -> Iterable[Words]:
-    """The same sentences; one string is refused, since it is an iterable of characters."""
-    if isinstance(sentences, str):
-        raise UserError("the sentences are one string; give a list of strings")
-    return sentences
-
-
 def _word_scores(
     encodings: Sequence[Encoding], rows: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -237,15 +232,6 @@ def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> 
         start, stop = inside[0].start, inside[-1].end
         entities.append(Entity(entity_type, text[start:stop], score, start, stop, (first, end)))
     return tuple(entities)
-
-
-@functools.partial(jax.jit, static_argnames="module")
-def _logits(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> jax.Array:
-    """A batch → float32 [B, T, C]."""
-    logits: Any = module.apply(
-        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
-    )
-    return logits
 
 
 def _open(source: str | Path, options: PredictOptions) -> AbstractContextManager[Rows[Sentence]]:

@@ -155,7 +155,7 @@ def test_undecodable_bytes_stop_with_file_line_and_byte_or_are_replaced(tmp_path
     with pytest.raises(UserError) as error:
         texts(path)
     assert str(error.value).startswith(f"{path}:2: byte 4 of the line (0xe9) is not UTF-8")
-    assert "data.errors=replace" in str(error.value)
+    assert "set errors=replace" in str(error.value)
     assert texts(path, errors="replace") == ["fine", "caf\ufffd au lait"]
 
 

@@ -106,7 +106,7 @@ def test_what_is_found(model):
 
 
 def test_what_cannot_be_compared(model):
-    with pytest.raises(UserError, match="the texts are one string; give a list"):
+    with pytest.raises(UserError, match="the texts are one string, 'a dog'; give a list"):
         model.similarity("a dog", TEXTS)
     with pytest.raises(ExampleError, match="text 1 is 7; give a string"):
         model.similarity(["a dog", 7])

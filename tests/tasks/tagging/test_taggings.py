@@ -265,7 +265,7 @@ def test_what_is_no_sentence(knowing):
     assert at.value.index == 1
     with pytest.raises(ExampleError, match=r"sentence 0 is \['a', 1\]"):
         list(taggings(knowing(), [["a", 1]]))
-    with pytest.raises(UserError, match="the sentences are one string; give a list"):
+    with pytest.raises(UserError, match="the sentences are one string, 'boy'; give a list"):
         knowing().tag("boy")
 
 

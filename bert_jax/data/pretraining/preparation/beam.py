@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import logging
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 from bert_jax.data.pretraining.preparation.workers import Shard, ShardWork, encode_shard
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote
+
+_OWN_ERROR = re.compile(r"bert_jax\.errors\.\w+: (.*)")
 
 LOCAL_RUNNERS = ("DirectRunner", "InteractiveRunner", "PrismRunner")
 
@@ -120,8 +123,8 @@ def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
 def _reason(error: BaseException) -> str:
     """The error of a worker in one line: Beam wraps it in reports of several pages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if "bert_jax.errors.UserError: " in line]
+    own = [match for line in lines if (match := _OWN_ERROR.search(line))]
     if own:
-        return own[-1].partition("bert_jax.errors.UserError: ")[2].partition(" [while running")[0]
+        return own[-1][1].partition(" [while running")[0]
     last = lines[-1] if lines else type(error).__name__
     return f"--runner beam: {last[:300]}; finished shards stay: run the same command to continue"

@@ -34,6 +34,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import (
     is_remote,
     reachable,
+    read_json_object,
     remove_partial_files,
     upload,
     user_cache,
@@ -103,7 +104,7 @@ class Progress:
     def read(cls, directory: Path) -> "Progress | None":
         """The journal in a directory, or None if it is missing or damaged."""
         try:
-            fields = json.loads((directory / JOURNAL_NAME).read_text(encoding="utf-8"))
+            fields = read_json_object(directory / JOURNAL_NAME)
             splits = {
                 split: SplitProgress(
                     **entry
@@ -115,7 +116,7 @@ class Progress:
                 for split, entry in fields["splits"].items()
             }
             return cls(fields["fingerprint"], fields["batches"], splits)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (UserError, KeyError, TypeError, AttributeError):
             return None
 
 

@@ -4,7 +4,6 @@ import copy
 import glob
 import html
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -18,10 +17,11 @@ from bert_jax.data.pretraining.sources import (
     document_blocks,
 )
 from bert_jax.data.readers.lines import Lines, decompress, named_errors
+from bert_jax.data.readers.tables import parse_object
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 
-REMEDY = "convert the file, or set data.errors=replace to read U+FFFD in its place"
+REMEDY = "convert the file, or set {errors=replace} to read U+FFFD in its place"
 
 
 class FileSource(Source):
@@ -197,15 +197,7 @@ class JsonLinesSource(FileSource):
 
     def _text(self, line: str, path: Path, number: int) -> str:
         place = f"{path}:{number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = str(error)
-            if isinstance(error, json.JSONDecodeError):
-                reason = f"{error.msg}, column {error.colno}"
-            raise UserError(f"{place}: not valid JSON: {reason}; fix or remove the line") from error
-        if not isinstance(record, dict):
-            raise UserError(f"{place}: not a JSON object but {type(record).__name__}")
+        record = parse_object(line, place)
         field = self.spec.field
         if field not in record:
             fields = ", ".join(map(repr, record)) or "none"
