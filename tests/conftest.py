@@ -40,12 +40,19 @@ hypothesis.settings.load_profile("bert_jax")
 def pytest_configure(config: pytest.Config) -> None:
     """Most of what the fast tests do is compiling: they do without XLA's optimisations.
 
+    XLA's newer code generator for fused loops takes three times as long as the older one, and so
+    does a module that is split for several threads, while another worker uses the other core.
     What was compiled is kept in `.pytest_cache` for the next call.
-    The slow ones run what users run.
+    The slow tests run what users run.
     """
     # Started in the background, we ignore Ctrl-C, and so would all processes that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "not slow" in config.option.markexpr:
+        flags = (
+            "--xla_cpu_parallel_codegen_split_count=1",
+            "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
+        )
+        os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *flags)).strip()
         for name, value in {
             "jax_disable_most_optimizations": True,
             "jax_compilation_cache_dir": str(config.cache.mkdir("compiled")),

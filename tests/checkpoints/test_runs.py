@@ -184,3 +184,17 @@ def test_in_a_bucket_a_checkpoint_that_is_being_written_does_not_count(bucket):
     assert not has_checkpoint(workdir)
     (place / "commit_success.txt").write_bytes(b"")
     assert has_checkpoint(workdir)
+
+
+def test_a_disk_that_is_too_small_is_found_before_anything_is_written(
+    open_run, tmp_path, monkeypatch
+):
+    checkpoints = open_run()
+    save(checkpoints, {1: None})
+    disk = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: disk._replace(free=20))
+    with pytest.raises(
+        UserError, match="it takes 0 MB, 0 MB are free; the last whole one is that of step 1"
+    ):
+        checkpoints.save(2, state_of(2), {"next_example": 16}, {})
+    assert steps_of(tmp_path) == [1]

@@ -129,6 +129,22 @@ def test_names_and_shapes_by_hand(shapes):
     assert found == expected
 
 
+def test_parameters_of_one_shape_are_not_exchanged():
+    ours, theirs = "bert/encoder/layers", "bert.encoder.layer.{layer}"
+    names = {
+        "crf_start": "crf.start_transitions",
+        "crf_end": "crf.end_transitions",
+        "bert/embeddings/layer_norm/scale": "bert.embeddings.LayerNorm.weight",
+        "bert/embeddings/layer_norm/bias": "bert.embeddings.LayerNorm.bias",
+        f"{ours}/attention/query/kernel": f"{theirs}.attention.self.query.weight",
+        f"{ours}/attention/key/kernel": f"{theirs}.attention.self.key.weight",
+        f"{ours}/attention/value/kernel": f"{theirs}.attention.self.value.weight",
+        f"{ours}/attention_norm/scale": f"{theirs}.attention.output.LayerNorm.weight",
+        f"{ours}/output_norm/scale": f"{theirs}.output.LayerNorm.weight",
+    }
+    assert {name: BY_NAME[name].tensor for name in names} == names
+
+
 @pytest.mark.parametrize("ours", BY_NAME)
 def test_there_and_back_to_the_bit(shapes, ours):
     rule, shape = BY_NAME[ours], shapes[ours]

@@ -9,6 +9,7 @@ from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.packed_rows import gather_or_zero
 
 # Two rows of 20 tokens: texts of 7, 8 and 3 tokens and 2 of padding; of 15 and 5 tokens.
 LENGTHS = ((7, 8, 3), (15, 5))
@@ -171,3 +172,16 @@ def test_an_attention_mask_hides_tokens_within_their_text(outputs, inputs):
     first, second = (np.asarray(inputs["segment_ids"])[0] == number for number in (1, 2))
     np.testing.assert_allclose(found[0, first], words[0, first], rtol=1e-4, atol=1e-4)
     assert not np.isclose(found[0, second], words[0, second]).all(axis=-1).any()
+
+
+def test_the_gradient_of_a_gather_by_hand():
+    # Texts of two tokens and of one, [2, 3]; packed in a row of four.
+    pack = jnp.array([[0, 1, 3, -1]])
+    unpack = jnp.array([[0, 1, -1], [2, -1, -1]])
+    weights = jnp.array([[[1.0], [2.0], [3.0], [4.0]]])
+
+    def loss(hidden):
+        return (gather_or_zero(hidden, pack, unpack) * weights).sum()
+
+    gradient = jax.grad(loss)(jnp.ones((2, 3, 1)))
+    assert gradient[..., 0].tolist() == [[1, 2, 0], [3, 0, 0]]

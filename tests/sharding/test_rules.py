@@ -46,6 +46,23 @@ def test_every_parameter_has_axes_of_its_rank(head):
         partition_spec(axes)
 
 
+@pytest.mark.parametrize("head", MODULES)
+def test_axes_stand_at_the_dimensions_of_their_size(head):
+    fields = {
+        "vocab_size": 50,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "num_labels": 5,
+    }
+    sizes = {"layers": 2, "vocab": 50, "embed": 24, "heads": 3, "head": 8, "feed_forward": 40}
+    shapes = shapes_of("tiny", head, tie_word_embeddings=False, use_crf=True, **fields)
+    for name, leaf in flatten_dict(shapes, sep="/").items():
+        for axis, size in zip(match(PARAMETER_AXES, name), leaf.shape, strict=False):
+            assert axis not in sizes or sizes[axis] == size, name
+
+
 def test_every_rule_is_some_parameter_s_first():
     names = {
         name

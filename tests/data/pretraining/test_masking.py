@@ -125,6 +125,23 @@ def test_a_replaced_row_by_eye():
     assert (masked.dtype, originals.dtype) == (np.int32, np.int32)
 
 
+def test_a_span_is_replaced_as_one():
+    rows, options = 40, options_of("span", mask_replace_prob=0.4, random_replace_prob=0.0)
+    candidates = np.ones((rows, 40), bool)
+    masked = choose_positions(
+        candidates, np.zeros_like(candidates), np.full(rows, 40), keys_of(rows), options
+    )
+    ids = np.full((rows, 40), 7, np.int32)
+    replaced, _ = replace_tokens(ids, masked, keys_of(rows), options)
+    outcomes: dict[tuple[int, int], list[int]] = {}
+    for row, column in zip(*np.nonzero(masked.chosen), strict=True):
+        position, first = masked.positions[row, column], masked.deciders[row, column]
+        outcomes.setdefault((row, first), []).append(int(replaced[row, position]))
+    spans = [ids for ids in outcomes.values() if len(ids) > 1]
+    assert len(spans) > 30
+    assert {tuple(set(ids)) for ids in spans} == {(MASK_ID,), (7,)}
+
+
 @given(
     st.lists(st.text("swc", min_size=8, max_size=8), min_size=1, max_size=8),
     st.sampled_from(masking.UNITS),
