@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
 from bert_jax.models.execution import Execution, resolve_execution
@@ -53,9 +53,12 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     if directory:
         model_tokenizer = family.load_tokenizer(directory)
         if tokenizer is not None and tokenizer.fingerprint() != model_tokenizer.fingerprint():
-            raise UserError(
-                f"tokenizer.path {config.tokenizer.path} is another tokenizer than that of "
-                f"init_from {directory}; leave it out"
+            raise OptionError(
+                "path",
+                config.tokenizer.path,
+                "leave {path} out",
+                problem=f"the tokenizer {config.tokenizer.path} is another than that of the model "
+                f"{directory}",
             )
         tokenizer = model_tokenizer
     base = description.config if description else None
@@ -138,8 +141,10 @@ def model_config(
     for field in dataclasses.fields(EncoderConfig):
         old, new = getattr(base, field.name), getattr(described, field.name)
         if old != new and field.name not in TRAINING_FIELDS:
-            raise UserError(
-                f"init_from {config.init_from} has {field.name} {old!r}, the config {new!r}; give "
-                "the config the same model, or leave section model out"
+            raise OptionError(
+                field.name,
+                new,
+                f"{{init_from}} has a model with {old!r}; give the same one, or leave section "
+                "model out",
             )
     return described

@@ -141,7 +141,7 @@ def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
     set_all(config, model__hidden_dropout_prob="0.3")
     assert model_init.model_config(config, tokenizer, BERT, base).hidden_dropout_prob == 0.3
     set_all(config, model__num_hidden_layers="7")
-    with pytest.raises(UserError, match="init_from  has num_hidden_layers 4, the config 7"):
+    with pytest.raises(UserError, match="num_hidden_layers is 7; init_from has a model with 4; "):
         model_init.model_config(config, tokenizer, BERT, base)
 
 

@@ -79,7 +79,7 @@ class RowPacker:
                 the others; all axes but the last count rows.
 
         Returns:
-            The batch with `pack_indices` int32 [R, S] and `unpack_indices` int32 [..., T].
+            The batch with `pack_indices` int32 [R, U] and `unpack_indices` int32 [..., T].
         """
         shape = batch["attention_mask"].shape
         lengths, length = _lengths(batch), shape[-1]

@@ -52,7 +52,7 @@ class LoadedModel:
     them; sentences to tag and passages to answer from are read in windows.
 
     In all methods, `batch_size` is the most texts computed together, `max_length` the most tokens
-    of a text (None: as many as the model takes), B the number of texts.
+    of a text (None: as many as the model takes), B the number of texts, L of layers.
 
     Attributes:
         config: the architecture.
@@ -191,11 +191,11 @@ class LoadedModel:
         batch_size: int = 32,
         max_length: int | None = None,
     ) -> np.ndarray:
-        """The cosine of every text with every other, float32 [B, S], from -1 to 1.
+        """The cosine of every text with every other, float32 [texts, others], from -1 to 1.
 
         Args:
-            texts: B strings.
-            others: S strings; None: the same ones.
+            texts: strings.
+            others: strings; None: the same ones.
             pooling: see `embed`; None: as the model was trained, else the mean.
             batch_size: see the class.
             max_length: likewise.

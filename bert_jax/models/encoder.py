@@ -11,7 +11,7 @@ from bert_jax.models.attention import SelfAttention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
-from bert_jax.models.kernels.matmul import PRODUCT
+from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
 from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS
 from bert_jax.models.layers import (
     HIDDEN_AXES,
@@ -164,9 +164,9 @@ def _and_names(policy: Callable[..., bool], *names: str) -> Callable[..., bool]:
 # alternative: a layer of width D computes 24 D² FLOPs for a token and would move 36 D bytes out and
 # in, which takes ten times as long over any accelerator's link to its host.
 REMAT_POLICIES = {
-    "dots": _and_names(jax.checkpoint_policies.dots_saveable, PRODUCT, ATTENTION_WEIGHTS),
+    "dots": _and_names(jax.checkpoint_policies.dots_saveable, MATMUL_OUTPUT, ATTENTION_WEIGHTS),
     "dots_with_no_batch_dims": _and_names(
-        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, PRODUCT
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable, MATMUL_OUTPUT
     ),
     "full": jax.checkpoint_policies.nothing_saveable,
 }

@@ -1,9 +1,6 @@
 """The parts that all modules share: initialisers, dense layers, LayerNorm, activations.
 
-One alphabet of dimensions in the whole project: B batch, T tokens, S source tokens, N heads,
-H head width, D model width, F feed-forward width, V vocabulary, P predictions, L layers, K texts
-of a packed row, W words, C labels or choices, R packed rows (of S tokens); and of a matrix product
-M rows, I inputs and O outputs, each of which may be several axes.
+Dimensions have the letters of docs/concepts.md in the whole project.
 """
 
 import math

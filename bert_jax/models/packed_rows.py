@@ -89,25 +89,25 @@ class AttentionContext(NamedTuple):
 
 
 class PackedRows(NamedTuple):
-    """Where the tokens of a batch [B, T] stand in R packed rows of S tokens, and back.
+    """Where the tokens of a batch [B, T] stand in R packed rows of U tokens, and back.
 
     No text sees another, and dropout draws by the token's index in the batch: results are those of
     the batch itself, but for padding, whose vectors come back as zeros.
 
     Attributes:
-        pack_indices: int32 [R, S], the index b · T + t of the token at each place; -1: none.
-        unpack_indices: int32 [B, T], the index r · S + s of each token's place; -1: padding.
+        pack_indices: int32 [R, U], the index b · T + t of the token at each place; -1: none.
+        unpack_indices: int32 [B, T], the index r · U + u of each token's place; -1: padding.
     """
 
     pack_indices: jax.Array
     unpack_indices: jax.Array
 
     def pack(self, hidden: jax.Array) -> jax.Array:
-        """[B, T, D] → [R, S, D]."""
+        """[B, T, D] → [R, U, D]."""
         return gather_or_zero(hidden, self.pack_indices, self.unpack_indices)
 
     def unpack(self, hidden: jax.Array) -> jax.Array:
-        """[R, S, D] → [B, T, D]."""
+        """[R, U, D] → [B, T, D]."""
         return gather_or_zero(hidden, self.unpack_indices, self.pack_indices)
 
     def tokens(self) -> Tokens:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.sharding.rules import match, name_of
@@ -57,9 +57,7 @@ def rate_factors(
     pairs = zip(jax.tree.leaves(places), jax.tree.leaves(params), strict=True)
     count = max((leaf.shape[0] for place, leaf in pairs if place == LAYERS), default=0)
     if frozen_layers > count:
-        raise UserError(
-            f"optimizer.freeze_layers is {frozen_layers}; this model has {count} layers"
-        )
+        raise OptionError("freeze_layers", frozen_layers, f"this model has {count} layers")
     frozen = count if freeze_encoder else frozen_layers
     layers = np.array([layer_decay ** (count + 1 - layer) for layer in range(1, count + 1)])
     layers[:frozen] = 0
@@ -76,7 +74,12 @@ def rate_factors(
 
     factors = jax.tree.map(factor, places, params)
     if not any(factor.any() for factor in jax.tree.leaves(factors)):
-        raise UserError("optimizer.freeze_encoder leaves nothing to train: this model has no head")
+        raise OptionError(
+            "freeze_encoder",
+            freeze_encoder,
+            "change {freeze_encoder} or {freeze_layers}",
+            problem="this model has no head, and nothing else is left to train",
+        )
     return factors
 
 

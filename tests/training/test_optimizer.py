@@ -249,7 +249,7 @@ def test_bad_options_name_the_key(options, message):
 
 def test_more_layers_frozen_than_there_are(problem):
     params = unflatten_dict(problem[0], sep="/")
-    with pytest.raises(UserError, match="optimizer.freeze_layers is 3; this model has 2 layers"):
+    with pytest.raises(UserError, match="freeze_layers is 3; this model has 2 layers"):
         make_optimizer(OptimizerOptions(freeze_layers=3), 10).init(params)
 
 

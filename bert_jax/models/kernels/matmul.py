@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-# Remat policies know a product by this name; what a function with a gradient of its own computes
-# inside, they do not see.
-PRODUCT = "product"
+# Remat policies know what is computed here by this name; they do not see inside a function with its
+# own gradient.
+MATMUL_OUTPUT = "matmul output"
 
 
 def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
@@ -31,7 +31,7 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
     Returns:
         [..., O] in the dtype of the inputs.
     """
-    return checkpoint_name(_affine(axes, inputs, kernel.astype(inputs.dtype), bias), PRODUCT)
+    return checkpoint_name(_affine(axes, inputs, kernel.astype(inputs.dtype), bias), MATMUL_OUTPUT)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -76,7 +76,7 @@ def scores(vectors: jax.Array, table: jax.Array) -> jax.Array:
     Returns:
         float32 [..., V].
     """
-    return checkpoint_name(_scores(vectors, table.astype(vectors.dtype)), PRODUCT)
+    return checkpoint_name(_scores(vectors, table.astype(vectors.dtype)), MATMUL_OUTPUT)
 
 
 @jax.custom_vjp

@@ -208,7 +208,7 @@ class EncodedSplit:
 
     Attributes:
         tokens: uint16 or uint32 [tokens], ids of all sentences.
-        sentence_lengths: int64 [M], each in [1, 512].
+        sentence_lengths: int64 [sentences], each in [1, 512].
         documents: int64 [D, 5], for each document with at least one sentence: its number, then
             its sentences, tokens, unknown tokens and cut sentences.
     """
@@ -246,7 +246,7 @@ def encode_batch(
 
 
 def _encode(sentences: list[str], documents: np.ndarray, tokenizer: Tokenizer) -> EncodedSplit:
-    """Encodes sentences [M]; `documents` int64 [M] are the numbers of their documents."""
+    """Encodes sentences; `documents` int64 [sentences] are the numbers of their documents."""
     dtype = token_dtype(tokenizer.vocab_size)
     batches = [np.zeros(0, dtype)]
     lengths = np.zeros(len(sentences), np.int64)
@@ -271,7 +271,7 @@ def _encode(sentences: list[str], documents: np.ndarray, tokenizer: Tokenizer) -
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:
-    """Start of each sentence, and end of the last one: int64 [M + 1] from lengths [M]."""
+    """Start of each sentence, and end of the last one: int64 [sentences + 1]."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
@@ -283,7 +283,7 @@ def _cut_lengths(lengths: np.ndarray, pieces: np.ndarray) -> np.ndarray:
 
 
 def _document_rows(documents: np.ndarray, columns: list[np.ndarray]) -> np.ndarray:
-    """Sums of each column [M] over the sentences of each document; see `EncodedSplit.documents`."""
+    """Sums of each column over the sentences of each document; see `EncodedSplit.documents`."""
     numbers, first = np.unique(documents, return_index=True)
     if not len(numbers):
         return np.zeros((0, 1 + len(columns)), np.int64)

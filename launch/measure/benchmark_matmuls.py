@@ -1,6 +1,6 @@
-"""Measures the floor of a forward pass: its products of matrices by themselves, as XLA does them.
+"""Measures the least time of a forward pass: its matrix products alone, as XLA computes them.
 
-    python launch/measure/benchmark_products.py [--size base] [--batch 8] [--length 128]
+    python launch/measure/benchmark_matmuls.py [--size base] [--batch 8] [--length 128]
 
 Each product of an encoder layer alone, from memory to memory, without biases, softmax, GELU and
 LayerNorm; the median of `--rounds` turns, in which all take part. Prints a table for float32 and
@@ -25,7 +25,7 @@ _STEPS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Product:
+class Matmul:
     """One kind of product of a layer.
 
     Attributes:
@@ -49,31 +49,31 @@ class Product:
         return 2 * math.prod(self.left) * columns
 
 
-def products_of(size: str, batch: int, length: int) -> tuple[int, list[Product]]:
-    """The layers, and the products of one."""
+def matmuls_of(size: str, batch: int, length: int) -> tuple[int, list[Matmul]]:
+    """The layers, and the matrix products of one."""
     layers, width, heads = SIZES[size]
     inner, tokens = 4 * width, batch * length
     of_head = (batch, heads, length, width // heads)
     weights = (batch, heads, length, length)
     return layers, [
-        Product("query, key, value, output", 4, (tokens, width), (width, width)),
-        Product("scores of attention", 1, of_head, of_head, over_last=True),
-        Product("context of attention", 1, weights, of_head),
-        Product("intermediate", 1, (tokens, width), (width, inner)),
-        Product("output of it", 1, (tokens, inner), (inner, width)),
+        Matmul("query, key, value, output", 4, (tokens, width), (width, width)),
+        Matmul("scores of attention", 1, of_head, of_head, over_last=True),
+        Matmul("context of attention", 1, weights, of_head),
+        Matmul("intermediate", 1, (tokens, width), (width, inner)),
+        Matmul("output of it", 1, (tokens, inner), (inner, width)),
     ]
 
 
-def seconds(products: list[Product], dtype: str, rounds: int) -> list[float]:
+def seconds(matmuls: list[Matmul], dtype: str, rounds: int) -> list[float]:
     """The median of one of each kind."""
     key = jax.random.key(0)
     calls = []
-    for one in products:
+    for one in matmuls:
         operands = [jax.random.normal(key, shape, dtype) for shape in (one.left, one.right)]
         multiply = jax.jit(matmul_nt if one.over_last else matmul)
         jax.block_until_ready(multiply(*operands))
         calls.append((multiply, operands))
-    measured: list[list[float]] = [[] for _ in products]
+    measured: list[list[float]] = [[] for _ in matmuls]
     for _ in range(rounds):
         for times, (multiply, operands) in zip(measured, calls, strict=True):
             for _ in range(_STEPS):
@@ -91,18 +91,18 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
-    layers, products = products_of(arguments.size, arguments.batch, arguments.length)
+    layers, matmuls = matmuls_of(arguments.size, arguments.batch, arguments.length)
     rows = []
     for dtype in (jnp.float32, jnp.bfloat16):
         name = jnp.dtype(dtype).name
-        taken = seconds(products, name, arguments.rounds)
-        for one, each in zip(products, taken, strict=True):
+        taken = seconds(matmuls, name, arguments.rounds)
+        for one, each in zip(matmuls, taken, strict=True):
             speed = f"{one.flops / each / 1e9:.0f}"
             rows.append([name, one.name, str(layers * one.times), f"{1e3 * each:.2f}", speed])
-        total = layers * sum(one.times * each for one, each in zip(products, taken, strict=True))
-        flops = layers * sum(one.times * one.flops for one in products)
+        total = layers * sum(one.times * each for one, each in zip(matmuls, taken, strict=True))
+        flops = layers * sum(one.times * one.flops for one in matmuls)
         rows.append([name, "all", "", f"{1e3 * total:.0f}", f"{flops / total / 1e9:.0f}"])
-    print(markdown(["dtype", "product", "times", "ms of one", "GFLOP/s"], rows, texts=2), end="")
+    print(markdown(["dtype", "matmul", "times", "ms of one", "GFLOP/s"], rows, texts=2), end="")
 
 
 if __name__ == "__main__":
