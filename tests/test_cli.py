@@ -120,7 +120,7 @@ def refused(capsys, *arguments: object) -> str:
         ("model.initializer_range=small", "model.initializer_range"),
         ("task=translation", "task 'translation' is unknown; known are classification, "),
         ("precision=float16", "precision is 'float16'; known are"),
-        ("data.length=17", "data.length 17 exceeds the position table of 16"),
+        ("data.length=17", "data.length is 17; the model has 16 positions: lower it, or raise model.max_pos"),
         ("data.length=4", "data.length is 4; it must be at least 8"),
         ("data.masking=words", "data.masking is 'words'; known are"),
         ("data.objective=mlm", "data.objective is 'mlm'; known are"),
@@ -130,10 +130,10 @@ def refused(capsys, *arguments: object) -> str:
         ("optimizer.name=sgd", "optimizer.name is 'sgd'; known are"),
         ("optimizer.warmup_steps=100000", "optimizer.warmup_steps is 100000; it must lie between"),
         ("optimizer.decay=step", "optimizer.decay is 'step'; known are"),
-        ("model.vocab_size=10", "model.vocab_size 10 is smaller than the corpus' vocabulary of 40"),
+        ("model.vocab_size=10", "model.vocab_size is 10; the corpus has a vocabulary of 40: leave it out"),
         ("init_from=/nowhere", "/nowhere"),
         ("data.corpus=/nowhere", "/nowhere: not a finished corpus: it does not exist"),
-        ("data.corpus=", "data.corpus is not set; make one with `bert-jax prepare`"),
+        ("data.corpus=", "data.corpus is ''; make one with `bert-jax prepare`"),
     ],
 )  # fmt: skip
 def test_a_refused_config_is_one_line_and_leaves_no_work_directory(

@@ -326,7 +326,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
     return MultipleChoiceTask(
         splits,
         TrainedModel(tokenizer, _description(model_init, tokenizer), model_init.execution),
-        labelled_options(config, ("accuracy", True)),
+        labelled_options(config, "accuracy"),
     )
 
 

@@ -30,7 +30,7 @@ from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys, keys_of
@@ -52,7 +52,7 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         if self.batches < 0:
-            raise UserError(f"data.evaluation_batches is {self.batches}; 0 is all of them")
+            raise OptionError("evaluation_batches", self.batches, "it must be 0 (all) or more")
 
 
 class PretrainingTask(Task):
@@ -100,30 +100,37 @@ class PretrainingTask(Task):
         self._evaluation = evaluation
         model_config = description.config
         if options.length > model_config.max_length:
-            raise UserError(
-                f"data.length {options.length} exceeds the position table of "
-                f"{model_config.max_length}; lower it or raise "
-                "model.max_position_embeddings"
+            raise OptionError(
+                "length",
+                options.length,
+                f"the model has {model_config.max_length} positions: lower it, or raise "
+                "{max_position_embeddings}",
             )
         if model_config.vocab_size < self.tokenizer.vocab_size:
-            raise UserError(
-                f"model.vocab_size {model_config.vocab_size} is smaller than the corpus' "
-                f"vocabulary of {self.tokenizer.vocab_size}; leave it out to use that size"
+            raise OptionError(
+                "vocab_size",
+                model_config.vocab_size,
+                f"the corpus has a vocabulary of {self.tokenizer.vocab_size}: leave it out to use "
+                "that size",
             )
         train = corpus.splits["train"]
         if options.objective == "nsp" and len(train.document_offsets) < 3:
-            raise UserError(
-                f"{corpus.path} has 1 document to train on, but data.objective=nsp draws random "
-                "next sentences from another one; separate documents by blank lines and prepare "
-                "again, or use sop or none"
+            raise OptionError(
+                "objective",
+                options.objective,
+                "{objective=nsp} draws random next sentences from another one: separate documents "
+                "by blank lines and prepare again, or use sop or none",
+                problem=f"{corpus.path} has 1 document to train on",
             )
         examples = PretrainingBatches(train, self.tokenizer, options)
         self._train = PackedBatches(examples) if packing else examples
         validation = corpus.splits["validation"]
         if not len(validation.tokens):
-            raise UserError(
-                f"{corpus.path} has no validation documents; prepare it from at least 2 documents "
-                "with data.validation_fraction above 0"
+            raise OptionError(
+                "validation_fraction",
+                None,
+                "prepare it from at least 2 documents with {validation_fraction} above 0",
+                problem=f"{corpus.path} has no validation documents",
             )
         self._validation = PretrainingBatches(validation, self.tokenizer, options, weighted=False)
 
@@ -278,17 +285,18 @@ def create(config: ConfigDict, model_init: ModelInit) -> PretrainingTask:
     """The task of a config, see `bert_jax.config`."""
     data = config.data
     if not data.corpus:
-        raise UserError(
-            "data.corpus is not set; make one with `bert-jax prepare` and give its directory"
-        )
+        rule = "make one with `bert-jax prepare` and give its directory"
+        raise OptionError("corpus", data.corpus, rule)
     corpus = Corpus.open(data.corpus)
     tokenizer = model_init.family.load_tokenizer(corpus.path / TOKENIZER_DIRECTORY)
     if config.tokenizer.path:
         corpus.check_tokenizer(model_init.family.load_tokenizer(config.tokenizer.path))
     if model_init.tokenizer and model_init.tokenizer.fingerprint() != tokenizer.fingerprint():
-        raise UserError(
-            f"the model has another tokenizer than the corpus {data.corpus}; prepare the corpus "
-            "with tokenizer.path=DIRECTORY OF THE MODEL"
+        raise OptionError(
+            "path",
+            config.tokenizer.path,
+            "prepare the corpus with the directory of the model as {path}",
+            problem=f"the model has another tokenizer than the corpus {data.corpus}",
         )
     return _task(config, model_init, corpus, tokenizer)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, fetch, read_json_object
 from bert_jax.tokenization.cleaning import looks_lowercased
 from bert_jax.tokenization.interface import (
@@ -89,7 +89,8 @@ def load_tokenizer(
     if path.is_dir():
         return _load_directory(path, overrides)
     if not path.is_file():
-        raise UserError(f"tokenizer.path: {path} does not exist; give a directory or a file")
+        rule = "give a directory or a file as {path}"
+        raise OptionError("path", str(path), rule, f"the tokenizer {path} does not exist")
     if path.suffix == ".json":
         return _load_tokenizer_json(path, overrides)
     if path.suffix == ".model":

@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.cleaning import TextCleaner
 from bert_jax.tokenization.interface import BRACKETED
@@ -72,10 +72,7 @@ def train_wordpiece(
     continuing = {CONTINUATION_PREFIX + letter for word in words for letter in word[1:]}
     alphabet = [*BRACKETED, *sorted(letters), *sorted(continuing)]
     if vocab_size < len(alphabet):
-        raise UserError(
-            f"tokenizer.vocab_size is {vocab_size}, but the special tokens and the alphabet of the "
-            f"text alone are {len(alphabet)} pieces; give at least that"
-        )
+        raise _too_small(vocab_size, len(alphabet))
     library = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(
@@ -115,7 +112,7 @@ def train_sentencepiece(
     import sentencepiece
 
     if model_type not in ("unigram", "bpe"):
-        raise UserError(f"tokenizer.model_type is {model_type!r}; give 'unigram' or 'bpe'")
+        raise OptionError("model_type", model_type, "it must be 'unigram' or 'bpe'")
     cleaner = TextCleaner(lowercase=lowercase, keep_accents=keep_accents)
     # A list, because the library would hide an error that the source raises behind one of its own.
     sentences = [sentence for text in texts for sentence in _sentences(text, cleaner)]
@@ -196,17 +193,18 @@ def _sentences(text: str, cleaner: TextCleaner) -> Iterator[str]:
             start = end
 
 
-def _explained(error: RuntimeError, vocab_size: int) -> UserError:
-    """The library's message, which names a line of its source, in terms of our keys."""
+def _explained(error: RuntimeError, vocab_size: int) -> OptionError:
+    """The library's message, which names a line of its source, in terms of our options."""
     message = str(error)
     if limit := re.search(r"too high .* value <= (\d+)", message):
-        return UserError(
-            f"tokenizer.vocab_size is {vocab_size}, but the text is enough for {limit[1]} pieces; "
-            f"give at most {limit[1]}, or more text"
-        )
+        rule = f"the text is enough for {limit[1]} pieces: give at most {limit[1]}, or more text"
+        return OptionError("vocab_size", vocab_size, rule)
     if limit := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return UserError(
-            f"tokenizer.vocab_size is {vocab_size}, but the special tokens and the alphabet of the "
-            f"text alone are {limit[1]} pieces; give at least that"
-        )
-    return UserError(f"tokenizer.vocab_size {vocab_size}: SentencePiece cannot train: {message}")
+        return _too_small(vocab_size, int(limit[1]))
+    problem = f"SentencePiece cannot train {vocab_size} pieces: {message}"
+    return OptionError("vocab_size", vocab_size, "give another {vocab_size}", problem)
+
+
+def _too_small(vocab_size: int, least: int) -> OptionError:
+    rule = f"the special tokens and the alphabet of the text are {least} pieces: give at least that"
+    return OptionError("vocab_size", vocab_size, rule)

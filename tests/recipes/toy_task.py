@@ -66,6 +66,7 @@ PREDICT = PredictionTask(
 
 class StarsTask(LabelledTask):
     PREDICT = PREDICT
+    lower_is_better = ("loss", "mean_absolute_error")
 
     def make_batches(self):
         """Encode the training texts."""
@@ -118,7 +119,7 @@ def create(config, model_init):
             model_init.describe(tokenizer, Head.CLASSIFICATION, num_labels=len(STARS)),
             model_init.execution,
         ),
-        labelled_options(config, ("mean_absolute_error", False)),  # lower is better
+        labelled_options(config, "mean_absolute_error"),
     )
 
 

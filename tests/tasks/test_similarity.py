@@ -225,11 +225,19 @@ def test_what_is_refused(train, write_table, tmp_path, keys, rows, message):
         (
             "in_batch_negatives",
             {"train.microbatches": 2},
-            "train.microbatches is 2, but with data.loss=in_batch_negatives all pairs of a batch",
+            "train.microbatches is 2; with data.loss=in_batch_negatives all pairs of a batch",
         ),
         # The classifier would learn, but it is thrown away.
-        ("softmax", {"optimizer.freeze_encoder": True}, "freeze_encoder leaves nothing to train"),
-        ("cosine", {"optimizer.freeze_layers": 2}, "freeze_layers leaves nothing to train"),
+        (
+            "softmax",
+            {"optimizer.freeze_encoder": True},
+            "freeze_encoder is True; that leaves nothing to train",
+        ),
+        (
+            "cosine",
+            {"optimizer.freeze_layers": 2},
+            "freeze_layers is 2; that leaves nothing to train",
+        ),
     ],
 )
 def test_a_training_of_nothing_or_of_something_else(make_task, loss, keys, message):

@@ -133,15 +133,15 @@ def test_training_without_words_is_refused(texts):
 def test_vocabulary_sizes_that_the_text_cannot_give_are_explained():
     texts = ["hello world foo bar"] * 3
 
-    with pytest.raises(UserError, match=r"tokenizer.vocab_size is 10, .* alone are 21 pieces"):
+    with pytest.raises(UserError, match=r"vocab_size is 10; .* of the text are 21 pieces"):
         train_wordpiece(texts, vocab_size=10)
-    with pytest.raises(UserError, match=r"tokenizer.vocab_size is 10, .* alone are 16 pieces"):
+    with pytest.raises(UserError, match=r"vocab_size is 10; .* of the text are 16 pieces"):
         train_sentencepiece(texts, vocab_size=10, lowercase=True)
-    with pytest.raises(UserError, match=r"tokenizer.vocab_size is 1000, .* give at most 17, or"):
+    with pytest.raises(UserError, match=r"vocab_size is 1000; .* give at most 17, or"):
         train_sentencepiece(texts, vocab_size=1000, lowercase=True)
-    with pytest.raises(UserError, match=r"tokenizer.vocab_size 0"):
+    with pytest.raises(UserError, match=r"cannot train 0 pieces"):
         train_sentencepiece(texts, vocab_size=0, lowercase=True)
-    with pytest.raises(UserError, match=r"tokenizer.model_type is 'word'"):
+    with pytest.raises(UserError, match=r"model_type is 'word'"):
         train_sentencepiece(texts, vocab_size=17, lowercase=True, model_type="word")
 
 

@@ -18,7 +18,7 @@ from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.rows import Row
 from bert_jax.data.row_packing import RowPacker
-from bert_jax.errors import OptionError, UserError, renamed_options
+from bert_jax.errors import OptionError, renamed_options
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.tasks.base.predict_task import EXPECTED, JSONL, PredictionTask
@@ -66,13 +66,13 @@ class LabelledOptions:
     """The options of every labelled task.
 
     Attributes:
-        best_metric: see `Task`.
+        best_metric: the name of the metric that chooses the best checkpoint.
         batch_size: examples of a training batch over all hosts, and rows of one in evaluation.
         length: the most tokens of a row.
         seed: of the order of training examples.
     """
 
-    best_metric: tuple[str, bool]
+    best_metric: str
     batch_size: int
     length: int
     seed: int
@@ -90,10 +90,12 @@ class LabelledTask(Task, Generic[Example, Prediction]):
 
     Attributes:
         PREDICT: what `bert-jax predict` does for the task; files of predictions have its formats.
+        lower_is_better: the names of metrics of which the lower value is the better one.
         splits: the examples.
     """
 
     PREDICT: ClassVar[PredictionTask[Any, Any]]
+    lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
 
     def __init__(
         self, splits: Splits[Example], model: TrainedModel, options: LabelledOptions
@@ -106,7 +108,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         self.description = model.description
         self.module = model.description.make_module(model.execution)
         self.options = options
-        self.best_metric = options.best_metric
+        self.best_metric = options.best_metric, options.best_metric not in self.lower_is_better
 
     def check(self) -> None:
         """Checks that a training can be evaluated.
@@ -127,9 +129,11 @@ class LabelledTask(Task, Generic[Example, Prediction]):
                         f"{', '.join(sorted(names))}",
                     )
             elif self.splits.train:
-                raise UserError(
-                    f"{part.source} has no labels to evaluate a training with; give it as "
-                    "data.test to have it predicted"
+                raise OptionError(
+                    "validation",
+                    part.source,
+                    "give it as {test} to have it predicted",
+                    problem=f"{part.source} has no labels to evaluate a training with",
                 )
 
     @abc.abstractmethod
@@ -341,19 +345,15 @@ def labelled_defaults(
     }
 
 
-def labelled_options(config: ConfigDict, best_metric: tuple[str, bool]) -> LabelledOptions:
+def labelled_options(config: ConfigDict, best_metric: str) -> LabelledOptions:
     """The options that every labelled task reads from a config.
 
     Args:
         config: the whole config.
-        best_metric: the default of `data.best_metric`; of a metric named there the higher value is
-            better, unless it is a loss or an error.
+        best_metric: the default of `data.best_metric`.
     """
-    name = config.data.best_metric
-    if name:
-        best_metric = (name, not name.endswith(("loss", "error")))
     return LabelledOptions(
-        best_metric=best_metric,
+        best_metric=config.data.best_metric or best_metric,
         batch_size=config.train.global_batch_size,
         length=config.data.length,
         seed=config.seed,
@@ -364,12 +364,15 @@ def model_tokenizer(model_init: ModelInit) -> Tokenizer:
     """The tokenizer of the model that is trained.
 
     Raises:
-        UserError: the config names neither a model to start from nor a tokenizer.
+        OptionError: the config names neither a model to start from nor a tokenizer.
     """
     if model_init.tokenizer is None:
-        raise UserError(
-            "init_from is not set; give the model to fine-tune, a directory or a hub id (or, to "
-            "train from nothing, tokenizer.path)"
+        raise OptionError(
+            "init_from",
+            "",
+            "give the model to fine-tune, a directory or a hub id (or, to train from nothing, a "
+            "tokenizer as {path})",
+            problem="init_from is not set",
         )
     return model_init.tokenizer
 

@@ -242,9 +242,11 @@ class Regression(Problem):
 
 def _known(label: str, numbers: dict[str, int], example: TextExample) -> int:
     if label not in numbers:
-        raise UserError(
-            f"{example.place}: label {label!r} is none of {', '.join(numbers)}; fix the line, or "
-            "name the labels with data.labels"
+        raise OptionError(
+            "labels",
+            None,
+            "fix the line, or name the labels with {labels}",
+            problem=f"{example.place}: label {label!r} is none of {', '.join(numbers)}",
         )
     return numbers[label]
 

@@ -15,7 +15,7 @@ from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.readers.glue import GlueLayout
 from bert_jax.data.readers.texts import Text, TextOptions, read_texts
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_task import (
@@ -59,6 +59,7 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     """Texts and pairs of texts; what is evaluated are the scores of the labels, float32 [C]."""
 
     PREDICT = PREDICT
+    lower_is_better = ("loss", "mean_squared_error")
 
     def __init__(
         self,
@@ -220,8 +221,11 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
         splits, test=[drop_unknown_labels(part, problem) for part in splits.test]
     )
     if kind is not Regression and len(labels) < 2 and not model_init.is_finished:
-        raise UserError(
-            f"data.train: {len(labels)} label ({', '.join(labels)}); a classifier needs two or more"
+        raise OptionError(
+            "train",
+            data.train,
+            "give examples of two or more",
+            problem=f"the training examples have {len(labels)} label ({', '.join(labels)})",
         )
     description = model_init.describe(
         tokenizer,
@@ -233,7 +237,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
     return ClassificationTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, (layout.metric if layout else problem.best_metric, True)),
+        labelled_options(config, layout.metric if layout else problem.best_metric),
         problem,
         balanced=balanced,
         submissions={of.file: of.submission for of in layout.test} if layout else {},

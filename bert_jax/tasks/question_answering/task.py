@@ -173,7 +173,8 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         )
         rows = SpanRows.of(self.splits.train, windows)
         if not len(rows.sequences.lengths):
-            raise UserError("data.train: no question has an answer that its passage has; fix it")
+            problem = "no training question has an answer that its passage has"
+            raise OptionError("train", None, "give another file as {train}", problem)
         if is_main_host():
             for line in rows.report:
                 print(line, file=sys.stderr)
@@ -331,7 +332,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     if data.version not in VERSIONS:
         raise OptionError("version", data.version, "known are 1.1 and 2.0")
     tokenizer = model_tokenizer(model_init)
-    options = labelled_options(config, ("f1", True))
+    options = labelled_options(config, "f1")
     answer_options = from_keys(
         AnswerOptions, data, batch_size=options.batch_size, max_length=options.length
     )
@@ -369,9 +370,12 @@ def _check_answers(train: list[Question], questions: list[Question], version: st
             )
     for question in questions if version == "1.1" else ():
         if question.answers == ():
-            raise UserError(
-                f"{question.place}: the passage has no answer, which SQuAD 1.1 does not allow; "
-                "set data.version=2.0"
+            raise OptionError(
+                "version",
+                version,
+                "set {version=2.0}",
+                problem=f"{question.place}: the passage has no answer, which SQuAD 1.1 does not "
+                "allow",
             )
 
 

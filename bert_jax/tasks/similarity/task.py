@@ -19,7 +19,7 @@ from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.pooling import OF_TOKENS, PairOutput, SentencePairs, pair_features
 from bert_jax.options import from_keys, keys_of
@@ -242,7 +242,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     return SimilarityTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, (best, True)),
+        labelled_options(config, best),
         objective,
     )
 
@@ -251,15 +251,19 @@ def _check_training(config: ConfigDict, encoder: EncoderConfig) -> None:
     """Raises UserError where nothing or something else than the config says would be trained."""
     train, optimizer = config.train, config.optimizer
     if config.data.loss == "in_batch_negatives" and train.microbatches > 1:
-        raise UserError(
-            f"train.microbatches is {train.microbatches}, but with data.loss=in_batch_negatives "
-            "all pairs of a batch are compared; set it to 1 (model.remat=full saves memory, too)"
+        raise OptionError(
+            "microbatches",
+            train.microbatches,
+            "with {loss=in_batch_negatives} all pairs of a batch are compared: set it to 1 "
+            "({remat=full} saves memory, too)",
         )
     if optimizer.freeze_encoder or optimizer.freeze_layers == encoder.num_hidden_layers:
         key = "freeze_encoder" if optimizer.freeze_encoder else "freeze_layers"
-        raise UserError(
-            f"optimizer.{key} leaves nothing to train: an encoder is all that comes out of task "
-            "similarity; freeze fewer layers with optimizer.freeze_layers"
+        raise OptionError(
+            key,
+            optimizer[key],
+            "that leaves nothing to train, since task similarity trains an encoder alone: freeze "
+            "fewer layers with {freeze_layers}",
         )
 
 

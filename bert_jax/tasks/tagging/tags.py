@@ -88,10 +88,12 @@ class TagSet:
         for sentence, word, tag in _unknown(sentences, self.knows):
             what = "types of entities" if self.scheme else "tags"
             known = sorted(_types(self.labels)) if self.scheme else self.labels
-            raise UserError(
-                f"{sentence.place}: the tag {tag!r} of {word!r} is unknown to the model, which has "
-                f"the {what} {', '.join(known)}; fix the data, train with examples of it, or name "
-                "all tags in data.labels"
+            raise OptionError(
+                "labels",
+                self.labels,
+                "fix the data, train with examples of it, or name all tags with {labels}",
+                problem=f"{sentence.place}: the tag {tag!r} of {word!r} is unknown to the model, "
+                f"which has the {what} {', '.join(known)}",
             )
 
     def drop_unknown_tags(self, part: EvalSet[TaggedSentence]) -> EvalSet[TaggedSentence]:
@@ -139,12 +141,15 @@ def find_tag_set(
         outputs = model_init.description.config.num_labels
         if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and named:
             if len(named) != outputs:
-                raise UserError(f"data.labels names {len(named)} tags, but the model has {outputs}")
+                rule = f"name as many tags as the model has, {outputs}"
+                raise OptionError("labels", named, rule)
             labels = named
         if not labels:
-            raise UserError(
-                "the model does not name its tags (id2label in config.json); name them in their "
-                f"order with data.labels: {outputs}"
+            raise OptionError(
+                "labels",
+                named,
+                f"name them in their order with {{labels}}, {outputs} in all",
+                problem="the model does not name its tags (id2label in config.json)",
             )
         return TagSet(labels, scheme_of(labels))
     tags = {tag for sentence in train for tag in sentence.tags or ()}

@@ -383,7 +383,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     return TaggingTask(
         dataclasses.replace(splits, test=test),
         TrainedModel(tokenizer, description, model_init.execution),
-        labelled_options(config, (metric, True)),
+        labelled_options(config, metric),
         tag_set,
         reading,
         balanced=is_balanced(data.class_weights),

@@ -154,7 +154,7 @@ def make_task(base_model):
         return QuestionAnsweringTask(
             Splits(questions, questions, parts, []),
             TrainedModel(base.tokenizer, description, base.execution),
-            labelled_options(config, ("f1", True)),
+            labelled_options(config, "f1"),
             AnswerOptions(4, 32, window_step=8),
             tunes_threshold=tunes_threshold,
         )
@@ -322,7 +322,7 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
         (
             [{"question": "a", "passage": "b", "answers": "c"}] * 9,
             {"data__validation_fraction": 0.5},
-            "data.train: no question has an answer that its passage has; fix it",
+            "no training question has an answer that its passage has; give another file",
         ),
         ([], {"data__version": "3"}, "version is '3'; known are 1.1 and 2.0"),
         ([], {"data__length": 33}, "33; this model takes 3 to 32"),

@@ -153,7 +153,7 @@ def make_task(tiny_config, tokenizer):
         task = TaggingTask(
             Splits([example], [example], [part], []),
             TrainedModel(tokenizer, description, Execution()),
-            LabelledOptions(("f1", True), batch_size=4, length=length, seed=0),
+            LabelledOptions("f1", batch_size=4, length=length, seed=0),
             TagSet(labels, "iob2"),
             TaggedOptions(),
         )

@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 from bert_jax.data.pretraining.preparation.encoding import ValidationSplit, read_batches
 from bert_jax.data.pretraining.sources import Source
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, renamed_options
 from bert_jax.tokenization.interface import Tokenizer
 
 KINDS = ("wordpiece", "sentencepiece")
@@ -70,7 +70,9 @@ def train_vocabulary(
         disable=not progress,
     ) as bar:
         texts = _train_texts(options.train_characters, sources, validation, limit, bar)
-        return train(texts, vocab_size=options.vocab_size, lowercase=options.lowercase)
+        # A config has a size of the vocabulary in section `model`, too.
+        with renamed_options(vocab_size="tokenizer.vocab_size"):
+            return train(texts, vocab_size=options.vocab_size, lowercase=options.lowercase)
 
 
 def _train_texts(
