@@ -38,29 +38,29 @@ hypothesis.settings.load_profile("bert_jax")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Most of what the fast tests do is compiling: they do without XLA's optimisations.
+    """Most of what tests do is compiling: what was compiled is kept in `.pytest_cache`.
 
-    XLA's newer code generator for fused loops takes three times as long as the older one, and so
-    does a module that is split for several threads, while another worker uses the other core.
-    What was compiled is kept in `.pytest_cache` for the next call.
-    The slow tests run what users run.
+    The fast tests do without XLA's optimisations. Its newer code generator for fused loops takes
+    three times as long as the older one; and a module that is split for several threads gains
+    nothing while another worker uses the other core. The slow tests run what users run.
     """
     # Started in the background, we ignore Ctrl-C, and so would all processes that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    options: dict[str, bool | str | float | int] = {
+        "jax_compilation_cache_dir": str(config.cache.mkdir("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
+        "jax_compilation_cache_max_size": 2**29,  # with a size, JAX locks it: workers share it
+    }
     if "not slow" in config.option.markexpr:
+        options["jax_disable_most_optimizations"] = True
         flags = (
             "--xla_cpu_parallel_codegen_split_count=1",
             "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
         )
         os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *flags)).strip()
-        for name, value in {
-            "jax_disable_most_optimizations": True,
-            "jax_compilation_cache_dir": str(config.cache.mkdir("compiled")),
-            "jax_persistent_cache_min_compile_time_secs": 0.1,
-            "jax_compilation_cache_max_size": 2**29,  # with a size, JAX locks it: workers share it
-        }.items():
-            jax.config.update(name, value)
-            os.environ[name.upper()] = str(value)  # for processes that tests start
+    for name, value in options.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)  # for processes that tests start
 
 
 @pytest.fixture(scope="session", autouse=True)
