@@ -229,7 +229,7 @@ class Pooler(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Embeddings, layers and pooler (Hugging Face's BertModel)."""
+    """Embeddings, layers and pooler."""
 
     config: EncoderConfig
     execution: Execution = Execution()

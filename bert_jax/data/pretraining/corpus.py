@@ -20,7 +20,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, fetch, reachable, read_json_object, write_atomically
-from bert_jax.tokenization.interface import Tokenizer
+from bert_jax.tokenization.interface import BRACKETED, Tokenizer
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
@@ -290,7 +290,6 @@ def _map(path: Path, dtype: np.dtype) -> np.ndarray:
     return np.memmap(path, dtype, mode="r")
 
 
-_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Several documents, so that another one can be drawn for NSP.
 _DOCUMENTS, _SENTENCES, _TOKENS = 8, 64, 16
 
@@ -299,8 +298,8 @@ def synthetic_tokenizer(vocab_size: int) -> Tokenizer:
     """A WordPiece tokenizer with `vocab_size` ids, for planning without a corpus."""
     from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
-    words = (f"word{number}" for number in range(vocab_size - len(_SPECIAL)))
-    return WordPieceTokenizer.from_vocabulary([*_SPECIAL, *words], BertSwitches(True, None, True))
+    words = (f"word{number}" for number in range(vocab_size - len(BRACKETED)))
+    return WordPieceTokenizer.from_vocabulary([*BRACKETED, *words], BertSwitches(True, None, True))
 
 
 def synthetic_corpus(tokenizer: Tokenizer) -> Corpus:

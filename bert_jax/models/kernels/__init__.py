@@ -1,24 +1,6 @@
 """Attention kernels: fast implementations of `attention.attention`, each for some calls.
 
-How to add a kernel:
-
-1. Write a module in this folder with a function that takes the arguments of `AttentionFunction`
-   and returns what `attention.attention` returns, and with a record that says when it is used::
-
-       KERNEL = Kernel(
-           name="my_kernel",
-           function=attention,
-           platforms=("gpu",),
-           min_length=256,
-           length_multiple=64,
-           accepts=lambda call: call.dropout_rate == 0 and not call.packed,
-       )
-
-2. Add the record to `KERNELS` in `table.py`. The order is the order of preference: the first
-   kernel that the setting `model.attention` allows and that supports a call computes it.
-
-3. Add the kernel to `tests/models/test_kernels.py`, which compares values and gradients with the
-   definition.
+docs/recipes.md shows how to add one.
 
 The table is read by `attention.SelfAttention` (which kernel computes a call), by
 `execution.resolve_execution` (which values `model.attention` has, and what "auto" is on a

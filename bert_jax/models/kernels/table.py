@@ -1,4 +1,4 @@
-"""The table of attention kernels, see `models.kernels` for how to add one."""
+"""The table of attention kernels, in the order of preference."""
 
 import math
 

@@ -100,7 +100,7 @@ class BatchOptions:
             raise OptionError(
                 "max_length",
                 self.max_length,
-                f"this model takes 3 to {most} tokens, [CLS] and [SEP] included",
+                f"this model takes 3 to {most} tokens, special tokens included",
             )
         return self.max_length
 
