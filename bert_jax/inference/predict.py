@@ -1,4 +1,4 @@
-"""A model's predictions for a file: rows in, predictions out, in order and in constant memory."""
+"""A model's predictions for the entries of a file, in their order and in constant memory."""
 
 import dataclasses
 from collections import deque
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bert_jax.data.examples import Entry
 from bert_jax.data.readers.lines import STDIN, may_wait
-from bert_jax.data.readers.rows import Row
 from bert_jax.data.readers.sources import is_dataset
 from bert_jax.data.records import STDOUT
 from bert_jax.errors import OptionError, UserError, renamed_options
@@ -34,9 +34,9 @@ def predict(
     options: PredictOptions = _DEFAULTS,
     stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Predicts every row of a file, or of a pipe as they come.
+    """Predicts every entry of a file, or of a pipe as they come.
 
-    As JSON lines, each record has the columns or keys of its row that are not part of the text,
+    As JSON lines, each record has the columns or keys of its entry that are not part of the text,
     such as an "id", and then the prediction:
 
         embed               {"embedding": [D]}
@@ -49,8 +49,8 @@ def predict(
         multiple_choice     {"index", "choice", "score", "probabilities"}
         similarity          {"similarity"}
 
-    A label of the row with the name of an output field becomes "expected". Other formats: "glue" of
-    classification, "conll" of tagging, "squad" of question answering.
+    A label of the entry with the name of an output field becomes "expected". Other formats: "glue"
+    of classification, "conll" of tagging, "squad" of question answering.
 
     Args:
         model: has the head that the task needs.
@@ -65,30 +65,30 @@ def predict(
         The number of predictions.
 
     Raises:
-        UserError: an option is wrong, a row is malformed or cannot be predicted (with file and
+        UserError: an option is wrong, an entry is malformed or cannot be predicted (with file and
             line), or a file cannot be read or written.
         KeyboardInterrupt: it was stopped; there is no output.
     """
     check_request(task, source, target, options)
     chosen = _task_for(model, task)
     options = dataclasses.replace(options, output_format=chosen.output_format(target, options))
-    # Rows that are read and wait for their prediction: those of two windows at most.
-    waiting: deque[Row[Any]] = deque()
+    # Entries that are read and wait for their prediction: those of two windows at most.
+    waiting: deque[Entry[Any]] = deque()
     count = before = 0
     with (
         renamed_options(format="input_format"),
-        chosen.open(source, options) as rows,
+        chosen.open(source, options) as entries,
         chosen.writer(target, options) as write,
-        Progress(rows.estimated_total, enabled=options.progress) as progress,
+        Progress(entries.estimated_total, enabled=options.progress) as progress,
     ):
 
-        def items(batch: Iterable[Row[Any]]) -> Iterator[Any]:
-            for row in batch:
-                waiting.append(row)
-                yield row.item
+        def items(batch: Iterable[Entry[Any]]) -> Iterator[Any]:
+            for entry in batch:
+                waiting.append(entry)
+                yield entry.item
 
         try:
-            for batch in micro_batches(rows) if may_wait(source) else (rows,):
+            for batch in micro_batches(entries) if may_wait(source) else (entries,):
                 before = count
                 predictor = chosen.predictor(model, options)
                 for prediction in predict_examples(

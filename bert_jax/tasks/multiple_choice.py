@@ -20,7 +20,7 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import ChoiceExample
+from bert_jax.data.examples import ChoiceExample, Entries
 from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import (
@@ -30,7 +30,6 @@ from bert_jax.data.readers.choices import (
     open_choices,
     read_choices,
 )
-from bert_jax.data.readers.rows import Rows
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
@@ -198,7 +197,7 @@ def choice_examples(
 
 def _open(
     source: str | Path, options: PredictOptions
-) -> AbstractContextManager[Rows[ChoiceExample]]:
+) -> AbstractContextManager[Entries[ChoiceExample]]:
     """Any of `LAYOUTS`, in a table or in JSON lines, which standard input has, too."""
     name = options.input_format or ""
     is_layout = name in LAYOUTS

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import ChoiceExample
+from bert_jax.data.examples import ChoiceExample, Entries, Entry
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, Table, TableOptions, format_of
 from bert_jax.errors import OptionError, UserError
@@ -76,7 +75,7 @@ def open_choices(
     *,
     file_format: str = "",
     gold: Sequence[str] = (),
-) -> Iterator[Rows[ChoiceExample]]:
+) -> Iterator[Entries[ChoiceExample]]:
     """Opens examples of any layout, in a table or in JSON lines.
 
     Args:
@@ -96,7 +95,7 @@ def open_choices(
         file_format = format_of(source) or FILES[options.format] or ("jsonl" if gold else "")
     table_options = TableOptions(file_format, header=options.header, quotes=options.quotes)
     with open_records(source, table_options, options.data_dir) as table:
-        yield Rows(_rows(table, options.format, gold), table.fraction)
+        yield Entries(_entries(table, options.format, gold), table.fraction)
 
 
 def read_choices(
@@ -110,18 +109,18 @@ def read_choices(
         needs_labels: whether it is an error that there are no labels.
     """
     has_labels: bool | None = True if needs_labels else None
-    with open_choices(source, options) as rows:
-        for row in rows:
-            is_labelled = row.item.label is not None
+    with open_choices(source, options) as entries:
+        for entry in entries:
+            is_labelled = entry.item.label is not None
             if has_labels is None:
                 has_labels = is_labelled
             if has_labels != is_labelled:
                 what = "no answer" if has_labels else "an answer, but the rows before have none"
-                raise UserError(f"{row.place}: the row has {what}; give every row one, or none")
-            yield row.item
+                raise UserError(f"{entry.place}: the row has {what}; give every row one, or none")
+            yield entry.item
 
 
-def _rows(table: Table, layout: str, gold: Sequence[str]) -> Iterator[Row[ChoiceExample]]:
+def _entries(table: Table, layout: str, gold: Sequence[str]) -> Iterator[Entry[ChoiceExample]]:
     for number, record in enumerate(table.records):
         fields = {key: value for key, value in record.fields.items() if key not in gold}
         content = Record(fields, record.place)
@@ -129,7 +128,7 @@ def _rows(table: Table, layout: str, gold: Sequence[str]) -> Iterator[Row[Choice
         example = choice_of(content, layout, number, allow_empty=bool(gold))
         other = {key: value for key, value in record.fields.items() if not _TEXTS.fullmatch(key)}
         label = next((key for key in gold if key in other), "")
-        yield Row(example, other, record.place, example.id, label)
+        yield Entry(example, other, record.place, example.id, label)
 
 
 def layout_of(record: Record) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from bert_jax.data.examples import GoldAnswer, Question
+from bert_jax.data.examples import Entries, Entry, GoldAnswer, Question
 from bert_jax.data.readers.lines import open_lines
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.errors import OptionError, UserError
@@ -55,7 +54,7 @@ class QuestionOptions:
 @contextlib.contextmanager
 def open_questions(
     source: str | Path, options: QuestionOptions = QuestionOptions(), *, gold: Sequence[str] = ()
-) -> Iterator[Rows[Question]]:
+) -> Iterator[Entries[Question]]:
     """Opens questions; they are read in constant memory unless the file is one JSON object.
 
     The answers of a row are a text, a list of texts, `[{"text": …, "answer_start": …}, …]` (or
@@ -74,24 +73,28 @@ def open_questions(
             of the wrong kind; names the place.
     """
     if is_squad(source, options.format):
-        yield Rows(Row(one, {"id": one.id}, one.place, one.id) for one in _squad(source, options))
+        yield Entries(
+            Entry(one, {"id": one.id}, one.place, one.id) for one in _squad(source, options)
+        )
         return
     form = options.format or ("" if is_dataset(source) else format_of(source))
     table_options = TableOptions(
         form or ("jsonl" if gold else ""), header=options.header, quotes=options.quotes
     )
     with open_records(source, table_options, options.data_dir) as table:
-        rows = (_row(record, number, options, gold) for number, record in enumerate(table.records))
-        yield Rows(rows, table.fraction)
+        entries = (
+            _entry(record, number, options, gold) for number, record in enumerate(table.records)
+        )
+        yield Entries(entries, table.fraction)
 
 
 def read_questions(
     source: str | Path, options: QuestionOptions = QuestionOptions()
 ) -> Iterator[Question]:
     """The questions of a source with their answers, see `open_questions`."""
-    with open_questions(source, options) as rows:
-        for row in rows:
-            yield row.item
+    with open_questions(source, options) as entries:
+        for entry in entries:
+            yield entry.item
 
 
 def is_squad(source: str | Path, form: str) -> bool:
@@ -100,7 +103,7 @@ def is_squad(source: str | Path, form: str) -> bool:
 
 
 class _Named(Protocol):
-    """A question, or the row that has it."""
+    """A question, or the entry that has it."""
 
     @property
     def id(self) -> str: ...
@@ -112,7 +115,7 @@ Named = TypeVar("Named", bound=_Named)
 
 
 def distinct(questions: Iterable[Named]) -> Iterator[Named]:
-    """The same questions, or rows of questions.
+    """The same questions, or entries of questions.
 
     Raises:
         UserError: two have the same id, so that nobody could tell their answers apart.
@@ -182,9 +185,9 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
         yield f"{path}[{index}]", item
 
 
-def _row(
+def _entry(
     record: Record, number: int, options: QuestionOptions, gold: Sequence[str]
-) -> Row[Question]:
+) -> Entry[Question]:
     fields = {key: value for key, value in record.fields.items() if key not in gold}
     question = _question_of(fields, options, number, record.place)
     used = (options.question_column, options.passage_in(fields))
@@ -192,7 +195,7 @@ def _row(
     if fields.get(options.id_column) is None:
         other["id"] = question.id
     label = next((key for key in gold if key in other), "")
-    return Row(question, other, record.place, question.id, label)
+    return Entry(question, other, record.place, question.id, label)
 
 
 def _question_of(

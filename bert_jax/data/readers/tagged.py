@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.examples import Entries, Entry, TaggedSentence
 from bert_jax.data.readers.conll import (
     DOCUMENT_START,
     Block,
@@ -17,7 +17,6 @@ from bert_jax.data.readers.conll import (
     read_sentences,
 )
 from bert_jax.data.readers.lines import STDIN, open_lines
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts
@@ -87,14 +86,14 @@ def read_tagged(
 @contextlib.contextmanager
 def open_sentences(
     source: str | Path, options: TaggedOptions, texts: TextOptions, *, with_lines: bool = False
-) -> Iterator[Rows[Sentence]]:
+) -> Iterator[Entries[Sentence]]:
     """Opens sentences without tags: columns, lists of words in JSON lines, texts in any format.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:…".
         options: how columns are read; its `format` is that of `sentence_format`.
         texts: how texts are read, and the columns of tags and ids; tags are kept, and not read.
-        with_lines: of a file in columns, whether all its lines are in some row.
+        with_lines: of a file in columns, whether all its lines are in some entry.
 
     Raises:
         UserError: the file cannot be read, or, while it is read, a row is malformed.
@@ -107,18 +106,18 @@ def open_sentences(
                 blocks = _with_last_lines(blocks)
             else:
                 blocks = (block for block in blocks if block.sentence.words)
-            yield Rows(map(_block_row, blocks), lines.fraction)
+            yield Entries(map(_block_entry, blocks), lines.fraction)
     elif options.format == "jsonl":
         with open_records(source, TableOptions("jsonl")) as table:
             reader = TextReader(texts.columns)
             objects = (
-                _object_row(record, number, reader, texts)
+                _object_entry(record, number, reader, texts)
                 for number, record in enumerate(table.records)
             )
-            yield Rows(objects, table.fraction)
+            yield Entries(objects, table.fraction)
     else:
-        with open_texts(source, texts) as text_rows:
-            yield Rows(map(_text_row, text_rows), text_rows.fraction)
+        with open_texts(source, texts) as text_entries:
+            yield Entries(map(_text_entry, text_entries), text_entries.fraction)
 
 
 def sentence_format(source: str | Path) -> str:
@@ -184,41 +183,41 @@ def _tagged_sentence(record: Record, number: int, *, needs_tags: bool) -> Tagged
     key = next((key for key in WORD_KEYS if key in record.fields), None)
     if key is None:
         raise UserError(f"{place}: there is no list {WORD_KEYS[0]!r} or {WORD_KEYS[1]!r}; give one")
-    row = _word_row(record, number, key, TAG_KEYS, "id")
+    entry = _word_entry(record, number, key, TAG_KEYS, "id")
     tags = None
-    if row.other.get(row.gold) is not None:
-        tags = _strings(record, row.gold)
+    if entry.other.get(entry.gold) is not None:
+        tags = _strings(record, entry.gold)
     elif needs_tags:
         raise UserError(
             f"{place}: there is no list of tags ({', '.join(map(repr, TAG_KEYS))}); give one"
         )
-    if tags is not None and len(tags) != len(row.item):
-        raise UserError(f"{place}: {len(row.item)} words, but {len(tags)} tags; fix the line")
-    return TaggedSentence(row.item, tags, row.id, place)
+    if tags is not None and len(tags) != len(entry.item):
+        raise UserError(f"{place}: {len(entry.item)} words, but {len(tags)} tags; fix the line")
+    return TaggedSentence(entry.item, tags, entry.id, place)
 
 
-def _block_row(block: Block) -> Row[Sentence]:
-    return Row(block, {}, block.sentence.place, block.sentence.id)
+def _block_entry(block: Block) -> Entry[Sentence]:
+    return Entry(block, {}, block.sentence.place, block.sentence.id)
 
 
-def _object_row(
+def _object_entry(
     record: Record, number: int, reader: TextReader, texts: TextOptions
-) -> Row[Sentence]:
+) -> Entry[Sentence]:
     """An object with a list of words, or with a text."""
     key = next((key for key in (texts.text_column, *WORD_KEYS) if key in record.fields), None)
     if key is None or isinstance(record.fields[key], str):
-        return _text_row(reader.row(record, number))
+        return _text_entry(reader.entry(record, number))
     gold = (texts.label_column,) if texts.label_column else TAG_KEYS
-    return _word_row(record, number, key, gold, texts.id_column or "id")
+    return _word_entry(record, number, key, gold, texts.id_column or "id")
 
 
-def _word_row(
+def _word_entry(
     record: Record, number: int, key: str, gold: Sequence[str], id_column: str
-) -> Row[Any]:
+) -> Entry[Any]:
     other = {name: value for name, value in record.fields.items() if name != key}
     label = next((name for name in gold if name in other), "")
     id = str(record.fields.get(id_column, number))
-    return Row(_strings(record, key), other, record.place, id, label)
+    return Entry(_strings(record, key), other, record.place, id, label)
 
 
 def _strings(record: Record, key: str) -> tuple[str, ...]:
@@ -230,20 +229,20 @@ def _strings(record: Record, key: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _text_row(row: Row[str | tuple[str, str]]) -> Row[Sentence]:
-    if not isinstance(row.item, str):
+def _text_entry(entry: Entry[str | tuple[str, str]]) -> Entry[Sentence]:
+    if not isinstance(entry.item, str):
         raise OptionError(
             "text_column",
             None,
             "set {text_column} to the one that has the words",
-            f"{row.place}: a pair of texts",
+            f"{entry.place}: a pair of texts",
         )
-    if row.item.startswith(DOCUMENT_START):
+    if entry.item.startswith(DOCUMENT_START):
         raise OptionError(
             "format",
             None,
             "if this is one, set {format=conll}",
-            f"{row.place}: {DOCUMENT_START} stands in files of columns",
+            f"{entry.place}: {DOCUMENT_START} stands in files of columns",
         )
-    gold = next((key for key in TAG_KEYS if key in row.other), row.gold)
-    return Row(row.item, row.other, row.place, row.id, gold)
+    gold = next((key for key in TAG_KEYS if key in entry.other), entry.gold)
+    return Entry(entry.item, entry.other, entry.place, entry.id, gold)

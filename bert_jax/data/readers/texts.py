@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import Entries, Entry, TextExample
 from bert_jax.data.readers.columns import (
     FoundColumns,
     Labels,
@@ -21,7 +21,6 @@ from bert_jax.data.readers.columns import (
     record_id,
 )
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.errors import OptionError, UserError
@@ -168,7 +167,7 @@ def is_empty(example: TextExample) -> bool:
 
 
 @contextlib.contextmanager
-def open_texts(source: str | Path, options: TextOptions = TextOptions()) -> Iterator[Rows[Text]]:
+def open_texts(source: str | Path, options: TextOptions = TextOptions()) -> Iterator[Entries[Text]]:
     """Opens an input of texts and pairs of texts to predict.
 
     Labels are columns like any other; empty texts are texts. Each object of JSON has its own keys:
@@ -193,12 +192,12 @@ def open_texts(source: str | Path, options: TextOptions = TextOptions()) -> Iter
                     f"{opened.place}: the file is empty; a table begins with its columns' names"
                 )
             reader.columns(opened.columns, opened.place)  # a wrong name is an error before any row
-        rows = (reader.row(record, number) for number, record in enumerate(opened.records))
-        yield Rows(rows, opened.fraction)
+        entries = (reader.entry(record, number) for number, record in enumerate(opened.records))
+        yield Entries(entries, opened.fraction)
 
 
 class TextReader:
-    """Makes rows of records: takes text and pair out of the fields."""
+    """Makes entries of records: takes text and pair out of the fields."""
 
     def __init__(self, named: TextColumns) -> None:
         self._named = named
@@ -210,8 +209,8 @@ class TextReader:
             self._known = present, find_columns(self._named, present, place)
         return self._known[1]
 
-    def row(self, record: Record, number: int) -> Row[Text]:
-        """The row of a record; `number` counts from 0.
+    def entry(self, record: Record, number: int) -> Entry[Text]:
+        """The entry of a record; `number` counts from 0.
 
         Raises:
             UserError: there is no text.
@@ -220,7 +219,7 @@ class TextReader:
         taken = (columns.text, columns.pair)
         other = {key: value for key, value in record.fields.items() if key not in taken}
         text = _text(record, columns.text)
-        return Row(
+        return Entry(
             text if columns.pair is None else (text, _text(record, columns.pair)),
             other,
             record.place,

@@ -13,10 +13,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import LabelledExample
+from bert_jax.data.examples import Entry, LabelledExample
 from bert_jax.data.labelled_batches import LabelledBatches, Sequences
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.readers.rows import Row
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.errors import OptionError, renamed_options
 from bert_jax.models.execution import Execution
@@ -181,9 +180,9 @@ class LabelledTask(Task, Generic[Example, Prediction]):
 
     def write(self, directory: Path, part: EvalSet[Example], predictions: list[Prediction]) -> None:
         """Writes `<set>.jsonl`, the set's further files, and with labels the reports."""
-        rows = [self._row(example) for example in part.examples]
+        entries = [self._entry(example) for example in part.examples]
         for file in (f"{part.name}.{JSONL}", *self.further_files(part)):
-            self.PREDICT.write(directory / file, rows, map(self.as_output, predictions))
+            self.PREDICT.write(directory / file, entries, map(self.as_output, predictions))
         if self.is_labelled(part):
             self.write_reports(directory, part, predictions)
 
@@ -295,10 +294,10 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         names = [name] if len(parts) == 1 else [f"{part.name}_{name}" for part in parts]
         return {name: sum(metrics[one] for one in names) / len(names)}
 
-    def _row(self, example: Example) -> Row[Any]:
+    def _entry(self, example: Example) -> Entry[Any]:
         label = self.label_of(example)
         other = {"id": example.id, **({} if label is None else {EXPECTED: label})}
-        return Row(self.predictor_input(example), other, example.place, example.id)
+        return Entry(self.predictor_input(example), other, example.place, example.id)
 
 
 def _packed_rows(batch: Mapping[str, jax.Array]) -> PackedRows | None:

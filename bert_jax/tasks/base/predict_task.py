@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from bert_jax.data.examples import Entries, Entry
 from bert_jax.data.readers import texts
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.records import Output, open_output, to_json
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
@@ -21,9 +21,9 @@ ReaderOptions = TypeVar("ReaderOptions")
 
 JSONL = "jsonl"
 EXPECTED = "expected"
-"""The key of a row's label where the prediction has a key of the label's name."""
+"""The key of an entry's label where the prediction has a key of the label's name."""
 
-Write = Callable[[Row[Item], Prediction], None]
+Write = Callable[[Entry[Item], Prediction], None]
 
 # Options that count rows, tokens or predictions.
 _COUNTS = ("top_k", "batch_size", "window_step", "answer_length")
@@ -126,14 +126,14 @@ class PredictionTask(Generic[Item, Prediction]):
     """What `bert-jax predict` does for a task; `evaluate` writes predictions in its formats, too.
 
     Attributes:
-        open: opens an input; rows come one by one.
+        open: opens an input; its entries come one by one.
         predictor: the predictor of a model, with the options that concern the task.
         formats: output formats by their names; "jsonl" is one of them.
         endings: those of files in another format, as {".tsv": "glue"}.
         heads: one of which the model must have, the first for a new one; (): any.
     """
 
-    open: Callable[[str | Path, PredictOptions], AbstractContextManager[Rows[Item]]]
+    open: Callable[[str | Path, PredictOptions], AbstractContextManager[Entries[Item]]]
     predictor: Callable[[Model, PredictOptions], Predictor[Item, Prediction]]
     formats: Mapping[str, Format[Item, Prediction]]
     endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -163,18 +163,18 @@ class PredictionTask(Generic[Item, Prediction]):
             yield write
 
     def write(
-        self, target: Path, rows: Iterable[Row[Item]], predictions: Iterable[Prediction]
+        self, target: Path, entries: Iterable[Entry[Item]], predictions: Iterable[Prediction]
     ) -> None:
         """Writes a file of predictions, in the format that the ending of its name stands for."""
         with self.writer(target) as write:
-            for row, prediction in zip(rows, predictions, strict=True):
-                write(row, prediction)
+            for entry, prediction in zip(entries, predictions, strict=True):
+                write(entry, prediction)
 
 
 def json_lines(
     as_record: Callable[[Item, Prediction], Mapping[str, Any]],
 ) -> Format[Item, Prediction]:
-    """The format of an object a line: the other columns of a row, then the prediction.
+    """The format of an object a line: the other columns of an entry, then the prediction.
 
     Args:
         as_record: the fields of a prediction.
@@ -182,8 +182,8 @@ def json_lines(
 
     @contextlib.contextmanager
     def opened(output: Output, options: PredictOptions) -> Iterator[Write[Item, Prediction]]:
-        def write(row: Row[Item], prediction: Prediction) -> None:
-            output.write(to_json(_join(row, as_record(row.item, prediction))) + "\n")
+        def write(entry: Entry[Item], prediction: Prediction) -> None:
+            output.write(to_json(_join(entry, as_record(entry.item, prediction))) + "\n")
 
         yield write
 
@@ -192,24 +192,24 @@ def json_lines(
 
 def open_texts(
     source: str | Path, options: PredictOptions
-) -> AbstractContextManager[Rows[texts.Text]]:
+) -> AbstractContextManager[Entries[texts.Text]]:
     """Opens texts and pairs of texts, for tasks that read nothing else."""
     return texts.open_texts(source, options.reading(texts.TextOptions, empty="keep"))
 
 
-def _join(row: Row[Any], prediction: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a row; nothing of either side is overwritten."""
-    is_renamed = row.gold in prediction
-    if is_renamed and row.gold in row.other and EXPECTED in row.other:
+def _join(entry: Entry[Any], prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of an entry; nothing of either side is overwritten."""
+    is_renamed = entry.gold in prediction
+    if is_renamed and entry.gold in entry.other and EXPECTED in entry.other:
         raise UserError(
-            f"{row.place}: both {row.gold!r} and {EXPECTED!r} conflict with output fields; rename "
-            "one of them"
+            f"{entry.place}: both {entry.gold!r} and {EXPECTED!r} conflict with output fields; "
+            "rename one of them"
         )
     other = {
-        EXPECTED if is_renamed and key == row.gold else key: value
-        for key, value in row.other.items()
+        EXPECTED if is_renamed and key == entry.gold else key: value
+        for key, value in entry.other.items()
     }
     for key in prediction:
         if key in other:
-            raise UserError(f"{row.place}: {key!r} conflicts with an output field; rename it")
+            raise UserError(f"{entry.place}: {key!r} conflicts with an output field; rename it")
     return {**other, **prediction}

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.readers.rows import Row
+from bert_jax.data.examples import Entry
 from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import Output, shortest
 from bert_jax.models.config import Head
@@ -128,14 +128,14 @@ def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, Predi
     """A table of ids and labels, as the test server of GLUE reads it."""
     output.write("index\tprediction\n")
 
-    def write(row: Row[Text], prediction: Prediction) -> None:
+    def write(entry: Entry[Text], prediction: Prediction) -> None:
         if isinstance(prediction, float):
             label = f"{prediction:.3f}"
         elif isinstance(prediction.label, str):
             label = prediction.label
         else:
             label = ",".join(prediction.label)
-        fields = (re.sub(r"[\t\r\n]", " ", field) for field in (row.id, label))
+        fields = (re.sub(r"[\t\r\n]", " ", field) for field in (entry.id, label))
         output.write("\t".join(fields) + "\n")
 
     yield write

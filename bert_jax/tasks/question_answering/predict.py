@@ -11,8 +11,7 @@ from typing import Any
 import jax
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Question
-from bert_jax.data.readers.rows import Row, Rows
+from bert_jax.data.examples import Entries, Entry, Question
 from bert_jax.data.readers.squad import ANSWERS, SQUAD, QuestionOptions, distinct, open_questions
 from bert_jax.data.records import Output, open_output, shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
@@ -242,17 +241,17 @@ class _RankedSpanPredictor(SpanPredictor):
 
 
 @contextlib.contextmanager
-def _open(source: str | Path, options: PredictOptions) -> Iterator[Rows[Question]]:
+def _open(source: str | Path, options: PredictOptions) -> Iterator[Entries[Question]]:
     """SQuAD's JSON, or rows of a table or of JSON lines, which standard input has, too.
 
     For SQuAD's output format no two questions may have the same id.
     """
     gold = (options.label_column,) if options.label_column else ANSWERS
-    with open_questions(source, options.reading(QuestionOptions), gold=gold) as rows:
+    with open_questions(source, options.reading(QuestionOptions), gold=gold) as entries:
         if options.output_format == SQUAD:
-            yield Rows(distinct(rows), rows.fraction)
+            yield Entries(distinct(entries), entries.fraction)
         else:
-            yield rows
+            yield entries
 
 
 def as_record(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -291,12 +290,12 @@ def _squad(output: Output, options: PredictOptions) -> Iterator[Write[Question, 
         write_best = files.enter_context(_beside(output, "nbest"))
         write_odds: _WriteValue | None = None
 
-        def write(row: Row[Question], prediction: RankedSpans) -> None:
+        def write(entry: Entry[Question], prediction: RankedSpans) -> None:
             nonlocal write_odds
             spans, threshold = prediction.spans, prediction.null_threshold
-            write_answer(row.id, spans.answer(threshold).text)
+            write_answer(entry.id, spans.answer(threshold).text)
             write_best(
-                row.id,
+                entry.id,
                 [
                     {
                         "text": span.text,
@@ -309,7 +308,7 @@ def _squad(output: Output, options: PredictOptions) -> Iterator[Write[Question, 
             )
             if threshold is not None:
                 write_odds = write_odds or files.enter_context(_beside(output, "null_odds"))
-                write_odds(row.id, spans.null_odds)
+                write_odds(entry.id, spans.null_odds)
 
         yield write
 

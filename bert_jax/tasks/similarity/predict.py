@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
-from bert_jax.data.readers.rows import Row, Rows
+from bert_jax.data.examples import Entries, Entry
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError, UserError
 from bert_jax.tasks.base.predict_task import (
@@ -145,20 +145,20 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _open_pairs(source: str | Path, options: PredictOptions) -> Iterator[Rows[Pair]]:
-    def pairs(rows: Rows[str | Pair]) -> Iterator[Row[Pair]]:
-        for row in rows:
-            if isinstance(row.item, str):
+def _open_pairs(source: str | Path, options: PredictOptions) -> Iterator[Entries[Pair]]:
+    def pairs(entries: Entries[str | Pair]) -> Iterator[Entry[Pair]]:
+        for entry in entries:
+            if isinstance(entry.item, str):
                 raise OptionError(
                     "text_column",
                     None,
                     "set {text_column} and {pair_column}",
-                    problem=f"{row.place}: there is one text, and no second one to compare it with",
+                    problem=f"{entry.place}: there is no second text to compare the first one with",
                 )
-            yield Row(row.item, row.other, row.place, row.id, row.gold)
+            yield Entry(entry.item, entry.other, entry.place, entry.id, entry.gold)
 
-    with open_texts(source, options) as rows:
-        yield Rows(pairs(rows), rows.fraction)
+    with open_texts(source, options) as entries:
+        yield Entries(pairs(entries), entries.fraction)
 
 
 def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:

@@ -275,7 +275,7 @@ def _pairs(examples: Iterable[TextExample]) -> Iterator[TextExample]:
                 "text_column",
                 None,
                 "set {text_column} and {pair_column}",
-                problem=f"{example.place}: there is one text, and no second one to compare it with",
+                problem=f"{example.place}: there is no second text to compare the first one with",
             )
         yield example
 

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.data.examples import Entries, Entry
 from bert_jax.data.readers.conll import OUTSIDE, Block, as_columns
-from bert_jax.data.readers.rows import Row, Rows
 from bert_jax.data.readers.tagged import (
     CONLL,
     CONLL_ENDINGS,
@@ -234,7 +234,7 @@ def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> 
     return tuple(entities)
 
 
-def _open(source: str | Path, options: PredictOptions) -> AbstractContextManager[Rows[Sentence]]:
+def _open(source: str | Path, options: PredictOptions) -> AbstractContextManager[Entries[Sentence]]:
     """Columns, lists of words or texts in JSON lines, texts in tables, texts line by line."""
     form = options.input_format or sentence_format(source)
     if not form and options.output_format == CONLL:
@@ -268,9 +268,9 @@ def _record(sentence: Sentence, tagging: Tagging) -> dict[str, Any]:
 def _conll(output: Output, options: PredictOptions) -> Iterator[Write[Sentence, Tagging]]:
     """Words and tags in columns; a file that was in columns gets the tags as one more."""
 
-    def write(row: Row[Sentence], tagging: Tagging) -> None:
-        if isinstance(row.item, Block):
-            output.write(row.item.tagged(tagging.tags))
+    def write(entry: Entry[Sentence], tagging: Tagging) -> None:
+        if isinstance(entry.item, Block):
+            output.write(entry.item.tagged(tagging.tags))
         else:
             output.write(as_columns((word.text for word in tagging.words), tagging.tags))
 

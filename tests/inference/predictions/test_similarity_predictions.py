@@ -36,6 +36,6 @@ def test_the_pooling(answered, model):
 
 
 def test_one_text_is_no_pair(answered, model, left):
-    with pytest.raises(UserError, match="in.txt:1: there is one text, and no second one"):
+    with pytest.raises(UserError, match="in.txt:1: there is no second text"):
         answered(model, "the cat\n", "in.txt", task="similarity")
     assert left() == {"in.txt"}

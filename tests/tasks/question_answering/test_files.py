@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from bert_jax.data.examples import Question
-from bert_jax.data.readers.rows import Row
+from bert_jax.data.examples import Entry, Question
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
@@ -64,7 +63,7 @@ def test_the_official_files_by_hand(tmp_path, threshold):
     ]
     PREDICT.write(
         tmp_path / "a.json",
-        [Row(question, {"id": question.id}, question.place, question.id) for question in asked],
+        [Entry(question, {"id": question.id}, question.place, question.id) for question in asked],
         [RankedSpans(one, threshold) for one in spans],
     )
     answers, best = tmp_path / "a.json", tmp_path / "nbest_a.json"

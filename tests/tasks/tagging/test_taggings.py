@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.data.examples import Entry
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
-from bert_jax.data.readers.rows import Row
 from bert_jax.errors import OptionError, UserError
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
@@ -241,7 +241,7 @@ class _Endless(io.RawIOBase):
 
 
 def test_records(knowing, tmp_path):
-    row = Row("boy bird", {"id": "7", "tags": 1}, "f:1", "7", gold="tags")
+    row = Entry("boy bird", {"id": "7", "tags": 1}, "f:1", "7", gold="tags")
     PREDICT.write(tmp_path / "a.jsonl", [row], [tag(knowing(), "boy bird")])
     score = pytest.approx(SURE)
     assert json.loads((tmp_path / "a.jsonl").read_text()) == {

@@ -1,4 +1,4 @@
-"""Rows of every format, by hand."""
+"""Entries of every format, by hand."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ from bert_jax.errors import UserError
 
 @pytest.fixture
 def rows(tmp_path):
-    """Writes a file and reads its rows as (text, other, line)."""
+    """Writes a file and reads its entries as (text, other, line)."""
 
     def read(name, content, text="", pair="", form=""):
         path = tmp_path / name
