@@ -55,7 +55,7 @@ _STATE = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
 # The scripts of others for these heads call their variables as run_classifier.py does.
 _LIKE_CLASSIFICATION = (Head.TAGGING, Head.MULTIPLE_CHOICE)
 
-# Ours → what google-research/bert calls it.
+# Name of an activation here → what google-research/bert calls it.
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu",
@@ -119,7 +119,7 @@ def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescr
         files: the model.
         head: of the requested model; None for the one that the variables tell. Heads for
             tagging and multiple choice have the same variables as one for classification, so they
-            must be asked for (files that `save` wrote say which it is).
+            must be requested (files that `save` wrote say which it is).
 
     Raises:
         UserError: a file is missing or damaged, or the model is no BERT.
@@ -293,13 +293,13 @@ def _check_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
 
 
 def _with_googles_activation(description: ModelDescription) -> ModelDescription:
-    """The description with the activation's name there, and ours beside it where they differ."""
-    ours = description.config.hidden_act
-    theirs = _ACTIVATIONS[ours]
-    if ours == theirs:
+    """The description with Google's name of the activation, and ours beside it if they differ."""
+    name = description.config.hidden_act
+    google_name = _ACTIVATIONS[name]
+    if name == google_name:
         return description
     return dataclasses.replace(
         description,
-        config=dataclasses.replace(description.config, hidden_act=theirs),
-        other={**description.other, _EXACT_ACTIVATION: ours},
+        config=dataclasses.replace(description.config, hidden_act=google_name),
+        other={**description.other, _EXACT_ACTIVATION: name},
     )

@@ -38,27 +38,27 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     Raises:
         UserError: there is no such directory and no such model, or the hub cannot be reached.
     """
-    given = str(path_or_hub_id)
-    if is_remote(given):
+    name = str(path_or_hub_id)
+    if is_remote(name):
         if revision is not None:
-            raise UserError(f"{given} has no revision {revision!r}; leave the revision out")
+            raise UserError(f"{name} has no revision {revision!r}; leave the revision out")
         weights = (*SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
-        return fetch(as_path(given), [*DESCRIPTION_PATTERNS, *weights])
-    directory = os.path.expanduser(given)
-    if given and os.path.isdir(directory):
+        return fetch(as_path(name), [*DESCRIPTION_PATTERNS, *weights])
+    directory = os.path.expanduser(name)
+    if name and os.path.isdir(directory):
         if revision is not None:
             raise UserError(
-                f"{given} is a directory here, and a directory has no revision {revision!r}; leave "
+                f"{name} is a directory here, and a directory has no revision {revision!r}; leave "
                 "the revision out"
             )
         return Path(directory)
     if os.path.isfile(directory):
-        raise UserError(f"{given} is a file; give the model directory that it is in")
-    if not _HUB_ID.fullmatch(given):
+        raise UserError(f"{name} is a file; give the model directory that it is in")
+    if not _HUB_ID.fullmatch(name):
         raise UserError(
-            f"{given or 'the empty path'} does not exist; give a model directory or a hub id"
+            f"{name or 'the empty path'} does not exist; give a model directory or a hub id"
         )
-    return _fetch(given, revision)
+    return _fetch(name, revision)
 
 
 def _fetch(hub_id: str, revision: str | None) -> Path:
@@ -126,8 +126,8 @@ def _explanation(error: Exception, revision: str | None) -> str:
             return "does not exist and cannot be a hub id; give a model directory or a hub id"
         case errors.GatedRepoError():  # a kind of RepositoryNotFoundError
             return (
-                "is given by the hub only to those whom its authors admit; ask on its page, then "
-                "set HF_TOKEN to your token"
+                "is restricted by its authors; request access on its page, then set HF_TOKEN to "
+                "your token"
             )
         case errors.RepositoryNotFoundError():
             return (

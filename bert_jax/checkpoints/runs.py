@@ -91,7 +91,7 @@ class RunCheckpoints:
                 "position": ocp.JsonCheckpointHandler(),
             },
         )
-        # Whether checkpoints can be written here, and one of ours is being written.
+        # Whether checkpoints can be written here, and one of this object is being written.
         self._is_proven, self._is_writing = self.latest_step is not None, False
 
     @property
@@ -174,7 +174,7 @@ class RunCheckpoints:
             UserError: the checkpoint is damaged or of another model.
         """
         try:
-            found = self._manager.restore(
+            restored = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
                     state=ocp.args.PyTreeRestore(
@@ -185,7 +185,7 @@ class RunCheckpoints:
             )
         except Exception as error:
             raise self._unreadable(step, error) from error
-        return found["state"], found["position"]
+        return restored["state"], restored["position"]
 
     def restore_params(self, step: int, abstract: Any) -> Any:
         """The parameters alone of a checkpoint, laid out as `abstract` says.
@@ -193,18 +193,18 @@ class RunCheckpoints:
         Raises:
             UserError: the checkpoint is damaged or of another model.
         """
-        wanted = {"params": abstract}
-        arguments = ocp.checkpoint_utils.construct_restore_args(wanted)
+        requested = {"params": abstract}
+        arguments = ocp.checkpoint_utils.construct_restore_args(requested)
         try:
-            found = self._manager.restore(
+            restored = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.PyTreeRestore(wanted, arguments, partial_restore=True)
+                    state=ocp.args.PyTreeRestore(requested, arguments, partial_restore=True)
                 ),
             )
         except Exception as error:
             raise self._unreadable(step, error) from error
-        return found["state"]["params"]
+        return restored["state"]["params"]
 
     def __enter__(self) -> Self:
         return self

@@ -74,7 +74,7 @@ def write_pooling(directory: Path, description: ModelDescription) -> None:
         return
     fields = {
         "word_embedding_dimension": description.config.hidden_size,
-        **{name: pooling == ours for name, ours in _SWITCHES.items()},
+        **{name: pooling == value for name, value in _SWITCHES.items()},
         _MEAN_OF_ROOTS: False,
     }
     parts = [("", "Transformer"), (_POOLING, "Pooling")]

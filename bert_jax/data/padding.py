@@ -1,4 +1,14 @@
-"""Lengths and row counts that batches are padded to: few, so that few shapes are compiled."""
+"""Rows of tokens as padded arrays.
+
+Lengths and row counts are rounded up to few values, so that few shapes are compiled.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bert_jax.tokenization import Encoding, Tokenizer
 
 
 def bucket_length(length: int, most: int) -> int:
@@ -12,3 +22,76 @@ def bucket_rows(rows: int, batch_size: int, multiple: int) -> int:
     """The next power of two, not above `batch_size`, rounded up to a multiple."""
     power = min(1 << (rows - 1).bit_length(), batch_size)
     return -(-power // multiple) * multiple
+
+
+def pad(
+    encodings: Sequence[Encoding], rows: int, length: int, tokenizer: Tokenizer
+) -> dict[str, np.ndarray]:
+    """A few encodings as a batch of `length` tokens; rows of padding follow the last one.
+
+    For a whole data set see `Sequences`; for a few rows this takes half as long.
+
+    Returns:
+        `input_ids`, `token_type_ids`, `attention_mask`, int32 [rows, length].
+    """
+    input_ids = np.full((rows, length), tokenizer.special_ids.pad, np.int32)
+    token_type_ids = np.zeros((rows, length), np.int32)
+    attention_mask = np.zeros((rows, length), np.int32)
+    for row, encoding in enumerate(encodings):
+        input_ids[row, : len(encoding)] = encoding.ids
+        token_type_ids[row, : len(encoding)] = encoding.type_ids
+        attention_mask[row, : len(encoding)] = 1
+    return {
+        "input_ids": input_ids,
+        "token_type_ids": token_type_ids,
+        "attention_mask": attention_mask,
+    }
+
+
+class Sequences:
+    """Rows of token ids of any lengths in flat arrays: five bytes a token.
+
+    Attributes:
+        lengths: int64 [n], tokens of each row.
+    """
+
+    def __init__(self, ids: np.ndarray, type_ids: np.ndarray, lengths: np.ndarray) -> None:
+        """Takes int32 and int8 [sum of the lengths] and int64 [n]; see `of`."""
+        self.lengths = lengths
+        # Padding is read from one token beyond the end.
+        self._ids = np.append(ids, np.int32(0))
+        self._type_ids = np.append(type_ids, np.int8(0))
+        self._starts = np.concatenate([[0], np.cumsum(lengths)])
+
+    @classmethod
+    def of(cls, encodings: Iterable[Encoding]) -> "Sequences":
+        """Packs encodings, one after the other; only one is in memory."""
+        ids, type_ids, lengths = array("i"), array("b"), array("q")
+        for encoding in encodings:
+            ids.extend(encoding.ids)
+            type_ids.extend(encoding.type_ids)
+            lengths.append(len(encoding))
+        return cls(
+            np.array(ids, np.int32), np.array(type_ids, np.int8), np.array(lengths, np.int64)
+        )
+
+    def pad(self, rows: np.ndarray, length: int, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+        """Some rows as a batch.
+
+        Args:
+            rows: int64 [...], numbers of rows; -1 is a row of padding.
+            length: T, at least that of the longest row.
+            tokenizer: defines the padding.
+
+        Returns:
+            `input_ids`, `token_type_ids`, `attention_mask`, int32 [..., T].
+        """
+        positions = np.arange(length)
+        lengths = np.where(rows < 0, 0, self.lengths[rows]) if len(self.lengths) else rows * 0
+        inside = positions < lengths[..., None]  # ...T
+        places = np.where(inside, self._starts[rows][..., None] + positions, -1)
+        return {
+            "input_ids": np.where(inside, self._ids[places], tokenizer.special_ids.pad),
+            "token_type_ids": self._type_ids[places].astype(np.int32) * inside,
+            "attention_mask": inside.astype(np.int32),
+        }

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bert_jax.data.bin_packing import best_fit_decreasing
 from bert_jax.data.pipeline import Batch
 from bert_jax.models.kernels.table import length_multiple
 
@@ -167,3 +166,34 @@ def _few_counts(needed: list[int], worth: float) -> tuple[tuple[int, ...], float
         )
     rows, counts = best[-1]
     return counts, rows
+
+
+def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarray:
+    """Assigns items to rows: the largest first, each to the row with the least sufficient room.
+
+    Args:
+        sizes: int64 [E], each from 1 to `capacity`.
+        rows: number of rows.
+        capacity: of each row.
+
+    Returns:
+        int64 [E], the row of each item; -1 if none has room.
+    """
+    placed = np.full(len(sizes), -1)
+    by_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free room
+    by_room[capacity] = list(range(rows))[::-1]
+    rooms = 1 << capacity  # bit n is set if a row has room n
+    order = np.argsort(-sizes, kind="stable")
+    for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
+        fitting = rooms >> size
+        if not fitting:
+            continue
+        left = (fitting & -fitting).bit_length() - 1
+        room = size + left
+        row = by_room[room].pop()
+        if not by_room[room]:
+            rooms ^= 1 << room
+        by_room[left].append(row)
+        rooms |= 1 << left
+        placed[item] = row
+    return placed

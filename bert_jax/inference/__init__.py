@@ -1,1 +1,1 @@
-"""A loaded model and what can be asked of it."""
+"""A loaded model and what can be done with it."""

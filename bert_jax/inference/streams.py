@@ -5,20 +5,19 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import jax
-import numpy as np
 from tqdm import tqdm
 
-from bert_jax.data.padding import bucket_length, bucket_rows
+from bert_jax.data.padding import bucket_length, bucket_rows, pad
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.predictor import Advance, Model, PredictionBatch, Predictor, Request
-from bert_jax.tokenization import Encoding, Tokenizer
+from bert_jax.tokenization import Tokenizer
 
 Item = TypeVar("Item")
 Example = TypeVar("Example")
@@ -167,24 +166,6 @@ def make_batches(
             yield PredictionBatch(chosen, pad(encodings, count, length, tokenizer))
 
 
-def pad(
-    encodings: Sequence[Encoding], rows: int, length: int, tokenizer: Tokenizer
-) -> dict[str, np.ndarray]:
-    """`input_ids`, `token_type_ids`, `attention_mask`, int32 [rows, length]; padding is masked."""
-    input_ids = np.full((rows, length), tokenizer.special_ids.pad, np.int32)
-    token_type_ids = np.zeros((rows, length), np.int32)
-    attention_mask = np.zeros((rows, length), np.int32)
-    for row, encoding in enumerate(encodings):
-        input_ids[row, : len(encoding)] = encoding.ids
-        token_type_ids[row, : len(encoding)] = encoding.type_ids
-        attention_mask[row, : len(encoding)] = 1
-    return {
-        "input_ids": input_ids,
-        "token_type_ids": token_type_ids,
-        "attention_mask": attention_mask,
-    }
-
-
 def _windows(
     predictor: Predictor[Example, object], examples: Iterable[Example]
 ) -> Iterator[list[Example]]:
@@ -208,7 +189,7 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
     iterator must be used up before the next one; the last one may be empty.
 
     Args:
-        items: read once; an error of theirs is raised where their item would be.
+        items: read once; an error of the source is raised where the item would be.
     """
     # An item, or nothing at the end.
     arrived: queue.Queue[tuple[Item, ...] | BaseException] = queue.Queue(_MANY)

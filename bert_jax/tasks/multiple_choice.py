@@ -21,7 +21,8 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import ChoiceExample, Entries
-from bert_jax.data.labelled_batches import LabelledBatches, Sequences
+from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.choices import (
     ANSWERS,

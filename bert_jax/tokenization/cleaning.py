@@ -58,7 +58,7 @@ def looks_lowercased(pieces: Iterable[str]) -> bool:
 
 
 class _CharacterTable(dict[int, str]):
-    """For `str.translate`: what each character becomes; entries are made when first asked for."""
+    """For `str.translate`: what each character becomes; entries are made at their first use."""
 
     def __init__(self, *, lowercase: bool, keep_accents: bool) -> None:
         super().__init__()

@@ -116,7 +116,7 @@ def find_special_ids(
     Raises:
         UserError: the vocabulary lacks one of the five.
     """
-    found = []
+    special_ids = []
     for alternatives in zip(*spellings, strict=True):
         ids = (token_to_id(token) for token in alternatives)
         special_id = next((token_id for token_id in ids if token_id is not None), None)
@@ -125,8 +125,8 @@ def find_special_ids(
                 f"{origin}: the vocabulary has no {' or '.join(alternatives)}; BERT needs "
                 f"{' '.join(spellings[0])}: add it, or train the tokenizer anew"
             )
-        found.append(special_id)
-    return SpecialIds(*found)
+        special_ids.append(special_id)
+    return SpecialIds(*special_ids)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -127,13 +127,13 @@ def _load_directory(directory: Path, overrides: Overrides) -> Tokenizer:
 
 def _check_special_tokens(path: Path, config: Mapping[str, Any]) -> None:
     """Raises UserError where a config gives a special token another name than BERT's."""
-    for name, token in zip(TOKEN_KEYS, BRACKETED, strict=True):
-        named = config.get(name)
-        found = named.get("content") if isinstance(named, dict) else named
-        if found not in (None, token):
+    for key, token in zip(TOKEN_KEYS, BRACKETED, strict=True):
+        value = config.get(key)
+        name = value.get("content") if isinstance(value, dict) else value
+        if name not in (None, token):
             raise UserError(
-                f"{path}: {name} is {found!r}; only {token} can be read: rename it there and in "
-                "the vocabulary"
+                f"{path}: {key} is {name!r}; only {token} can be read: rename it there and in the "
+                "vocabulary"
             )
 
 

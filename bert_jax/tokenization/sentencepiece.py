@@ -110,10 +110,10 @@ class SentencePieceTokenizer(Tokenizer):
         for part in self._special_pattern.split(text):
             end = start + len(part)
             if part in self._specials:
-                found = [(self._specials[part], (start, end))]
+                encoded = [(self._specials[part], (start, end))]
             else:
-                found = self._ids_and_offsets(part, start)
-            for index, (token_id, offsets) in enumerate(found):
+                encoded = self._ids_and_offsets(part, start)
+            for index, (token_id, offsets) in enumerate(encoded):
                 piece = self._pieces[token_id]
                 word_id += index == 0 or piece.startswith(WORD_MARKER)
                 result.ids.append(token_id)
@@ -127,7 +127,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Ids of text without special tokens, each with its place, counted from `start`."""
         cleaned, origins = self.cleaner.clean_with_origins(text)
         mapping = self._library.encode(cleaned, return_type="offset_mapping")
-        found = []
+        encoded = []
         for token_id, (begin, end) in zip(mapping["ids"], mapping["offsets"], strict=True):
             # The library counts the space before a word to the word.
             while begin < end and cleaned[begin].isspace():
@@ -136,8 +136,8 @@ class SentencePieceTokenizer(Tokenizer):
             # left, so the character that stands here is named.
             end = min(max(end, begin + 1), len(cleaned))
             begin = min(begin, end - 1)
-            found.append((token_id, (start + origins[begin], start + origins[end - 1] + 1)))
-        return found
+            encoded.append((token_id, (start + origins[begin], start + origins[end - 1] + 1)))
+        return encoded
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode_sentences`."""

@@ -227,7 +227,7 @@ class WordPieceTokenizer(Tokenizer):
         return WordPieceTokenizer(library, "the vocabulary with the new words", self.template)
 
     def _whole_word(self, word: str) -> str:
-        """The one normalised word that the model is asked for where a text has this word."""
+        """What the model gets where a text has this word: one normalised word."""
         normalizer, splitter = self._library.normalizer, self._library.pre_tokenizer
         text = word if normalizer is None else normalizer.normalize_str(word)
         parts = (

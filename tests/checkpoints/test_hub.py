@@ -274,7 +274,7 @@ def test_what_the_hub_refuses_is_one_line(machine):
     )
     assert private == unknown.replace("unknown", "private")
     assert gated == (
-        "ghosts/gated is given by the hub only to those whom its authors admit; ask on its page, "
+        "ghosts/gated is restricted by its authors; request access on its page, "
         "then set HF_TOKEN to your token"
     )
     assert strange.startswith(

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.data.bin_packing import best_fit_decreasing
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.batches import PretrainingBatches
+from bert_jax.data.row_packing import best_fit_decreasing
 from bert_jax.errors import OptionError
 
 # With more rows the variance is smaller: rows are fuller and less is left out. But every host

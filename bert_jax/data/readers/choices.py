@@ -232,12 +232,12 @@ def _needed(record: Record, names: Sequence[str]) -> Any:
 
 def _numbered(record: Record, name: str) -> list[str]:
     """Fields name0, name1, …; the last may be empty, where a row has fewer choices."""
-    found: list[str] = []
-    while f"{name}{len(found)}" in record.fields:
-        found.append(record.fields[f"{name}{len(found)}"])
-    while found and found[-1] in ("", None):
-        found.pop()
-    return found
+    texts: list[str] = []
+    while f"{name}{len(texts)}" in record.fields:
+        texts.append(record.fields[f"{name}{len(texts)}"])
+    while texts and texts[-1] in ("", None):
+        texts.pop()
+    return texts
 
 
 def choice_of(
@@ -282,18 +282,18 @@ def _answer(parts: _Parts, place: str) -> int:
     """
     count, answer = len(parts.choices), parts.answer
     text = str(answer).strip()
-    found: set[int] = set()
+    matches: set[int] = set()
     if parts.names is not None:
-        found = {index for index, name in enumerate(parts.names) if str(name) == text}
+        matches = {index for index, name in enumerate(parts.names) if str(name) == text}
     else:
         if text.isdecimal() and int(text) < count and not isinstance(answer, bool):
-            found.add(int(text))
+            matches.add(int(text))
         if isinstance(answer, str):
-            found |= {index for index, choice in enumerate(parts.choices) if choice == answer}
+            matches |= {index for index, choice in enumerate(parts.choices) if choice == answer}
             letter = ord(text) - ord("A") if len(text) == 1 else -1
-            found |= {letter} & set(range(count))
-    if len(found) == 1:
-        return found.pop()
+            matches |= {letter} & set(range(count))
+    if len(matches) == 1:
+        return matches.pop()
     known = ", ".join(map(str, parts.names or range(count)))
-    what = "could mean two" if found else "is none"
+    what = "could mean two" if matches else "is none"
     raise UserError(f"{place}: the answer {answer!r:.40} {what} of the {count} choices ({known})")

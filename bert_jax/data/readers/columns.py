@@ -54,7 +54,7 @@ class TextColumns:
 
 
 @dataclasses.dataclass(frozen=True)
-class FoundColumns:
+class ResolvedColumns:
     """The names of the columns of a file for those of `TextColumns`, or None.
 
     Attributes:
@@ -77,7 +77,7 @@ def find_columns(
     *,
     regression: bool = False,
     needs_labels: bool = False,
-) -> FoundColumns:
+) -> ResolvedColumns:
     """Finds the columns among those of a file.
 
     A text that is not configured is found by `USUAL_PAIRS` and `USUAL_TEXTS`; where it is
@@ -120,8 +120,10 @@ def find_columns(
             f"{_names(present)}, but labels are needed here",
         )
     if named.id:
-        return FoundColumns(text, pair, label, _configured("id_column", named.id, present, place))
-    return FoundColumns(text, pair, label, usual_column(USUAL_IDS, present))
+        return ResolvedColumns(
+            text, pair, label, _configured("id_column", named.id, present, place)
+        )
+    return ResolvedColumns(text, pair, label, usual_column(USUAL_IDS, present))
 
 
 def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:

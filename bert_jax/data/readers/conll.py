@@ -217,6 +217,6 @@ def _with_tag(line: str, tag: str, separator: str) -> str:
     if separator == "tab":  # blanks belong to the columns, and the last may be empty
         return f"{line.rstrip(_ENDS)}\t{tag}{end}"
     content = line.rstrip(f" \t{_ENDS}")
-    found = list(_BLANKS.finditer(content))
-    between = found[-1].group() if found else "\t"
+    blanks = list(_BLANKS.finditer(content))
+    between = blanks[-1].group() if blanks else "\t"
     return f"{content}{between}{tag}{end}"

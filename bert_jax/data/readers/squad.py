@@ -170,15 +170,15 @@ def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, A
         parent: what has the list.
         path: of the list.
     """
-    found = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
-    if not isinstance(found, list):
+    items = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
+    if not isinstance(items, list):
         raise OptionError(
             "format",
             None,
             "give JSON in the form of SQuAD, or set {format}",
             f"{name}: there is no list {path}",
         )
-    for index, item in enumerate(found):
+    for index, item in enumerate(items):
         if not isinstance(item, dict):
             kind = type(item).__name__
             raise UserError(f"{name}: {path}[{index}] is no object but {kind}; fix the file")

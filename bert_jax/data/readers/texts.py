@@ -14,8 +14,8 @@ from typing import Any
 
 from bert_jax.data.examples import Entries, Entry, TextExample
 from bert_jax.data.readers.columns import (
-    FoundColumns,
     Labels,
+    ResolvedColumns,
     TextColumns,
     find_columns,
     record_id,
@@ -201,9 +201,9 @@ class TextReader:
 
     def __init__(self, named: TextColumns) -> None:
         self._named = named
-        self._known: tuple[tuple[str, ...], FoundColumns] | None = None
+        self._known: tuple[tuple[str, ...], ResolvedColumns] | None = None
 
-    def columns(self, present: tuple[str, ...], place: str) -> FoundColumns:
+    def columns(self, present: tuple[str, ...], place: str) -> ResolvedColumns:
         """The columns among those present; the last ones are cached."""
         if self._known is None or self._known[0] != present:
             self._known = present, find_columns(self._named, present, place)
@@ -229,7 +229,7 @@ class TextReader:
 
 
 def _uniform(
-    records: Iterator[Record], columns: FoundColumns, named: TextColumns, regression: bool
+    records: Iterator[Record], columns: ResolvedColumns, named: TextColumns, regression: bool
 ) -> Iterator[Record]:
     """Objects of JSON, each with its own keys: none may have a text or label that is not read."""
     known: tuple[str, ...] = ()
@@ -254,7 +254,7 @@ def _keys(record: Record) -> tuple[str, ...]:
 
 
 def _labels(
-    columns: FoundColumns, options: TextOptions, *, regression: bool, needed: bool
+    columns: ResolvedColumns, options: TextOptions, *, regression: bool, needed: bool
 ) -> Labels:
     by_number = options.header and options.columns.label not in ("", columns.label)
     return Labels(

@@ -188,8 +188,8 @@ def find_answer(passage: str, answer: GoldAnswer) -> AnswerPlace | None:
 def _nearest(passage: str, text: str, start: int) -> int | None:
     """The occurrence that begins nearest to a place."""
     start = max(start, 0)
-    found = (passage.rfind(text, 0, start + len(text)), passage.find(text, start))
-    return min((at for at in found if at >= 0), key=lambda at: abs(at - start), default=None)
+    starts = (passage.rfind(text, 0, start + len(text)), passage.find(text, start))
+    return min((at for at in starts if at >= 0), key=lambda at: abs(at - start), default=None)
 
 
 @functools.lru_cache(maxsize=8)  # several questions are about the same passage

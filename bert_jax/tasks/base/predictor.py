@@ -198,7 +198,7 @@ def encode_in_chunks(
 ) -> Iterator[Rows]:
     """What `encode` returns for each example of a large data set, in order.
 
-    A token takes some hundred bytes in an encoding and five in `data.labelled_batches.Sequences`,
+    A token takes some hundred bytes in an encoding and five in `data.padding.Sequences`,
     so not all encodings are in memory at once.
 
     Args:

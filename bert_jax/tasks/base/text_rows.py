@@ -1,9 +1,10 @@
 """Texts and pairs of texts as rows of tokens, one row each: the encoding that most tasks share."""
 
 import abc
+import functools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from bert_jax.data.readers.texts import Text
@@ -98,37 +99,30 @@ class TextEncoder:
         return (beginning(self._tokenizer, first, self._limit), second) if enough else text
 
     def _fits(self, text: str) -> bool:
-        (found,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
-        return len(found) <= self._limit
+        (encoding,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        return len(encoding) <= self._limit
 
     def _encode(self, texts: Sequence[Text]) -> tuple[list[Encoding], dict[int, int]]:
         """The encoding of each text, cut, and the lengths of those that were too long."""
-        found: dict[int, Encoding] = {}
-        too_long: dict[int, int] = {}
-        for kind in (str, tuple):
-            places = [place for place, text in enumerate(texts) if isinstance(text, kind)]
-            if not places:
-                continue
-            found |= zip(places, self._encoded(texts, places, None), strict=True)
-            long = {place: len(found[place]) for place in places if len(found[place]) > self._limit}
-            if long:
-                # Where a pair is cut is the tokenizer's business.
-                found |= zip(long, self._encoded(texts, list(long), self._limit), strict=True)
-                too_long |= long
-        return [found[place] for place in range(len(texts))], too_long
+        encodings = self._encoded(dict(enumerate(texts)))
+        lengths = {index: len(encoding) for index, encoding in encodings.items()}
+        too_long = {index: length for index, length in lengths.items() if length > self._limit}
+        # Only the tokenizer knows where a pair is cut.
+        encodings |= self._encoded({index: texts[index] for index in too_long}, self._limit)
+        return [encodings[index] for index in range(len(texts))], too_long
 
     def _encoded(
-        self, texts: Sequence[Text], places: Sequence[int], max_length: int | None
-    ) -> list[Encoding]:
-        firsts, seconds = [], []
-        for place in places:
-            text = texts[place]
-            if isinstance(text, str):
-                firsts.append(text)
-            else:
-                firsts.append(text[0])
-                seconds.append(text[1])
-        return self._tokenizer.encode_batch(firsts, seconds or None, max_length=max_length)
+        self, texts: Mapping[int, Text], max_length: int | None = None
+    ) -> dict[int, Encoding]:
+        """The encodings of texts and pairs, by the same numbers."""
+        encode = functools.partial(self._tokenizer.encode_batch, max_length=max_length)
+        single = {index: text for index, text in texts.items() if isinstance(text, str)}
+        pairs = {index: text for index, text in texts.items() if not isinstance(text, str)}
+        encodings = dict(zip(single, encode(list(single.values())), strict=True)) if single else {}
+        if pairs:
+            firsts, seconds = zip(*pairs.values(), strict=True)
+            encodings |= zip(pairs, encode(firsts, seconds), strict=True)
+        return encodings
 
 
 class TextPredictor(Predictor[Text, Prediction]):
@@ -178,7 +172,7 @@ def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
     size = _CHARACTERS_A_TOKEN * tokens
     while size < len(text):
         start = max(size - _LONGEST_WORD, 0)
-        *_, end = 0, *(start + found.start() for found in breaks.finditer(text[start:size]))
+        *_, end = 0, *(start + match.start() for match in breaks.finditer(text[start:size]))
         if end:
             (encoding,) = tokenizer.encode_batch([text[:end]], add_special_tokens=False)
             if len(encoding) > tokens:

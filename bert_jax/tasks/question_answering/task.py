@@ -13,7 +13,8 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.data.examples import Question
-from bert_jax.data.labelled_batches import LabelledBatches, Sequences
+from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows, find_answer, token_span
@@ -110,7 +111,7 @@ class SpanRows:
             if places
         ]
         if moved:
-            report.append(f"answers found at another place than the file says: {moved}")
+            report.append(f"answers at another place than the file says: {moved}")
         if windows.cut_questions:
             limit = windows.question_limit
             report.append(f"{windows.cut_questions} {total} were longer than {limit} tokens: cut")

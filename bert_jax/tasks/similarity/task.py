@@ -16,7 +16,8 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.data.examples import TextExample
-from bert_jax.data.labelled_batches import LabelledBatches, Sequences
+from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import OptionError

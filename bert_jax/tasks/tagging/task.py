@@ -13,7 +13,8 @@ import optax
 from ml_collections import ConfigDict
 
 from bert_jax.data.examples import TaggedSentence
-from bert_jax.data.labelled_batches import LabelledBatches, Sequences
+from bert_jax.data.labelled_batches import LabelledBatches
+from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.conll import as_columns
 from bert_jax.data.readers.tagged import CONLL, TaggedOptions, add_tag_column, read_tagged

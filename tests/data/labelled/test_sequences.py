@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.data.labelled_batches import Sequences
+from bert_jax.data.padding import Sequences
 
 
 def test_rows_by_hand(tokenizer):
