@@ -25,7 +25,7 @@ __all__ = ["UserError", "load"]
 
 
 def __getattr__(name: str) -> ModuleType:
-    """`bert_jax.tokenization` without an import of its own."""
+    """`bert_jax.tokenization` without a separate import."""
     if name != "tokenization":
         raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
     return importlib.import_module("bert_jax.tokenization")

@@ -94,7 +94,7 @@ class Timing:
 
     @property
     def median(self) -> float:
-        """Of the later steps."""
+        """The median of the later steps."""
         return statistics.median(self.steps)
 
     @property
@@ -176,7 +176,7 @@ def time_steps(step: Step, steps: int, *, warmup: int, profile: Path | None = No
     Args:
         step: does the work of a number, from 0; its result is waited for.
         steps: how many are timed.
-        warmup: how many are done before, the first of which is timed, too.
+        warmup: how many are done before, the first of which is timed as well.
         profile: a directory for a trace of a few further steps.
     """
 

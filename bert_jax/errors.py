@@ -21,7 +21,7 @@ class OptionError(UserError):
     """An option has a wrong value, or an option is the remedy for bad input.
 
     The same option is `text_column` in Python, `data.text_column` in a config and `--text-column`
-    on the command line. Who raises the error uses the Python name; `str(error)` does, too, and the
+    on the command line. Who raises the error uses the Python name; so does `str(error)`, and the
     other faces write the message with `worded`.
 
         raise OptionError("top_k", 0, "it must be at least 1")
@@ -77,7 +77,7 @@ class NotFiniteError(UserError):
 
 @contextlib.contextmanager
 def renamed_options(**names: str) -> Iterator[None]:
-    """For a function whose own options have other names than those of what it calls.
+    """For a function with other names of options than the functions that it calls.
 
         with renamed_options(max_length="length"): ...
 

@@ -65,7 +65,7 @@ class PlanOptions:
     Attributes:
         mesh: as `fsdp=8,data=4`, `auto` or `all`, one or several; none: that of the config.
         search: whether the largest micro-batch is searched for.
-        steps: of the training; None: as the config says.
+        steps: of the training; None: those of the config.
         price: of a device for an hour, in any currency.
     """
 
@@ -184,7 +184,7 @@ class Experiment:
 
     @property
     def task_key(self) -> Hashable:
-        """Equal for experiments whose task, and so what `check` says, is the same."""
+        """Equal for experiments with the same task, which `check` accepts or refuses alike."""
         names = ("task", "data", "model", "tokenizer", "init_from")
         optimizer = self.optimizer_options
         return (

@@ -75,7 +75,7 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
     """A finished model, which is evaluated as it is.
 
     Args:
-        config: says how it is computed.
+        config: precision and section `model`, see `execution`.
         description: of the model.
         directory: of its tokenizer.
     """
@@ -90,7 +90,7 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
 
 
 def execution(config: ConfigDict, platform: str = "") -> Execution:
-    """How a config wants the model to be computed; what it leaves open, the device decides.
+    """How the model is computed: as the config requires, else as is fastest on the device.
 
     Args:
         config: precision and section `model`.
@@ -114,7 +114,7 @@ def model_config(
 
     Args:
         config: sizes and fields are those of section `model`.
-        tokenizer: knows the vocabulary.
+        tokenizer: of the vocabulary.
         family: of the model.
         base: the architecture that parameters are taken from; what the config does not say is as
             there.

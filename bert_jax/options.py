@@ -17,7 +17,7 @@ def keys_of(cls: type, omit: Collection[str] = ()) -> dict[str, Any]:
 def from_keys(cls: type[Options], section: Mapping[str, Any], **values: Any) -> Options:
     """A dataclass with fields from a section of a config, and those in `values`.
 
-    The section may have other keys, too.
+    The section may have other keys.
     """
     read = {name: section[name] for name in keys_of(cls, omit=values)}
     return cls(**read, **values)

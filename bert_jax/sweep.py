@@ -99,7 +99,7 @@ def parse_grid(texts: Sequence[str], config: ConfigDict) -> Grid:
         if not equals or not values.strip():
             raise UserError(f"--sweep {text!r} is not KEY=VALUE,VALUE, as train.epochs=2,3,4")
         if key in grid:
-            raise UserError(f"--sweep {text!r}: {key} is given twice; put all its values in one")
+            raise UserError(f"--sweep {text!r}: {key} appears twice; put all its values in one")
         if key == "train.seeds":
             raise UserError("--sweep train.seeds: give --config.train.seeds, or sweep over seed")
         grid[key] = tuple(
@@ -107,7 +107,7 @@ def parse_grid(texts: Sequence[str], config: ConfigDict) -> Grid:
             for value in re.findall(r"\[[^\]]*\]|[^,]+", values)
         )
         if len(set(map(repr, grid[key]))) < len(grid[key]):
-            raise UserError(f"--sweep {text!r}: a value is given twice; leave one out")
+            raise UserError(f"--sweep {text!r}: a value appears twice; leave one out")
     return grid
 
 

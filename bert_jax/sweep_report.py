@@ -76,7 +76,7 @@ class Report:
 
     @property
     def means(self) -> dict[str, float]:
-        """Of each metric, over all runs that have it; the failed are not left out."""
+        """The mean of each metric over all runs that have it; the failed are not left out."""
         return {name: statistics.fmean(values) for name, values in self._columns()}
 
     @property
@@ -202,7 +202,7 @@ class Report:
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON knows no NaN."""
+    """None for NaN and infinity, which JSON does not have."""
     return None if value is None or not math.isfinite(value) else value
 
 

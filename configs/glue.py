@@ -5,7 +5,7 @@ r"""GLUE: one of its nine tasks, as its files come.
 
 Tasks: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli. The directory holds train.tsv, dev.tsv
 and test.tsv (MNLI: dev_matched.tsv, …); other names are given with `--config.data.train=…`. The
-predictions for the test set are in `RUN/predictions/`, under the name that the benchmark wants.
+predictions for the test set are in `RUN/predictions/`, under the name that the benchmark expects.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2 at a rate of 5e-5, three seeds of one to
 five minutes, by `launch/measure/finetuning_table.py`: MRPC F1 85.7 ± 0.2, CoLA Matthews 31.4 ± 1.2,

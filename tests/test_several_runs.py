@@ -96,7 +96,7 @@ def test_a_grid_from_the_command_line(make_config):
         ("train.epochs", "--sweep 'train.epochs' is not KEY=VALUE,VALUE, as train.epochs=2,3,4"),
         ("train.epochs=", "--sweep 'train.epochs=' is not KEY=VALUE,VALUE"),
         ("train.epochs=two", "train.epochs is 'two', a str; it must be of type float"),
-        ("train.global_batch_size=8,8", "a value is given twice; leave one out"),
+        ("train.global_batch_size=8,8", "a value appears twice; leave one out"),
         ("train.seeds=1,2", "--sweep train.seeds: give --config.train.seeds, or sweep over seed"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_bad_grid_names_its_key(make_config, text, message):
     with pytest.raises(UserError) as raised:
         several_runs.parse_grid([text], make_config())
     assert message in str(raised.value)
-    with pytest.raises(UserError, match="train.steps is given twice"):
+    with pytest.raises(UserError, match="train.steps appears twice"):
         several_runs.parse_grid(["train.steps=1", "train.steps=2"], make_config())
 
 

@@ -16,7 +16,7 @@ def add_arguments(parser: Parser) -> None:
     add("--output", type=directory, required=True, metavar="DIR")
     add("--task", metavar="NAME", help="the model to make, as classification")
     add("--to", choices=("huggingface", "google"), default="huggingface")
-    add("--hidden-act", metavar="NAME", help="in place of what the config says")
+    add("--hidden-act", metavar="NAME", help="in place of the one in config.json")
     add("--add-words", type=Path, metavar="FILE", help="new words, one a line")
     add("--positions", type=int, metavar="N", help="a longer position table")
 

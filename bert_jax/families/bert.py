@@ -76,7 +76,7 @@ HUGGINGFACE = TensorNames(
         (r"\bLayerNorm\.gamma$", "LayerNorm.weight"),
         (r"\bLayerNorm\.beta$", "LayerNorm.bias"),
     ),
-    # The decoder is a PyTorch Linear with a bias of its own, and computes with that one.
+    # The decoder is a PyTorch Linear with its own bias, and computes with that one.
     aliases={"cls.predictions.decoder.bias": "cls.predictions.bias"},
 )
 

@@ -54,7 +54,7 @@ class TensorNames:
     Attributes:
         rules: one for each parameter of any of the models.
         prefix: begins the names of the encoder's tensors; files of a bare encoder leave it out.
-        ignored: found in the names of tensors that are no parameters: constants, optimizer slots.
+        ignored: a pattern of tensors that are no parameters: constants, optimizer slots.
         spellings: (regular expression, replacement) that turn older spellings into that of `rules`.
         aliases: other names of a tensor. Where a file holds both, the alias counts; it is written
             beside a decoder that is not tied to the word embeddings.
@@ -116,7 +116,7 @@ class Family:
         required_fields: fields of `EncoderConfig` without which the sizes would be guesses.
         fixed_fields: keys of `config.json` with the only value that is supported.
         field_names: fields of `EncoderConfig` that have another key in `config.json`.
-        heads_of_labels: heads whose parameters have the same names and another meaning, in each of
+        heads_of_labels: heads with parameters of the same names and another meaning, in each of
             these heads and for every set of labels.
         label_parameters: beginnings of the names of these parameters.
         position_offset: see `EncoderConfig`.

@@ -112,7 +112,7 @@ class _Model(nn.Module):
         next_sentence_positions: jax.Array | None = None,
         deterministic: bool = True,
     ) -> Any:
-        """Encodes tokens and applies the head; each model's `_head` says what is returned.
+        """Encodes tokens and applies the head; each model's `_head` documents what it returns.
 
         Args:
             input_ids: int32 [B, T]; for multiple choice [B, C, T], as the next three.

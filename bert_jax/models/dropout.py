@@ -49,7 +49,7 @@ def random_bits(key: jax.Array, indices: ElementIndices) -> jax.Array:
 def _mixed(x: jax.Array) -> jax.Array:
     """A bijection of 32 bits in which each bit of the input changes half of those of the output.
 
-    Source: the multipliers and shifts that Wellons found by search ("Prospecting for hash
+    Source: the multipliers and shifts from a search by Wellons ("Prospecting for hash
     functions", 2018).
     """
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)

@@ -21,7 +21,7 @@ class SegmentIds(NamedTuple):
     """A query attends to the keys that have its id.
 
     So the [T, S] mask is never stored; it arises where scores are computed. Fused attention kernels
-    take this form, too.
+    take this form as well.
 
     Attributes:
         query: int32 [B, T], or [B, 1] where all queries of a row have the same id.
@@ -33,7 +33,7 @@ class SegmentIds(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What the layers know of the tokens of a batch besides their vectors.
+    """The tokens of a batch as the layers read them, besides their vectors.
 
     Attributes:
         segment_ids: which tokens attend to which.
@@ -54,7 +54,7 @@ class Tokens(NamedTuple):
 
 
 class AttentionContext(NamedTuple):
-    """What attention knows of queries and keys besides their vectors.
+    """Queries and keys as attention reads them, besides their vectors.
 
     The leading axes are [B, 1] or [B, N].
 

@@ -46,7 +46,7 @@ class _Switch(NamedTuple):
 
 
 # In this order. The embeddings have passed a LayerNorm but no activation and no attention: they
-# tell the epsilon by themselves, so that it is found though another switch is wrong too.
+# depend on the epsilon alone, so that it shows even if another switch is wrong.
 _SWITCHES = (
     _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(0, 1)),
     _Switch("hidden_act", "activation", ACTIVATIONS, slice(None)),
@@ -74,7 +74,7 @@ def causes_in_tensors(
         own, tied = ("model", "reference") if decoder in tensors else ("reference", "model")
         causes.append(
             f"missing tie: the {tied} scores words with its word embeddings, the {own} with "
-            f"{decoder}, a table of its own (tie_word_embeddings in config.json)"
+            f"{decoder}, a separate table (tie_word_embeddings in config.json)"
         )
     shared = [name for name in reference if name in tensors]
     unequal = [name for name in shared if not np.array_equal(tensors[name], reference[name])]
@@ -101,11 +101,11 @@ def causes_in_config(
     states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
     cases: Sequence[Case],
 ) -> list[str]:
-    """The fields of the config whose other value makes the hidden states equal to the reference's.
+    """The fields of the config that must change to make the hidden states equal to the reference's.
 
     Args:
         config: the model's.
-        reference_config: the reference's, whose values are tried first.
+        reference_config: the reference's; its values are tried first.
         states_of: the model's hidden states under another config, [L + 1, R, T, D].
         cases: the inputs that were compared.
 
@@ -164,7 +164,7 @@ def _worst_case(
     states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
     cases: Sequence[Case],
 ) -> Case:
-    """The input whose hidden states are furthest apart."""
+    """The input with the largest distance between hidden states."""
     everything = _SWITCHES[-1]
     return max(cases, key=lambda case: _gap(everything, config, states_of, case))
 

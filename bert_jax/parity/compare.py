@@ -147,7 +147,7 @@ def compare_computed(
 def _without_padding(
     gradients: Mapping[str, np.ndarray], words: str, pad_token_id: int
 ) -> dict[str, np.ndarray]:
-    """As PyTorch has it, whose table of embeddings gives padding no gradient."""
+    """Without the gradient of the embedding of padding, which PyTorch does not compute."""
     table = gradients[words].copy()
     table[pad_token_id] = 0
     return {**gradients, words: table}
@@ -256,7 +256,7 @@ def _causes(
     cases: list[Case],
     differences: list[Difference],
 ) -> list[str]:
-    """Weights first: while they differ, an experiment with the config says nothing."""
+    """Weights first: while they differ, other configs explain nothing."""
     decoder = model.description.family.huggingface.rule(DECODER).tensor
     causes = causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder)
     if causes:

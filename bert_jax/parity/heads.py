@@ -36,7 +36,7 @@ class Outputs(NamedTuple):
 
 
 OUTPUTS: dict[Head, Outputs] = {
-    # No loss of its own: a fixed random linear form, so that every gradient is there.
+    # It has no loss: a fixed random linear form, so that every gradient is there.
     Head.ENCODER: Outputs(("pooler_output",), (), ("linear_form",)),
     Head.PRETRAINING: Outputs(
         ("prediction_logits", "seq_relationship_logits"),
@@ -160,7 +160,7 @@ def make_inputs(
 
     Args:
         config: sizes.
-        tokenizer: its template says where special tokens stand. There is a second segment if the
+        tokenizer: its template has the places of special tokens. There is a second segment if the
             model has the token types of a pair.
         head: of the model; the labels are those of its loss.
         problem_type: of a sequence classifier.

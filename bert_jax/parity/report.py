@@ -220,7 +220,7 @@ class ParityReport:
             f"{first.name} ({first.input_name})"
         )
         causes = self.causes or (
-            "not found: the weights are equal, and neither another epsilon, activation or number "
+            "unknown: the weights are equal, and neither another epsilon, activation or number "
             "of heads nor rounding explains it",
         )
         return [text, *(f"likely cause: {cause}" for cause in causes)]
@@ -255,5 +255,5 @@ def _mean(entries: Sequence[Difference]) -> float:
 
 
 def _number(value: float) -> float | str:
-    """JSON knows no infinity."""
+    """As text where it is not finite, which JSON does not have."""
     return value if math.isfinite(value) else str(value)

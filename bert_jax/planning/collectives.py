@@ -13,7 +13,7 @@ _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _NAME = re.compile(r"%([\w.\-]+)")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _BITS = re.compile(r"[a-z]+(\d+)")
-# Opcodes whose value is that of their operand.
+# The value of these opcodes is that of their operand.
 _SAME = ("copy", "bitcast", "convert")
 
 

@@ -198,7 +198,7 @@ def find_topology(requested: Slice) -> Topology:
     them, but nothing can be compiled.
 
     Raises:
-        UserError: libtpu is missing, does not match this JAX version, or knows no such slice.
+        UserError: libtpu is missing, does not match this JAX version, or has no such slice.
     """
     import jax
 

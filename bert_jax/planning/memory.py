@@ -70,7 +70,7 @@ def trace_activations(task: Task, optimizer: Optimizer, params: Any) -> Activati
 
     Args:
         task: loss and batches.
-        optimizer: knows which parameters are frozen.
+        optimizer: frozen parameters have no gradient.
         params: the parameters' shapes.
     """
     batch = {

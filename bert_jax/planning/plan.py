@@ -24,56 +24,57 @@ _COMPILES_OF_A_SEARCH = 4
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A training on one mesh. Bytes and micro-batches are those of one device.
+    """A training on one mesh, under the names of `as_json`.
 
     Attributes:
         topology: as `v5e:16x16`.
         devices: how many.
         mesh: as `fsdp=64,data=4`.
-        dtype: of activations.
+        precision: dtype of activations.
         parameters: of the model.
-        rows: of a global batch.
-        length: tokens of a row.
-        microbatch: rows of a micro-batch.
-        largest_microbatch: the most rows that fit; None if not searched.
         compiled: whether the step was compiled; else all is estimated from shapes.
         fits: whether a device has enough memory.
-        memory: at the peak; None if it does not fit and so was not compiled.
-        peak_bytes: at the peak, even if it does not fit; None if the compiler did not say.
-        available_bytes: memory that a program may use.
+        peak_bytes_per_device: at the peak, even if it does not fit; None if the compiler did not
+            say.
+        available_bytes_per_device: memory that a program may use.
+        memory_per_device: at the peak; None if it does not fit and so was not compiled.
+        global_batch_size: rows of a global batch.
+        length: tokens of a row.
+        microbatch_per_device: rows of a micro-batch.
+        largest_microbatch_per_device: the most rows that fit; None if not searched.
         flops_per_step: of the model, on all devices.
         flops_per_token: of the model; tokens are those of the batch, padding counted.
         program_flops_per_step: with recomputation.
         collectives: of the compiled step, by kind.
-        sent_bytes: the least that a device sends for these in a step; if not compiled,
-            `least_sent_bytes`.
-        least_sent_bytes: the analytic minimum for the mesh.
-        step_time: the least time of a step.
-        compile_seconds: on this machine; None if not compiled.
+        sent_bytes_per_device: the least that a device sends for these in a step; if not compiled,
+            `least_sent_bytes_per_device`.
+        least_sent_bytes_per_device: the analytic minimum for the mesh.
+        step_floor: the least time of a step.
+        compile_s: seconds on this machine; None if not compiled.
     """
 
     topology: str
     devices: int
     mesh: str
-    dtype: str
+    precision: str
     parameters: int
-    rows: int
-    length: int
-    microbatch: int
-    largest_microbatch: int | None
     compiled: bool
     fits: bool
-    memory: Memory | None
-    peak_bytes: int | None
-    available_bytes: int
+    peak_bytes_per_device: int | None
+    available_bytes_per_device: int
+    memory_per_device: Memory | None
+    global_batch_size: int
+    length: int
+    microbatch_per_device: int
+    largest_microbatch_per_device: int | None
     flops_per_step: float
     flops_per_token: float
     program_flops_per_step: float
     collectives: dict[str, Traffic]
-    sent_bytes: float
-    least_sent_bytes: float
-    step_time: StepTime
-    compile_seconds: float | None
+    sent_bytes_per_device: float
+    least_sent_bytes_per_device: float
+    step_floor: StepTime
+    compile_s: float | None
 
 
 def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
@@ -117,24 +118,24 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
         topology=str(topology.slice),
         devices=topology.slice.count,
         mesh=training.name,
-        dtype=dtype,
+        precision=dtype,
         parameters=sum(leaf.size for leaf in jax.tree.leaves(training.abstract.params)),
-        rows=training.batch["input_ids"].shape[0],
-        length=length,
-        microbatch=training.rows,
-        largest_microbatch=_largest(training, fits, peak, available) if search else None,
         compiled=result is not None,
         fits=fits,
-        memory=memory,
-        peak_bytes=peak,
-        available_bytes=available,
+        peak_bytes_per_device=peak,
+        available_bytes_per_device=available,
+        memory_per_device=memory,
+        global_batch_size=training.batch["input_ids"].shape[0],
+        length=length,
+        microbatch_per_device=training.rows,
+        largest_microbatch_per_device=_largest(training, fits, peak, available) if search else None,
         flops_per_step=training.model_flops,
         flops_per_token=training.model_flops / training.batch["input_ids"].size,
         program_flops_per_step=training.program_flops,
         collectives=traffic(collectives or []),
-        sent_bytes=sent,
-        least_sent_bytes=least,
-        step_time=step_time(
+        sent_bytes_per_device=sent,
+        least_sent_bytes_per_device=least,
+        step_floor=step_time(
             topology.slice.hardware,
             devices=topology.slice.count,
             dtype=dtype,
@@ -149,7 +150,7 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
             ),
             sent_bytes=sent,
         ),
-        compile_seconds=result.compile_seconds if result is not None else None,
+        compile_s=result.compile_seconds if result is not None else None,
     )
 
 
@@ -210,42 +211,20 @@ def _steps() -> Iterator[int]:
 
 
 def as_json(plan: Plan, *, steps: int, price: float | None) -> dict[str, Any]:
-    """A plan as a JSON object; times in seconds, memory in bytes.
+    """A plan as a JSON object, with what the training costs; times in seconds, memory in bytes.
 
     Args:
         plan: the plan.
         steps: of the training.
         price: of one device for an hour, in any currency.
     """
-    seconds = plan.step_time.lower_bound
+    seconds = plan.step_floor.lower_bound
     hours = None if seconds is None else steps * seconds / 3600
-    memory = dataclasses.asdict(plan.memory) if plan.memory else None
     return {
-        "topology": plan.topology,
-        "devices": plan.devices,
-        "mesh": plan.mesh,
-        "precision": plan.dtype,
-        "parameters": plan.parameters,
-        "compiled": plan.compiled,
-        "fits": plan.fits,
-        "peak_bytes_per_device": plan.peak_bytes,
-        "available_bytes_per_device": plan.available_bytes,
-        "memory_per_device": memory,
-        "global_batch_size": plan.rows,
-        "length": plan.length,
-        "microbatch_per_device": plan.microbatch,
-        "largest_microbatch_per_device": plan.largest_microbatch,
-        "flops_per_step": plan.flops_per_step,
-        "flops_per_token": plan.flops_per_token,
-        "program_flops_per_step": plan.program_flops_per_step,
-        "collectives": {kind: dataclasses.asdict(one) for kind, one in plan.collectives.items()},
-        "sent_bytes_per_device": plan.sent_bytes,
-        "least_sent_bytes_per_device": plan.least_sent_bytes,
-        "step_floor": dataclasses.asdict(plan.step_time),
+        **dataclasses.asdict(plan),
         "step_floor_s": seconds,
         "steps": steps,
         "days_floor": None if hours is None else hours / 24,
         "device_hours_floor": None if hours is None else hours * plan.devices,
         "cost_floor": None if hours is None or not price else hours * plan.devices * price,
-        "compile_s": plan.compile_seconds,
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def as_text(plans: Sequence[dict[str, Any]]) -> str:
-    """What `plan.as_json` gave, for one mesh or for several."""
+    """Results of `plan.as_json`, of one mesh or of several."""
     return _in_full(plans[0]) if len(plans) == 1 else as_table(plans)
 
 
@@ -55,8 +55,8 @@ def _in_full(plan: dict[str, Any]) -> str:
     largest = plan["largest_microbatch_per_device"]
     if largest is not None:
         largest_batch = batch * largest // plan["microbatch_per_device"]
-        said = f"{largest} rows on each device: a global batch of {largest_batch:,} × {length}"
-        lines.append(_line("largest micro-batch", said if largest else "none fits"))
+        rows = f"{largest} rows on each device: a global batch of {largest_batch:,} × {length}"
+        lines.append(_line("largest micro-batch", rows if largest else "none fits"))
     lines += [
         _line(
             "model FLOPs",
@@ -122,8 +122,8 @@ def _provenance(plan: dict[str, Any]) -> str:
 
 def _peak(plan: dict[str, Any]) -> str:
     needed, available = plan["peak_bytes_per_device"], plan["available_bytes_per_device"]
-    said = "more" if needed is None else f"{needed / 2**30:.2f}"
-    return f"{said} of {_number(available, 2**30, 2)} GiB on each device"
+    needed_gib = "more" if needed is None else f"{needed / 2**30:.2f}"
+    return f"{needed_gib} of {_number(available, 2**30, 2)} GiB on each device"
 
 
 def _busiest(parts: dict[str, float | None]) -> str:

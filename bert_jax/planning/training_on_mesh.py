@@ -1,4 +1,4 @@
-"""A training laid out and compiled on a mesh whose devices need not be here."""
+"""A training laid out and compiled on a mesh; its devices may be elsewhere."""
 
 import dataclasses
 import functools

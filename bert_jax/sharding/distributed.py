@@ -47,7 +47,7 @@ class ProcessOptions:
                 missing[0],
                 None,
                 "several processes need {coordinator} HOST:PORT, {processes} N and {process_id} I; "
-                "in a cluster that JAX knows, none of them",
+                "in a cluster that JAX supports, none of them",
             )
         if self.process_id is not None and not 0 <= self.process_id < (self.processes or 1):
             raise OptionError(

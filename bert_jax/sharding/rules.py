@@ -2,11 +2,11 @@
 
 A rule is a regular expression and a value; decay masks, freezing, layer-wise rates and sharding are
 tables of them. A parameter's name is its path in the tree, joined by "/", as in
-`bert/encoder/layers/attention/query/kernel`; a rule matches where its expression is found in the
+`bert/encoder/layers/attention/query/kernel`; a rule matches where its expression occurs in the
 name. The first match wins, and a parameter without a match is an error.
 
-A parameter's name says what its axes mean (`PARAMETER_AXES`), and what they mean says which mesh
-axis splits them (`MESH_AXES`). Activations name their axes where they arise, in `models/`.
+`PARAMETER_AXES` names the axes of each parameter, and `MESH_AXES` the mesh axis that splits each of
+these. Activations name their axes where they arise, in `models/`.
 
 There is no mesh axis for the tokens of a sequence. It would have to gather all keys and values in
 every layer, and BERT's sequences are short: long before one is too much for a device, the many
@@ -75,7 +75,7 @@ def name_of(path: Sequence[Any]) -> str:
 
 
 def match(rules: Rules, name: str) -> Any:
-    """The value of the first rule that is found in `name`.
+    """The value of the first rule that matches `name`.
 
     Raises:
         UserError: no rule matches.
@@ -186,6 +186,6 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 @contextlib.contextmanager
 def on_mesh(mesh: Mesh) -> Iterator[None]:
-    """Within it, models lay out the activations that they name as `MESH_AXES` says."""
+    """Within it, models lay out the activations that they name by `MESH_AXES`."""
     with jax.set_mesh(mesh), nn.logical_axis_rules(tuple(MESH_AXES.items())):
         yield

@@ -1,1 +1,1 @@
-"""Optimizer, schedule, state, step, loop, evaluation and logs; none of it knows a task."""
+"""Optimizer, schedule, state, step, loop, evaluation and logs; the same for every task."""

@@ -1,4 +1,4 @@
-"""The training loop. It takes a task and knows none.
+"""The training loop, the same for every task.
 
 The order of events, which must not change:
 

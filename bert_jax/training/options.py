@@ -14,7 +14,7 @@ class TrainOptions:
     """The section `train` of a config.
 
     Attributes:
-        steps: steps of the whole training; 0: `epochs` says it.
+        steps: steps of the whole training; 0: those of `epochs`.
         global_batch_size: examples of one step, over all devices and micro-batches.
         microbatches: parts of a step that pass through the model one after the other.
         log_every, eval_every, checkpoint_every: in steps; 0 for only at the end (and the log also

@@ -15,7 +15,7 @@ _runs = itertools.count()
 
 
 class Interrupted(Exception):  # noqa: N818 - a request, not an error
-    """A signal asked the run to stop, and the run has saved itself at `step`."""
+    """A signal stopped the run, which is saved at `step`."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"stopped by a signal after saving step {step}")

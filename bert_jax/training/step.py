@@ -198,7 +198,7 @@ def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
 
 @contextlib.contextmanager
 def explain_out_of_memory(options: TrainOptions, mesh: Mesh) -> Iterator[None]:
-    """Replaces XLA's pages about a full device by one line that says what takes less memory.
+    """Replaces XLA's pages about a full device by one line about what takes less memory.
 
     Raises:
         UserError: a device ran out of memory.
@@ -214,7 +214,7 @@ def explain_out_of_memory(options: TrainOptions, mesh: Mesh) -> Iterator[None]:
             "microbatches",
             options.microbatches,
             "set {remat=full}, split the state by {fsdp}, or start a new run with more "
-            "{microbatches}; `bert-jax plan` says what fits",
+            "{microbatches}; `bert-jax plan` shows what fits",
             problem=f"the memory of a device does not suffice for {rows // parts} rows at a time "
             f"(global batch of {options.global_batch_size}, {options.microbatches} micro-batches, "
             f"{parts} parts of the batch): {first_line(error)}",

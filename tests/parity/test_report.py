@@ -108,7 +108,7 @@ def test_a_difference_is_marked_and_explained():
 
 def test_without_a_cause_the_last_line_says_what_was_tried():
     last = report(entry(LOSS, "masked_lm", "full", 1.0, 1.0)).as_table().splitlines()[-1]
-    assert last.startswith("likely cause: not found: the weights are equal")
+    assert last.startswith("likely cause: unknown: the weights are equal")
 
 
 def test_what_is_not_a_number_is_the_worst():

@@ -38,23 +38,23 @@ def same_environment(monkeypatch):
 
 def test_a_plan_from_shapes(lay_out):
     plan = make_plan(lay_out("h100:8", MeshShape(data=-1, fsdp=2)), dtype="float32", search=True)
-    assert (plan.mesh, plan.devices, plan.microbatch) == ("data=4,fsdp=2", 8, 1)
+    assert (plan.mesh, plan.devices, plan.microbatch_per_device) == ("data=4,fsdp=2", 8, 1)
     assert not plan.compiled
     assert plan.fits
     assert plan.collectives == {}
-    assert plan.sent_bytes == plan.least_sent_bytes > 0
+    assert plan.sent_bytes_per_device == plan.least_sent_bytes_per_device > 0
     assert plan.flops_per_step == pytest.approx(plan.flops_per_token * 8 * 16)
     # As many rows as fill the memory.
-    memory = plan.memory
+    memory = plan.memory_per_device
     assert memory is not None
-    rest = plan.available_bytes - memory.peak
-    assert plan.largest_microbatch == pytest.approx(rest / memory.activations, rel=0.01)
+    rest = plan.available_bytes_per_device - memory.peak
+    assert plan.largest_microbatch_per_device == pytest.approx(rest / memory.activations, rel=0.01)
 
 
 def test_days_and_costs(lay_out):
     plan = make_plan(lay_out("h100:8", MeshShape()), dtype="bfloat16", search=False)
     plan = dataclasses.replace(
-        plan, step_time=dataclasses.replace(plan.step_time, compute=0.36, memory=0.1)
+        plan, step_floor=dataclasses.replace(plan.step_floor, compute=0.36, memory=0.1)
     )
     found = as_json(plan, steps=1_000_000, price=2.5)
     assert found["step_floor_s"] == 0.36

@@ -24,7 +24,7 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
     Args:
         axes: how many axes I stands for.
         inputs: [..., I], float32 or bfloat16.
-        kernel: [I, O], where O may be several axes, too; multiplied in the dtype of the inputs.
+        kernel: [I, O], where O may also be several axes; multiplied in the dtype of the inputs.
             Its gradient is rounded to that, so that devices send each other half as much.
         bias: [O].
 
@@ -114,9 +114,9 @@ def matmul_nt(left: jax.Array, right: jax.Array) -> jax.Array:
 def matmul_tn(left: jax.Array, right: jax.Array) -> jax.Array:
     """Leftᵀ · right: [..., M, I] and [..., M, O] → float32 [..., I, O].
 
-    XLA's fast product of bfloat16 matrices on a CPU wants the rows of the left one to be summed
-    over; for another axis it makes all float32 first, and takes twice as long. A transposition
-    alone it folds into the product, which is that other axis again. It does not so if both are
+    On a CPU, XLA's fast product of bfloat16 matrices sums along the rows of the left one; for
+    another axis it converts everything to float32 first and takes twice as long. It folds a plain
+    transposition into the product, which gives that other axis again, but not one where both are
     reversed along the sum.
     """
 
