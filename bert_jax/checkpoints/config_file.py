@@ -40,8 +40,8 @@ class ModelDescription:
 
     Attributes:
         config: the function that the parameters compute.
-        head: what stands on the encoder; None where the file does not say.
-        labels: names of the C labels; empty where nobody named them.
+        head: of the model; None where the file does not say.
+        labels: names of the C labels; empty where they have none.
         problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was made for, or None.
         dtype: of the tensors on disk, one of `DTYPES`.
         mixed_dtypes: where tensors differ, the dtype of each, by the names of the family's table.

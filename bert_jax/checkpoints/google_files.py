@@ -117,7 +117,7 @@ def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescr
 
     Args:
         files: the model.
-        head: of the requested model; None for the one that the variables tell. Heads for
+        head: of the requested model; None for the one that the variables show. Heads for
             tagging and multiple choice have the same variables as one for classification, so they
             must be requested (files that `save` wrote say which it is).
 
@@ -128,7 +128,7 @@ def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescr
     other = dict(described.other)
     exact = str(other.pop(_EXACT_ACTIVATION, None))
     fields: dict[str, Any] = {"tie_word_embeddings": True}
-    if _ACTIVATIONS.get(exact) == described.config.hidden_act:  # nobody has changed that since
+    if _ACTIVATIONS.get(exact) == described.config.hidden_act:  # it is unchanged since
         fields["hidden_act"] = exact
     names = _names(files.directory, described)
     with _open(files, names) as file:
@@ -287,7 +287,7 @@ def _check_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
         or switches.strip_accents not in (None, switches.do_lower_case)
     ):
         raise UserError(
-            f"{path}: google-research/bert knows WordPiece with BERT's own rules alone, and the "
+            f"{path}: google-research/bert has WordPiece with BERT's own rules alone, and the "
             "model's tokenizer has others; save a model directory instead"
         )
 

@@ -41,8 +41,8 @@ from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
-# Weights in any form, tokenizers of any kind: of an older model in the same place, nothing that
-# somebody would read may be left.
+# Weights in any form, tokenizers of any kind: all that would be read of an older model in the same
+# place is removed.
 _OBSOLETE = (
     *("model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
@@ -99,7 +99,7 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
     Args:
         directory: the model directory.
         head: of the requested model; None for the one that the directory names, or that its
-            tensors tell.
+            tensors show.
 
     Raises:
         UserError: config or weights are missing, damaged or not a BERT's.

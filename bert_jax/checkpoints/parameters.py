@@ -268,7 +268,7 @@ def _read(
 
 
 def _empty(shape: tuple[int, ...]) -> np.ndarray:
-    """An array of float32 that a CPU device can use where it lies."""
+    """An array of float32 that a CPU device can use without a copy."""
     size = 4 * int(np.prod(shape))
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT

@@ -18,16 +18,16 @@ from orbax.checkpoint.checkpoint_managers import (
 from bert_jax.errors import RetryableError, UserError, first_line
 from bert_jax.files import is_remote, reachable
 
-# What stands beside a checkpoint: the higher, the better.
+# The metric of a checkpoint: the higher, the better.
 _SCORE = "score"
 
 
 def has_checkpoint(workdir: Path) -> bool:
-    """Whether a run has a whole checkpoint to go on from.
+    """Whether a run has a whole checkpoint to continue from.
 
     In a bucket nothing can be renamed: one that is being written has its own name already, and a
-    file in it says when it is whole. A name that is no number, as one that somebody has put aside,
-    is none that a run goes on from.
+    file in it says when it is whole. A run never continues from a
+    directory whose name is no number, such as a renamed one.
     """
     with reachable(workdir):
         whole = ocp.utils.checkpoint_steps_paths(workdir / "checkpoints")
@@ -38,7 +38,7 @@ class RunCheckpoints:
     """The directory `checkpoints/` of a run.
 
     A checkpoint is written beside its place and renamed when it is whole, so a kill at any time
-    leaves the ones before it. Writing goes on in the background; only the copy from the devices
+    leaves the ones before it. Writing continues in the background; only the copy from the devices
     blocks the caller.
     """
 
@@ -54,8 +54,8 @@ class RunCheckpoints:
 
         Args:
             workdir: of the run.
-            keep: how many of the newest checkpoints stay; the best one stays besides.
-            best_metric: name, and whether higher is better; who only reads need not know it.
+            keep: how many of the newest checkpoints stay; the best one stays, too.
+            best_metric: name, and whether higher is better; not needed to read.
             read_only: nothing is made or removed; another process may be writing.
         """
         self._metric, self._higher_is_better = best_metric
@@ -215,7 +215,7 @@ class RunCheckpoints:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # All hosts write together: after an error of one of them, nobody may come any more.
+        # All hosts write together: after an error of one of them, the others may never come.
         if error is None or jax.process_count() == 1:
             self.close()
 
@@ -241,8 +241,8 @@ class RunCheckpoints:
         others = "network, credentials" if is_remote(self._directory) else "disk"
         return UserError(
             f"cannot read the checkpoint {self._directory / str(step)}: {first_line(error)}; if "
-            f"{others} and memory are in order, it is damaged: remove this directory to go on from "
-            "the one before it"
+            f"{others} and memory are in order, it is damaged: remove this directory to "
+            "continue from the one before it"
         )
 
     def _failure(self, error: Exception) -> UserError:
@@ -253,6 +253,6 @@ class RunCheckpoints:
         if is_remote(self._directory) and self._is_proven:
             return RetryableError(f"{line}when it can be reached, run the same command again")
         if is_remote(self._directory):
-            # It may never go: who starts again of himself would compute the same steps for ever.
+            # It may never work: a restart would compute the same steps again and again.
             return UserError(f"{line}check path, credentials and network, and run again")
         return UserError(f"{line}free space and run the same command again")

@@ -77,7 +77,7 @@ class ChoiceExample:
         prompt: what comes before all of them: a beginning, or a passage.
         choices: two or more.
         label: the number of the right one, from 0.
-        question: asked about the prompt, where there is one besides.
+        question: about the prompt, in data sets that have one; else "".
     """
 
     prompt: str

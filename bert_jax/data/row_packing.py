@@ -26,7 +26,7 @@ _LENGTH_OF_EQUAL_WORK = 512
 # A further shape is worth its compilation where it saves this share of the work.
 _WORTH = 1 / 48
 
-# A batch that needs more rows than all samples gets a multiple of this share of its own rows.
+# A batch that needs more rows than all samples gets a multiple of this share of its rows.
 _PARTS = 8
 
 
@@ -169,7 +169,7 @@ def _few_counts(needed: list[int], worth: float) -> tuple[tuple[int, ...], float
 
 
 def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarray:
-    """Assigns items to rows: the largest first, each to the row with the least sufficient room.
+    """Assigns items to rows: the largest first, each to the row with the least sufficient space.
 
     Args:
         sizes: int64 [E], each from 1 to `capacity`.
@@ -177,23 +177,23 @@ def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarr
         capacity: of each row.
 
     Returns:
-        int64 [E], the row of each item; -1 if none has room.
+        int64 [E], the row of each item; -1 if none has space.
     """
     placed = np.full(len(sizes), -1)
-    by_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free room
-    by_room[capacity] = list(range(rows))[::-1]
-    rooms = 1 << capacity  # bit n is set if a row has room n
+    by_space: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free space
+    by_space[capacity] = list(range(rows))[::-1]
+    spaces = 1 << capacity  # bit n is set if a row has space n
     order = np.argsort(-sizes, kind="stable")
     for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
-        fitting = rooms >> size
+        fitting = spaces >> size
         if not fitting:
             continue
         left = (fitting & -fitting).bit_length() - 1
-        room = size + left
-        row = by_room[room].pop()
-        if not by_room[room]:
-            rooms ^= 1 << room
-        by_room[left].append(row)
-        rooms |= 1 << left
+        space = size + left
+        row = by_space[space].pop()
+        if not by_space[space]:
+            spaces ^= 1 << space
+        by_space[left].append(row)
+        spaces |= 1 << left
         placed[item] = row
     return placed

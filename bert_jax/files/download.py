@@ -131,7 +131,7 @@ def _check_space(copy: Path, missing: Mapping[str, FileInfo]) -> None:
     if free < needed:
         raise UserError(
             f"{copy}: {needed / 1e9:.1f} GB are to be copied here, and {free / 1e9:.1f} GB are "
-            "free; make room, or set XDG_CACHE_HOME to a larger disk"
+            "free; remove files, or set XDG_CACHE_HOME to a larger disk"
         )
 
 
@@ -150,5 +150,5 @@ def _disk_errors(copy: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"{copy}: {error.strerror or error}; make room, or set XDG_CACHE_HOME to another disk"
+            f"{copy}: {error.strerror or error}; free space, or set XDG_CACHE_HOME to another disk"
         ) from error

@@ -113,7 +113,7 @@ def matching_files(pattern: str) -> list[Path]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileState:
-    """Size and time of a file: they tell whether it has changed.
+    """Size and time of a file, which change with its content.
 
     Attributes:
         size: in bytes.

@@ -4,10 +4,12 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints import google_files, model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
 from bert_jax.families.family import head_of_class
@@ -48,8 +50,8 @@ def load(
             on the device.
         revision: of a hub id: branch, tag or commit.
         seed: of parameters that the files lack.
-        hidden_act: in place of what the config says, for those who know better; "gelu" of
-            Google's files is the exact form, as Hugging Face computes it.
+        hidden_act: in place of what the config says; "gelu" of Google's files is the exact form, as
+            Hugging Face computes it.
         labels: the names of the labels of a classifier or tagger, in their order; where the files
             have a head for others, it is made again.
 
@@ -61,35 +63,19 @@ def load(
     google = None if is_remote(path) else google_files.find(Path(path).expanduser())
     if google and revision is not None:
         raise UserError(f"{path} is here, and has no revision {revision!r}; leave the revision out")
+    # Both modules have these functions, for their kind of files.
+    files: Any = google_files if google else model_directory
     directory = google.directory if google else resolve(path, revision)
-    description = (
-        google_files.load_description(google, head)
-        if google
-        else model_directory.load_description(directory, head)
-    )
+    place = google or directory
+    description = files.load_description(place, head)
+    stored_head = description.head
+    if not google and head in description.family.heads_of_labels:
+        stored_head = model_directory.load_description(directory).head
     if hidden_act is not None:
         config = dataclasses.replace(description.config, hidden_act=hidden_act)
         description = dataclasses.replace(description, config=config)
-    reinitialize: tuple[str, ...] = ()
-    family = description.family
-    if not google and head in family.heads_of_labels:
-        # These heads' parameters have the same names and another meaning.
-        stored = model_directory.load_description(directory).head
-        if stored in family.heads_of_labels and stored is not head:
-            config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
-            description = dataclasses.replace(
-                description, config=config, labels=(), problem_type=None
-            )
-            reinitialize = family.label_parameters
-    if labels is not None and tuple(labels) != description.labels:
-        config = dataclasses.replace(description.config, num_labels=len(labels))
-        description = dataclasses.replace(description, config=config, labels=tuple(labels))
-        reinitialize = family.label_parameters
-    if description.head is Head.QUESTION_ANSWERING:
-        # Its outputs are first and last token, whatever the labels of the model it is made of.
-        config = dataclasses.replace(description.config, num_labels=EncoderConfig.num_labels)
-        description = dataclasses.replace(description, config=config, labels=())
-    tokenizer = family.load_tokenizer(directory)
+    description, reinitialize = _with_requested_labels(description, stored_head, labels)
+    tokenizer = description.family.load_tokenizer(directory)
     if tokenizer.vocab_size > description.config.vocab_size:
         raise UserError(
             f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only "
@@ -98,18 +84,45 @@ def load(
     if mesh is None:
         mesh = one_device_mesh()
     module = description.make_module(resolve_execution(precision))
-    params, report = (
-        google_files.load_params(
-            google, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
-        )
-        if google
-        else model_directory.load_params(
-            directory, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
-        )
+    params, report = files.load_params(
+        place, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
     )
     if not report.complete and is_main_host():
         print(f"{directory}: {report}", file=sys.stderr)
     return LoadedModel(description.config, module, params, tokenizer, description, report, mesh)
+
+
+def _with_requested_labels(
+    description: ModelDescription, stored_head: Head | None, labels: Sequence[str] | None
+) -> tuple[ModelDescription, tuple[str, ...]]:
+    """The description with its final labels, and beginnings of parameters that have other ones.
+
+    Args:
+        description: of the model with the requested head.
+        stored_head: that of the files.
+        labels: of `load`.
+    """
+    family = description.family
+    reinitialize: tuple[str, ...] = ()
+    head, default = description.head, EncoderConfig.num_labels
+    if stored_head is not head and {stored_head, head} <= set(family.heads_of_labels):
+        # These heads' parameters have the same names and another meaning.
+        description = _with_labels(description, default, problem_type=None)
+        reinitialize = family.label_parameters
+    if labels is not None and tuple(labels) != description.labels:
+        description = _with_labels(description, len(labels), tuple(labels))
+        reinitialize = family.label_parameters
+    if head is Head.QUESTION_ANSWERING:
+        # Its outputs are first and last token, whatever the labels of the model it is made of.
+        description = _with_labels(description, default)
+    return description, reinitialize
+
+
+def _with_labels(
+    description: ModelDescription, count: int, labels: tuple[str, ...] = (), **fields: Any
+) -> ModelDescription:
+    config = dataclasses.replace(description.config, num_labels=count)
+    return dataclasses.replace(description, config=config, labels=labels, **fields)
 
 
 def _requested_head(task: str | None) -> Head | None:

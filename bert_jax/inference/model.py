@@ -315,7 +315,7 @@ class LoadedModel:
     def tag(
         self, sentences: Iterable[Words], *, batch_size: int = 32, max_length: int | None = None
     ) -> list[Tagging]:
-        """The tag of every word of each sentence, and the entities that the tags spell.
+        """The tag of every word of each sentence, and the entities that the tags mark.
 
         Long sentences are read in windows: nothing is cut off.
 
@@ -412,7 +412,7 @@ class LoadedModel:
         Args:
             prompt: a beginning, a passage or a question; or a list of them.
             choices: two or more; for a list of prompts, a list of such lists.
-            question: asked about the prompt, if there is one besides.
+            question: about the prompt; "": there is none.
             batch_size: see the class.
             max_length: likewise.
 

@@ -220,7 +220,7 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
         if isinstance(following, BaseException):
             raise following
 
-    # A daemon: at the end of the program nobody waits for a source that may have no end.
+    # A daemon: the end of the program does not wait for a source that may have no end.
     threading.Thread(target=read, daemon=True).start()
     while not ended:
         yield micro_batch()

@@ -1,4 +1,4 @@
-"""A loaded model that knows more words, or takes longer texts."""
+"""A loaded model with more words, or for longer texts."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Scores of predicted classes: accuracy, precision, recall, F1, Matthews, and the confusion matrix.
 
 The numbers are scikit-learn's, and 0 where a score is not defined: no such class, no examples. The
-reports are ours: they number the classes, align names of any script, and of many classes list the
+reports number the classes, align names of any script, and of many classes list the
 largest errors.
 """
 

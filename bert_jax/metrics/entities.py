@@ -2,7 +2,7 @@
 
 The rules are those of the CoNLL-2000 to 2003 shared tasks (Tjong Kim Sang and Buchholz 2000; Tjong
 Kim Sang and Veenstra 1999 for the schemes): lenient, every sequence of tags has one reading. Where
-the script itself has none, for tags of BIOES, ours is the obvious one: S is an entity by itself
+the script itself has none, for tags of BIOES, the rule here is: S is an entity by itself
 (the script does not know it), and B begins one after E of the same type, too (the script joins).
 """
 
@@ -15,7 +15,7 @@ from bert_jax.errors import UserError
 
 Scheme = Literal["iob1", "iob2", "bioes"]
 """How tags write entities. Where one begins, IOB1 has B- only after another of the same type,
-IOB2 always; BIOES besides tells its last token (E-) and an entity of a single token (S-)."""
+IOB2 always; BIOES also marks its last token (E-) and an entity of a single token (S-)."""
 
 # Prefixes by other names: BMES, BMEWO, BILOU.
 _OTHER_NAMES = {"M": "I", "L": "E", "U": "S", "W": "S"}
@@ -40,7 +40,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
     """The entities of one sentence, from left to right.
 
     An entity begins at B and S, at another type than the token's before, after O, E and S; any
-    other I or E goes on with the entity before it.
+    other I or E continues the entity before it.
 
     Args:
         tags: O, or a prefix, a hyphen and a type, which may have hyphens itself; a prefix alone

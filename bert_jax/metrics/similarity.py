@@ -57,7 +57,7 @@ def mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
 def average_precision(similar: np.ndarray, scores: np.ndarray) -> float:
     """The mean precision over the similar pairs, as `sklearn.metrics.average_precision_score`.
 
-    Ours, since scikit-learn adds in another order, which changes the last digit.
+    Not scikit-learn's, which adds in another order, which changes the last digit.
 
     Args:
         similar: bool [n].

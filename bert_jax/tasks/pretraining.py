@@ -31,7 +31,7 @@ from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import OptionError
-from bert_jax.models.config import Head
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.task import ModelInit, Sums, Task, TrainingTask, weighted_sums, with_rows
@@ -98,41 +98,11 @@ class PretrainingTask(Task):
         self._objective = options.objective
         self._global_batch_size = global_batch_size
         self._evaluation = evaluation
-        model_config = description.config
-        if options.length > model_config.max_length:
-            raise OptionError(
-                "length",
-                options.length,
-                f"the model has {model_config.max_length} positions: lower it, or raise "
-                "{max_position_embeddings}",
-            )
-        if model_config.vocab_size < self.tokenizer.vocab_size:
-            raise OptionError(
-                "vocab_size",
-                model_config.vocab_size,
-                f"the corpus has a vocabulary of {self.tokenizer.vocab_size}: leave it out to use "
-                "that size",
-            )
-        train = corpus.splits["train"]
-        if options.objective == "nsp" and len(train.document_offsets) < 3:
-            raise OptionError(
-                "objective",
-                options.objective,
-                "{objective=nsp} draws random next sentences from another one: separate documents "
-                "by blank lines and prepare again, or use sop or none",
-                problem=f"{corpus.path} has 1 document to train on",
-            )
-        examples = PretrainingBatches(train, self.tokenizer, options)
+        _check_corpus(corpus, tokenizer, options, description.config)
+        train, validation = corpus.splits["train"], corpus.splits["validation"]
+        examples = PretrainingBatches(train, tokenizer, options)
         self._train = PackedBatches(examples) if packing else examples
-        validation = corpus.splits["validation"]
-        if not len(validation.tokens):
-            raise OptionError(
-                "validation_fraction",
-                None,
-                "prepare it from at least 2 documents with {validation_fraction} above 0",
-                problem=f"{corpus.path} has no validation documents",
-            )
-        self._validation = PretrainingBatches(validation, self.tokenizer, options, weighted=False)
+        self._validation = PretrainingBatches(validation, tokenizer, options, weighted=False)
 
     def check(self) -> None:
         """Every corpus has the labels of pre-training."""
@@ -231,6 +201,40 @@ class PretrainingTask(Task):
             "mlm_most_frequent": float(tokens.max() / max(tokens.sum(), 1)),
             "nsp_majority": float(labels.max() / max(labels.sum(), 1)),
         }
+
+
+def _check_corpus(
+    corpus: Corpus, tokenizer: Tokenizer, options: PretrainingOptions, config: EncoderConfig
+) -> None:
+    """Raises OptionError where corpus, options and model do not fit together."""
+    if options.length > config.max_length:
+        raise OptionError(
+            "length",
+            options.length,
+            f"the model has {config.max_length} positions: lower it, or raise "
+            "{max_position_embeddings}",
+        )
+    if config.vocab_size < tokenizer.vocab_size:
+        raise OptionError(
+            "vocab_size",
+            config.vocab_size,
+            f"the corpus has a vocabulary of {tokenizer.vocab_size}: leave it out to use that size",
+        )
+    if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
+        raise OptionError(
+            "objective",
+            options.objective,
+            "{objective=nsp} draws random next sentences from another one: separate documents "
+            "by blank lines and prepare again, or use sop or none",
+            problem=f"{corpus.path} has 1 document to train on",
+        )
+    if not len(corpus.splits["validation"].tokens):
+        raise OptionError(
+            "validation_fraction",
+            None,
+            "prepare it from at least 2 documents with {validation_fraction} above 0",
+            problem=f"{corpus.path} has no validation documents",
+        )
 
 
 def _classification_sums(

@@ -1,7 +1,7 @@
 """Joins the pieces of one text or two with their special tokens, cut to a length.
 
 Both kinds of tokenizer share this: they turn text into pieces, and the rest happens here, so that
-a limit given in one call can never linger in a library object and show in the next call.
+a limit given in one call never stays in a library object, where the next call would use it.
 """
 
 import dataclasses
@@ -88,7 +88,7 @@ def check_request(
     least = 1 + _special_count(tokenizer, pairs is not None, add_special_tokens)
     if max_length < least:
         raise UserError(
-            f"encode_batch: max_length is {max_length}, which leaves no room for text beside the "
+            f"encode_batch: max_length is {max_length}, which leaves no space for text beside the "
             f"special tokens; give at least {least}"
         )
 
@@ -111,8 +111,8 @@ def assemble_batch(
     for index, first in enumerate(firsts):
         parts = [first] if seconds is None else [first, seconds[index]]
         if max_length is not None:
-            room = max_length - special_count
-            lengths = truncated_lengths([len(part) for part in parts], room, truncation)
+            limit = max_length - special_count
+            lengths = truncated_lengths([len(part) for part in parts], limit, truncation)
             if lengths is None:
                 raise UserError(
                     f"encode_batch: item {index} has {' + '.join(str(len(p)) for p in parts)} "
@@ -124,32 +124,32 @@ def assemble_batch(
     return encodings
 
 
-def truncated_lengths(lengths: Sequence[int], room: int, truncation: str) -> list[int] | None:
-    """How many tokens of each text are kept so that the sum is at most `room`.
+def truncated_lengths(lengths: Sequence[int], limit: int, truncation: str) -> list[int] | None:
+    """How many tokens of each text are kept so that the sum is at most `limit`.
 
     "longest_first" takes from the longer text until both are equally long, then from both; where
-    the room is odd the longer text (the second, of two equal ones) keeps one more, as in Hugging
+    the limit is odd the longer text (the second, of two equal ones) keeps one more, as in Hugging
     Face's tokenizers. (Pre-training cuts differently: see FIDELITY 19 and `bert_jax.data`.)
 
     Args:
         lengths: tokens of the text, or of the text and its pair.
-        room: the most tokens of both together, special tokens not counted.
+        limit: the most tokens of both together, special tokens not counted.
         truncation: one of `TRUNCATIONS`.
 
     Returns:
         As many lengths, or None where cutting only one text would leave nothing of it.
     """
-    if sum(lengths) <= room:
+    if sum(lengths) <= limit:
         return list(lengths)
     if len(lengths) == 1:
-        return [room]
+        return [limit]
     first, second = lengths
     if truncation == "only_first":
-        return [room - second, second] if room > second else None
+        return [limit - second, second] if limit > second else None
     if truncation == "only_second":
-        return [first, room - first] if room > first else None
-    shorter = min(first, second, room // 2)
-    longer = room - shorter
+        return [first, limit - first] if limit > first else None
+    shorter = min(first, second, limit // 2)
+    longer = limit - shorter
     return [longer, shorter] if first > second else [shorter, longer]
 
 

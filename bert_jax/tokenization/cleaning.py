@@ -1,4 +1,4 @@
-"""What ALBERT does to text before SentencePiece sees it; what a vocabulary tells about its text."""
+"""Text as ALBERT cleans it for SentencePiece; whether a vocabulary has upper case and accents."""
 
 import re
 import unicodedata

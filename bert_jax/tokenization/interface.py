@@ -1,4 +1,4 @@
-"""What every tokenizer can do, whatever model stands behind it."""
+"""The interface of all tokenizers."""
 
 import abc
 import dataclasses
@@ -214,7 +214,8 @@ class Tokenizer(abc.ABC):
             B encodings, unpadded.
 
         Raises:
-            UserError: `max_length` leaves no room, or lengths of `texts` and `pairs` differ.
+            UserError: `max_length` leaves no space for text, or `texts` and `pairs` differ in
+                length.
         """
 
     @abc.abstractmethod
@@ -245,12 +246,12 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def with_words(self, words: Sequence[str]) -> "Tokenizer":
-        """A tokenizer that knows more words; this one stays as it is.
+        """A tokenizer with more words; this one stays as it is.
 
-        Each word is normalised as text is, and becomes one piece of its own: the ids V, V+1, …, in
+        Each word is normalised as text is, and becomes one piece: the ids V, V+1, …, in
         the order of `words`. What is in the vocabulary already, or comes twice, is passed over, so
         the new pieces are those from V on. Only whole words: a piece inside words ("##19") would
-        give other words other ids, and has no meaning of its own to begin with.
+        give other words other ids.
 
         Words that do not begin with a new word keep their ids. Those that do are read from it on:
         with "covid", "covids" is "covid", "##s", and is unknown where the rest has no pieces.

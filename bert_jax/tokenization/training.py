@@ -114,7 +114,7 @@ def train_sentencepiece(
     if model_type not in ("unigram", "bpe"):
         raise OptionError("model_type", model_type, "it must be 'unigram' or 'bpe'")
     cleaner = TextCleaner(lowercase=lowercase, keep_accents=keep_accents)
-    # A list, because the library would hide an error that the source raises behind one of its own.
+    # A list, because the library would replace an error of the source by another one.
     sentences = [sentence for text in texts for sentence in _sentences(text, cleaner)]
     if not sentences:
         raise UserError(NO_TEXT)

@@ -159,7 +159,7 @@ class WordPieceTokenizer(Tokenizer):
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode_sentences`.
 
-        BERT's rules never look across a space, so what stands between two spaces always has the
+        BERT's rules never look across a space, so the text between two spaces always has the
         same ids: it is encoded once and remembered. On English, one thread is then two to three
         times as fast as one thread of the library alone.
         """
@@ -321,7 +321,7 @@ def write_vocabulary(path: Path, pieces: Sequence[str]) -> None:
 
 
 def _complete(library: "tokenizers.Tokenizer", template: Template) -> None:
-    """Sets what a `tokenizer.json` may leave out or hold from somebody's last call."""
+    """Sets what a `tokenizer.json` may lack, or may still have from an earlier call."""
     from tokenizers import decoders, processors
 
     library.no_truncation()

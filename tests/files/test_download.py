@@ -100,7 +100,7 @@ def test_errors_name_the_place(remote, monkeypatch):
         fetch(remote, ["*.pt"])
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, 10))
-    with pytest.raises(UserError, match="GB are free; make room, or set XDG_CACHE_HOME"):
+    with pytest.raises(UserError, match="GB are free; remove files, or set XDG_CACHE_HOME"):
         fetch(remote)
 
 

@@ -265,8 +265,8 @@ def test_a_damaged_checkpoint_is_named_in_one_line(start, finished):
     (line,) = [line for line in errors.splitlines() if line.startswith("bert-jax: ")]
     assert f"cannot read the checkpoint {finished}/checkpoints/{STEPS}" in line
     assert line.endswith(
-        "; if disk and memory are in order, it is damaged: remove this directory to go on from the "
-        "one before it"
+        "; if disk and memory are in order, it is damaged: remove this directory to continue from "
+        "the one before it"
     )
     # And that is what happens.
     shutil.rmtree(finished / "checkpoints" / str(STEPS))

@@ -70,7 +70,7 @@ class RefusedName(Exception):  # noqa: N818 - the name says what happened
 
 
 class Storage(NamedTuple):
-    """Elements that stand elsewhere in the file, shared by the tensors that are made of them.
+    """Elements elsewhere in the file, shared by the tensors that are made of them.
 
     Attributes:
         key: its name there.
@@ -229,7 +229,7 @@ class PytorchFile(MappedTensorFile):
 
 
 class _Name(NamedTuple):
-    """One of `ADMITTED`, which stands for itself: there is nothing behind it."""
+    """One of `ADMITTED`, as data: nothing is imported."""
 
     text: str
 
@@ -253,7 +253,7 @@ def read_pickle(file: IO[bytes]) -> Pickled:
 
 
 class _Machine:
-    """The stack machine. An instruction it cannot obey is an error of some kind."""
+    """The stack machine. An instruction that it cannot run is an error."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -262,7 +262,7 @@ class _Machine:
         self.storages: dict[str, Storage] = {}
 
     def run(self, opcode: str, argument: Any) -> None:
-        """Obeys one instruction."""
+        """Runs one instruction."""
         if opcode in LITERALS:
             self.stack.append(argument)
         elif opcode in CONSTANTS:

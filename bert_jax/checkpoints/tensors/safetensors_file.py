@@ -69,7 +69,7 @@ class SafetensorsFile(MappedTensorFile):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name stands twice: the library would take either of the two."""
+    """A JSON object without repeated names, of which the library would take either."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         names = [name for name, _ in pairs]

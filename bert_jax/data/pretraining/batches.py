@@ -259,7 +259,7 @@ def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
 
 
 def _examples_of(row: Batch) -> Iterator[Batch]:
-    """The examples of a packed row, each as an unpacked row of its own length."""
+    """The examples of a packed row, each as an unpacked row without padding."""
     masked = row["masked_lm_weights"] > 0
     positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
     for number in range(1, row["segment_ids"].max() + 1):

@@ -1,7 +1,7 @@
 """Multiple choice: SWAG's and Cosmos QA's tables, ARC's JSON lines and their relatives.
 
     swag    sent1, sent2, ending0, ending1, …, label: a choice is sent2 and an ending, as in the
-            original; or startphrase alone, which the endings go on from
+            original; or startphrase alone, which the endings continue
     cosmos  context, question, answer0, answer1, …, label
     arc     question.stem, question.choices or choices: [{"label", "text"}, …] or {"label": […],
             "text": […]}, answerKey: one of the labels; ARC, OpenBookQA, CommonsenseQA

@@ -20,7 +20,7 @@ OUTSIDE = "O"
 
 SEPARATORS = ("", "tab")
 
-# Not all white space: words may have a blank of their own kind in them ("10\u00a0000").
+# Not all white space: words may have a no-break space in them ("10\u00a0000").
 _BLANKS = re.compile(r"[ \t]+")
 _ENDS = "\r\n"
 # Nothing but these is a blank line; the last one is a byte order mark at the end of a file.
@@ -29,7 +29,7 @@ _NOTHING = " \t\r\n\ufeff"
 
 @dataclasses.dataclass(frozen=True)
 class ColumnOptions:
-    """Where words and tags stand.
+    """The columns of words and tags.
 
     Attributes:
         word_column: number of the column of the words, from 0, or from the end: -1 is the last.
@@ -53,7 +53,7 @@ class ColumnOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """A sentence with the lines that it stands on, and those before it.
+    """A sentence with its lines, and the lines before it.
 
     Attributes:
         lines: as they are in the file, with their ends.

@@ -118,7 +118,7 @@ def distinct(questions: Iterable[Named]) -> Iterator[Named]:
     """The same questions, or entries of questions.
 
     Raises:
-        UserError: two have the same id, so that nobody could tell their answers apart.
+        UserError: two have the same id.
     """
     places: dict[str, str] = {}
     for question in questions:

@@ -33,7 +33,7 @@ _TRAIN_FORMATS = ("", CONLL, "jsonl")
 _JSON_ENDINGS = (".jsonl", ".ndjson")
 
 Sentence = str | tuple[str, ...] | Block
-"""A text, its words, or its words with the lines that they stand on."""
+"""A text, its words, or its words with their lines."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,7 @@ _SPACE, _ALONE, _INSIDE = range(3)
 
 
 class Word(NamedTuple):
-    """A word and where it stands.
+    """A word and its place in the text.
 
     Attributes:
         text: the word.
@@ -70,7 +70,7 @@ def split_words(text: str) -> list[Word]:
 
 
 def join_words(words: Sequence[str]) -> list[Word]:
-    """Words, and where they stand in `" ".join(words)`."""
+    """Words, and their places in `" ".join(words)`."""
     joined, start = [], 0
     for word in words:
         joined.append(Word(word, start, start + len(word)))

@@ -102,8 +102,8 @@ class Task(abc.ABC):
         tokenizer: that made the ids of the batches.
         best_metric: name of the metric that chooses the best checkpoint, and whether the higher
             value is the better one.
-        derived_metrics: those that `summary` adds and that follow from another one; they get no
-            curve of their own.
+        derived_metrics: those that `summary` adds and that follow from another one; no curve is
+            drawn of them.
     """
 
     module: nn.Module

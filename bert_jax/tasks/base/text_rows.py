@@ -71,7 +71,7 @@ class TextEncoder:
             )
         if not self._tokenizer.supports_pairs(self._config.type_vocab_size):
             raise ExampleError(
-                "the text is a pair, but the model knows one segment only (type_vocab_size 1); "
+                "the text is a pair, but the model has one segment only (type_vocab_size 1); "
                 "join the two texts",
                 index,
             )

@@ -300,7 +300,7 @@ def drop_unknown_labels(part: EvalSet[TextExample], problem: Problem) -> EvalSet
         return part
     try:
         # An empty cell means that none of several labels applies; a whole column of them, that
-        # nobody labelled the file.
+        # the file has no labels.
         if all(example.label == () for example in part.examples):
             raise UserError(f"{part.source}: no text has a label")
         problem.targets(part.examples)

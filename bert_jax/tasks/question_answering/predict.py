@@ -281,7 +281,7 @@ def _record(question: Question, prediction: RankedSpans) -> Mapping[str, Any]:
 def _squad(output: Output, options: PredictOptions) -> Iterator[Write[Question, RankedSpans]]:
     """`{id: text}`, the input of SQuAD's official scripts.
 
-    Beside a file NAME.json stand nbest_NAME.json with the best spans of each question, as
+    With a file NAME.json come nbest_NAME.json with the best spans of each question, as
     google-research/bert writes them, and where a passage may have no answer, null_odds_NAME.json:
     the `--na-prob-file` of the 2.0 script.
     """

@@ -121,7 +121,7 @@ class SpanRows:
 def _answer_tokens(
     question: Question, window: PassageWindow
 ) -> tuple[tuple[int, int] | None, bool]:
-    """The tokens of the first answer that has any, and whether they stand where the file says."""
+    """The tokens of the first answer that has any, and whether they are where the file says."""
     for answer in question.answers or ():
         place = find_answer(question.passage, answer)
         tokens = token_span(window.passage, place.start, place.stop) if place else None
@@ -281,7 +281,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         return RankedSpans(prediction, self._threshold)
 
     def further_files(self, part: EvalSet[Question]) -> Iterable[str]:
-        """The input of SQuAD's official scripts; two more files stand beside it."""
+        """The input of SQuAD's official scripts; two more files are written beside it."""
         return [f"{part.name}.json"]
 
     @property

@@ -113,7 +113,7 @@ def test_a_full_disk_is_said_and_the_work_kept(work, tmp_path):
     message, errors = process.communicate()
     assert process.returncode == 2
     assert errors == ""
-    assert message.startswith(f"{output}.partial: no space left (File too large); make room")
+    assert message.startswith(f"{output}.partial: no space left (File too large); remove files")
     assert message.count("\n") == 1
     assert not output.exists()
     assert written_batches(output) > 10

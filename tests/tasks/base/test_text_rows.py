@@ -32,7 +32,7 @@ def test_what_is_refused(tokenizer, tiny_config):
         with pytest.raises(ExampleError, match="text 1 is .*; give a string or a pair of strings"):
             encode.check(text, 1)
     one_segment = dataclasses.replace(tiny_config, type_vocab_size=1)
-    with pytest.raises(ExampleError, match="the text is a pair, but the model knows one segment"):
+    with pytest.raises(ExampleError, match="the text is a pair, but the model has one segment"):
         TextEncoder(tokenizer, one_segment, 32).check(("sun", "sea"), 0)
 
 

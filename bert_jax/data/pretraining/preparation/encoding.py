@@ -166,8 +166,8 @@ def split_sentences(paragraph: str, mode: str = "split", language: str = "en") -
         paragraph: text without line ends that UTF-8 can encode.
         mode: "split" by the rules of the `sentencex` library, or "lines": the paragraph is one
             sentence.
-        language: code of the language for "split"; without rules of its own,
-            sentencex uses those of a related language, or of English.
+        language: code of the language for "split"; for a language without rules, sentencex uses
+            those of a related language, or of English.
 
     Returns:
         Sentences of at most `PIECE_CHARACTERS` characters; a longer one is cut at white space, or
@@ -187,7 +187,7 @@ def _pieces(paragraph: str, language: str | None) -> Iterator[str]:
         is_last = start + PIECE_CHARACTERS >= len(paragraph)
         sentences = [window] if language is None else sentencex.segment(language, window)
         if not is_last and len(sentences) > 1:
-            # The last one may go on beyond the window, so the next window begins with it.
+            # The last one may continue beyond the window, so the next window begins with it.
             sentences = sentences[:-1]
         elif not is_last:
             sentences = [window[: window.rfind(" ", 1) + 1] or window]

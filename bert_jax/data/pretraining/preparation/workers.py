@@ -97,7 +97,7 @@ def encode_in_order(
             yield _take(pending)
     except BrokenProcessPool as error:
         raise UserError(
-            "a worker process was killed (out of memory?); run the same command to go on, "
+            "a worker process was killed (out of memory?); run the same command to continue, "
             f"with fewer than {workers} workers if it happens again"
         ) from error
     finally:

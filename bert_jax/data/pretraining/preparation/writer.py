@@ -285,10 +285,10 @@ def partial_directory(output: Path) -> Iterator[Path]:
         ) from error
     except OSError as error:
         if error.errno in _SPACE_ERRORS:
-            reason = f"no space left ({error.strerror}); make room"
+            reason = f"no space left ({error.strerror}); remove files"
         else:
             reason = f"{error.strerror} ({error.filename or 'while writing'}); fix that"
-        raise UserError(f"{partial}: {reason} and run the same command to go on") from error
+        raise UserError(f"{partial}: {reason} and run the same command to continue") from error
 
 
 def resume(partial: Path, fingerprint: str) -> Progress | None:
