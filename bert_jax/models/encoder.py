@@ -1,5 +1,6 @@
 """The encoder: embeddings, L Transformer layers, pooler (paper, section 3)."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -326,4 +327,10 @@ def init_params(module: nn.Module, key: jax.Array) -> Any:
 
 def abstract_params(module: nn.Module) -> Any:
     """Shapes and dtypes of the parameters of a model, without computing them."""
+    return jax.tree.map(lambda leaf: leaf, _abstract_params(module))
+
+
+@functools.lru_cache(maxsize=32)
+def _abstract_params(module: nn.Module) -> Any:
+    # Tracing takes a good part of a second; a plan of several meshes asks for each of them.
     return jax.eval_shape(lambda: init_params(module, jax.random.key(0)))

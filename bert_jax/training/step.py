@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import OptionError, first_line
-from bert_jax.models.encoder import init_params
+from bert_jax.models.encoder import abstract_params, init_params
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
 from bert_jax.tasks.base.task import Sums, Task, means
@@ -44,7 +45,9 @@ def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
     Raises:
         UserError: the optimizer's options do not fit the model, or the model the mesh.
     """
-    shapes = jax.eval_shape(lambda: _initial_state(task, optimizer, np.uint32(0)))
+    shapes = jax.eval_shape(
+        lambda params: _initial_state(params, optimizer), abstract_params(task.module)
+    )
     shardings = state_shardings(mesh, shapes).replace(
         opt_state=state_shardings(mesh, shapes.opt_state, optimizer.mesh_axes)
     )
@@ -58,7 +61,11 @@ def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
 def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: int) -> TrainState:
     """A fresh state, each part computed on the devices that hold it."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    make = jax.jit(lambda seed: _initial_state(task, optimizer, seed), out_shardings=shardings)
+
+    @functools.partial(jax.jit, out_shardings=shardings)
+    def make(seed: Any) -> TrainState:
+        return _initial_state(init_params(task.module, jax.random.key(seed)), optimizer)
+
     return make(np.uint32(seed))
 
 
@@ -68,8 +75,7 @@ def with_params(state: TrainState, params: Any) -> TrainState:
     return state.replace(params=placed)
 
 
-def _initial_state(task: Task, optimizer: Optimizer, seed: Any) -> TrainState:
-    params = init_params(task.module, jax.random.key(seed))
+def _initial_state(params: Any, optimizer: Optimizer) -> TrainState:
     return TrainState(jnp.int32(0), params, optimizer.init(params))
 
 

@@ -23,8 +23,8 @@ CONFIG = EncoderConfig(
     max_position_embeddings=9,
     num_labels=4,
 )
-IDS = jnp.array([[2, 5, 6, 3], [2, 7, 3, 0]])
-MASK = jnp.array([[1, 1, 1, 1], [1, 1, 1, 0]])
+IDS = np.array([[2, 5, 6, 3], [2, 7, 3, 0]])
+MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]])
 
 
 def random_params(module, seed=0):
@@ -46,7 +46,7 @@ def run(module, params, ids=IDS, attention_mask=None, **switches):
     def apply(params, ids, attention_mask):
         return module.apply({"params": params}, ids, attention_mask=attention_mask, **switches)
 
-    return apply(params, ids, attention_mask)
+    return jax.tree.map(np.asarray, apply(params, ids, attention_mask))
 
 
 POOLED = {
@@ -146,22 +146,24 @@ def test_an_untied_decoder_has_its_own_table():
     np.testing.assert_allclose(apply(params), 2 * before, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("scan_layers", "remat"), [(True, "full"), (False, "none")])
-def test_hidden_states_and_attention_weights(scan_layers, remat):
-    module = Encoder(CONFIG, Execution(scan_layers=scan_layers, remat=remat))
-    params = random_params(module, 0)
-
-    plain = run(module, params, attention_mask=MASK)
+def test_hidden_states_and_attention_weights():
+    params = random_params(Encoder(CONFIG), 0)
+    plain = run(Encoder(CONFIG), params, attention_mask=MASK)
     assert plain.hidden_states is None
     assert plain.attentions is None
-    found = run(
-        module, params, attention_mask=MASK, output_hidden_states=True, output_attentions=True
-    )
-    np.testing.assert_array_equal(found.last_hidden_state, plain.last_hidden_state)
-    assert found.hidden_states.shape == (3, 2, 4, 6)  # [L + 1, B, T, D]
-    np.testing.assert_array_equal(found.hidden_states[-1], found.last_hidden_state)
-    # The first are the embeddings: normalised, so of mean 0 at every token.
-    np.testing.assert_allclose(found.hidden_states[0].mean(axis=-1), 0, atol=1e-6)
-    assert found.attentions.shape == (2, 2, 3, 4, 4)  # [L, B, N, T, T]
-    np.testing.assert_allclose(found.attentions.sum(axis=-1), 1, rtol=1e-6)
-    assert not np.asarray(found.attentions)[:, 1, :, :, 3].any()  # no token sees padding
+    for scan_layers, remat in ((True, "full"), (False, "none")):
+        found = run(
+            Encoder(CONFIG, Execution(scan_layers=scan_layers, remat=remat)),
+            params,
+            attention_mask=MASK,
+            output_hidden_states=True,
+            output_attentions=True,
+        )
+        np.testing.assert_allclose(found.last_hidden_state, plain.last_hidden_state, atol=1e-6)
+        assert found.hidden_states.shape == (3, 2, 4, 6)  # [L + 1, B, T, D]
+        np.testing.assert_array_equal(found.hidden_states[-1], found.last_hidden_state)
+        # The first are the embeddings: normalised, so of mean 0 at every token.
+        np.testing.assert_allclose(found.hidden_states[0].mean(axis=-1), 0, atol=1e-6)
+        assert found.attentions.shape == (2, 2, 3, 4, 4)  # [L, B, N, T, T]
+        np.testing.assert_allclose(found.attentions.sum(axis=-1), 1, rtol=1e-6)
+        assert not found.attentions[:, 1, :, :, 3].any()  # no token sees padding

@@ -1,18 +1,21 @@
 """A tiny pre-training without data, and plans of it."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from ml_collections import ConfigDict
 
 from bert_jax import model_init
 from bert_jax.config import default_config, set_key
+from bert_jax.planning import meshes, training_on_mesh
 from bert_jax.planning.hardware import find_topology, parse_slice
+from bert_jax.planning.memory import Activations, trace_activations
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import pretraining
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.tasks.base.task import Task
+from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 
 # Two layers; no two of its sizes are the same.
@@ -57,6 +60,24 @@ def tiny_config() -> Callable[..., ConfigDict]:
         return config
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _activations_traced_once() -> Iterator[None]:
+    """What the backward pass keeps is traced once for each module and length, on any mesh."""
+    traced: dict[object, Activations] = {}
+
+    def once(task: Task, optimizer: Optimizer, params: object) -> Activations:
+        rows = {name: leaf.shape[1:] for name, leaf in task.batch_shapes().items()}
+        key = (task.module, *rows.items())
+        if key not in traced:
+            traced[key] = trace_activations(task, optimizer, params)
+        return traced[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (meshes, training_on_mesh):
+            patch.setattr(module, "trace_activations", once)
+        yield
 
 
 @pytest.fixture(scope="session")

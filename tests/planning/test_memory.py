@@ -23,8 +23,8 @@ def test_the_state_by_hand(lay_out):
 
 def test_bias_correction_counts_its_step(lay_out):
     plain, corrected = (
-        lay_out("h100:1", MeshShape(), optimizer__bias_correction=on).estimate.optimizer
-        for on in (False, True)
+        lay_out("h100:1", MeshShape(), **keys).estimate.optimizer
+        for keys in ({}, {"optimizer__bias_correction": True})
     )
     assert corrected == plain + 4
 
@@ -45,17 +45,16 @@ def test_each_axis_of_the_mesh_saves_what_it_splits(lay_out):
 
 def test_activations_follow_rows_dtype_and_remat(lay_out):
     def of(**keys: object) -> Memory:
-        return lay_out("h100:1", MeshShape(), **keys).estimate
+        return lay_out("h100:1", MeshShape(), model__hidden_dropout_prob=0.1, **keys).estimate
 
-    plain = of(model__hidden_dropout_prob=0.1)
-    twice = of(model__hidden_dropout_prob=0.1, train__global_batch_size=16)
-    parts = of(model__hidden_dropout_prob=0.1, train__microbatches=4)
+    plain = of()
+    twice = of(train__global_batch_size=16)
+    parts = of(train__microbatches=4)
     per_row = (twice.activations - plain.activations) // 8
     assert plain.activations - parts.activations == 6 * per_row
     # The keys of the dropout are kept once, whatever the number of rows.
     assert 0 < plain.activations - 8 * per_row < 1000
     assert parts.temporaries == 2 * plain.temporaries  # the sum of the gradients, and one of them
-    plain = of()
     assert of(precision="bfloat16").activations < plain.activations
     dots, full = of(model__remat="dots"), of(model__remat="full")
     assert full.activations < dots.activations < plain.activations

@@ -52,7 +52,8 @@ def test_a_plan_from_shapes(lay_out):
 
 
 def test_days_and_costs(lay_out):
-    plan = make_plan(lay_out("h100:8", MeshShape()), dtype="bfloat16", search=False)
+    training = lay_out("h100:8", MeshShape(data=-1, fsdp=2))
+    plan = make_plan(training, dtype="bfloat16", search=False)
     plan = dataclasses.replace(
         plan, step_floor=dataclasses.replace(plan.step_floor, compute=0.36, memory=0.1)
     )
@@ -68,7 +69,8 @@ def test_days_and_costs(lay_out):
 
 def test_the_command_gives_text_or_json(run):
     # A corpus is not needed, wherever it is.
-    code, out, err = run("--topology", "h100:8", "--no-search", data__corpus="gs://nowhere/corpus")
+    keys = {"mesh": "auto", "data__corpus": "gs://nowhere/corpus"}
+    code, out, err = run("--topology", "h100:8", "--no-search", **keys)
     assert (code, err) == (0, "")
     assert out.startswith("h100:8, 8 devices: 0.0 M parameters, float32, batches of 8 × 16\n")
     assert "mesh data=8, micro-batches of 1 rows on a device" in out
@@ -81,11 +83,9 @@ def test_the_command_gives_text_or_json(run):
 
 
 def test_several_meshes_are_sorted_and_shown_as_a_table(run):
-    _, out, _ = run("--topology", "a100:2", "--mesh", "all", "--mesh", "auto", "--json")
+    _, out, _ = run("--topology", "a100:2", "--mesh", "all", "--json")
     found = json.loads(out)
-    assert sorted(plan["mesh"] for plan in found["meshes"]) == [
-        "data=2", "data=2", "fsdp=2", "tensor=2",
-    ]  # fmt: skip
+    assert sorted(plan["mesh"] for plan in found["meshes"]) == ["data=2", "fsdp=2", "tensor=2"]
     times = [plan["step_floor_s"] for plan in found["meshes"]]
     assert times == sorted(times)
     assert found["mesh"] == found["meshes"][0]["mesh"]
@@ -102,11 +102,6 @@ def test_a_batch_that_is_too_large_is_reported(run):
     assert line.startswith("fits                      no: ")
     largest = next(line for line in out.splitlines() if line.startswith("largest"))
     assert 100_000 < int(largest.split()[2]) < 2_000_000
-
-
-def test_mesh_auto_of_the_config_is_planned(run):
-    _, out, _ = run("--topology", "h100:4", "--json", "--no-search", mesh="auto")
-    assert json.loads(out)["mesh"] == "data=4"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """What the compiler says of a step that is too large."""
 
+import jax
 import pytest
 
 from bert_jax.planning.memory import device_bytes, measured
 from bert_jax.planning.training_on_mesh import CompiledStep, compile_step, read_out_of_memory
-from bert_jax.sharding.mesh import MeshShape
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+from bert_jax.training.step import abstract_state, make_train_step
+from tests.training.line_task import LineTask
 
 _GIB = 2**30
 
@@ -30,13 +34,18 @@ def test_messages_of_the_compiler(message, found):
     assert read_out_of_memory(message, 2 * _GIB) == found
 
 
-def test_the_step_of_a_training_compiled_here(lay_out):
-    training = lay_out("cpu:1", MeshShape())
-    found = compile_step(training.step, training.abstract, training.batch)
+def test_the_step_of_a_training_compiled_here():
+    task, mesh = LineTask(), make_mesh(MeshShape(), jax.devices()[:1])
+    optimizer = make_optimizer(OptimizerOptions(), 10)
+    abstract = abstract_state(task, optimizer, mesh)
+    step = make_train_step(task, optimizer, mesh=mesh, abstract=abstract, microbatches=1, seed=0)
+    batch = next(task.train_batches(0, 1, host=0, hosts=1))
+    shapes = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in batch.items()}
+    found = compile_step(step, abstract, shapes)
     assert isinstance(found, CompiledStep)
     assert found.collectives == []  # there is one device
-    memory = measured(found.memory_analysis, training.abstract, training.estimate.activations)
-    assert memory.parameters == device_bytes(training.abstract.params)
+    memory = measured(found.memory_analysis, abstract, activations=0)
+    assert memory.parameters == device_bytes(abstract.params)
     assert memory.optimizer == 2 * memory.parameters
     # State and batch go in, the state comes out in its place: what the compiler adds is above.
     arguments = found.memory_analysis.argument_size_in_bytes

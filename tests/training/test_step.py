@@ -65,6 +65,20 @@ def initial(make_tiny_task, tiny_config):
     return jax.tree.map(np.asarray, state)
 
 
+@pytest.fixture(scope="module")
+def frozen_state(make_tiny_task, tiny_config, initial):
+    """The state of step 0 of an optimizer that freezes, with the parameters of `initial`."""
+
+    def make(options):
+        task, optimizer = make_tiny_task(tiny_config), make_optimizer(options, 100)
+        abstract = abstract_state(task, optimizer, MESH)
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
+        place = NamedSharding(MESH, PartitionSpec())
+        return jax.device_put(zeros.replace(params=jax.tree.map(np.copy, initial.params)), place)
+
+    return make
+
+
 @pytest.fixture
 def new(initial):
     place = NamedSharding(MESH, PartitionSpec())
@@ -263,11 +277,10 @@ def test_padding_of_the_vocabulary_changes_no_training(
     ],
 )
 def test_frozen_parameters_keep_their_bits(
-    make_step, make_tiny_task, initial, tiny_config, tiny_batch, frozen, microbatches
+    make_step, initial, frozen_state, tiny_config, tiny_batch, frozen, microbatches
 ):
     options = dataclasses.replace(OPTIONS, **{frozen: 1}, weight_decay=0.5)
-    task, optimizer = make_tiny_task(tiny_config), make_optimizer(options, 100)
-    state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
+    state = frozen_state(options)
     step = make_step(tiny_config, microbatches, options)
     for _ in range(3):
         state, metrics = step(state, to_global(MESH, tiny_batch))
@@ -287,14 +300,14 @@ def test_frozen_parameters_keep_their_bits(
 
 
 def test_the_gradient_norm_is_that_of_the_parameters_that_learn(
-    make_step, make_tiny_task, new, tiny_config, tiny_batch
+    make_step, frozen_state, new, tiny_config, tiny_batch
 ):
     """After one step the moments m are a tenth of the gradient, which shows its norm."""
     everything, metrics = make_step(tiny_config)(new(), to_global(MESH, tiny_batch))
     options = dataclasses.replace(OPTIONS, freeze_encoder=1, weight_decay=0.5)
-    task, optimizer = make_tiny_task(tiny_config), make_optimizer(options, 100)
-    state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
-    _, held = make_step(tiny_config, options=options)(state, to_global(MESH, tiny_batch))
+    _, held = make_step(tiny_config, options=options)(
+        frozen_state(options), to_global(MESH, tiny_batch)
+    )
     # The gradient was clipped to norm 1 before it was averaged.
     scale = 0.1 / max(float(metrics["gradient_norm"]), 1.0)
     moments = everything.opt_state[1].mu
