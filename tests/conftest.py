@@ -26,11 +26,11 @@ from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models import execution
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 from tests.google_storage import google_storage
+from tests.random_params import random_params
 
 # Nothing is timed, and every run tries the same examples.
 hypothesis.settings.register_profile("bert_jax", deadline=None, derandomize=True)
@@ -205,7 +205,7 @@ def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
     """The directory of a random encoder of two layers and 32 positions."""
     directory = tmp_path_factory.mktemp("base") / "model"
     description = ModelDescription(tiny_config, Head.ENCODER)
-    params = init_params(description.make_module(Execution()), jax.random.key(0))
+    params = random_params(description.make_module(Execution()), scale=0.02)
     model_directory.save(directory, description, params, tokenizer)
     return directory
 
@@ -415,10 +415,10 @@ def make_model(tiny_config: EncoderConfig, tokenizer: Tokenizer) -> ModelMaker:
 
     @functools.cache
     def make(head: Head, *, add_pooling_layer: bool = True, **fields: object) -> LoadedModel:
-        config = dataclasses.replace(tiny_config, **{"initializer_range": 0.2, **fields})
+        config = dataclasses.replace(tiny_config, **fields)
         description = ModelDescription(config, head, add_pooling_layer=add_pooling_layer)
         module = description.make_module(Execution())
-        params = jax.jit(functools.partial(init_params, module))(jax.random.key(0))
+        params = jax.device_put(random_params(module))
         report = LoadReport((), (), ())
         mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
         return LoadedModel(config, module, params, tokenizer, description, report, mesh)

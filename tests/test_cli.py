@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import jax
 import pytest
 
 from bert_jax import cli
@@ -12,8 +11,8 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig, Head
-from bert_jax.models.encoder import init_params
 from bert_jax.options import keys_of
+from tests.random_params import random_params
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -266,7 +265,7 @@ def test_another_architecture_than_that_of_init_from_is_refused(
     config, tiny_corpus, tiny_config, tokenizer, tmp_path, capsys
 ):
     """The shapes of all tensors are the same for any number of heads; what they compute is not."""
-    params = init_params(PreTrainingModel(tiny_config), jax.random.key(0))
+    params = random_params(PreTrainingModel(tiny_config))
     start = tmp_path / "start"
     description = ModelDescription(tiny_config, Head.PRETRAINING)
     model_directory.save(start, description, params, tokenizer)

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -19,14 +18,14 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.architectures import ClassificationModel, PreTrainingModel
 from bert_jax.models.config import Head
-from bert_jax.models.encoder import init_params
+from tests.random_params import random_params
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, tiny_config, tokenizer):
     """The tiny model with its pre-training heads, saved; nothing changes it."""
     directory = tmp_path_factory.mktemp("models") / "model"
-    params = init_params(PreTrainingModel(tiny_config), jax.random.key(0))
+    params = random_params(PreTrainingModel(tiny_config))
     description = ModelDescription(tiny_config, Head.PRETRAINING)
     model_directory.save(directory, description, params, tokenizer)
     return directory
@@ -72,7 +71,7 @@ def classifier(tmp_path_factory, tiny_config, tokenizer):
     """A saved classifier of texts."""
     directory = tmp_path_factory.mktemp("models") / "classifier"
     config = dataclasses.replace(tiny_config, num_labels=2)
-    params = init_params(ClassificationModel(config), jax.random.key(0))
+    params = random_params(ClassificationModel(config))
     description = ModelDescription(config, Head.CLASSIFICATION, labels=("no", "yes"))
     model_directory.save(directory, description, params, tokenizer)
     return directory

@@ -119,6 +119,14 @@ def test_windows_are_sorted_apart_and_read_no_further_ahead(texts_of, tokenizer)
     assert len(read) == 2
 
 
+def test_batches_have_few_shapes(texts_of, tokenizer):
+    """A program is compiled for each: rows are filled up to a power of two, tokens to 16 or 32."""
+    texts = ["sun " * (number % 31) for number in range(300)]  # 2 … 32 tokens
+    batches = make_batches(texts_of(batch_size=11, window=64), texts, tokenizer, limit=32)
+    shapes = [batch.arrays["input_ids"].shape for batch in batches]
+    assert shapes == [(11, 32)] * 14 + [(11, 16)] * 13 + [(4, 16)]
+
+
 words = st.lists(st.sampled_from(["sun", "boys", "walked", "?", "."]), max_size=40).map(" ".join)
 
 

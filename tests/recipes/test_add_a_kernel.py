@@ -8,15 +8,16 @@ import pytest
 from bert_jax.models import execution
 from bert_jax.models.attention import attention
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder, init_params
+from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.models.kernels import AttentionCall, table
 from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
+from tests.random_params import random_params
 from tests.recipes import toy_kernel
 
 # The second row ends in padding, which sees no key and which no token sees.
 IDS = SegmentIds(
-    jnp.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]]), jnp.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 0]])
+    np.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]]), np.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 0]])
 )
 
 
@@ -38,18 +39,23 @@ def test_the_table_chooses_it():
 
 def test_it_computes_the_definition():
     query, key, value = np.random.default_rng(0).normal(size=(3, 2, 3, 5, 8)).astype(np.float32)
-    context = AttentionContext.from_tokens(Tokens.in_batch_order(IDS), 3)
-    operands = (query, key, value, context, 0.0, jnp.zeros(2, jnp.uint32))
-    expected = attention(*operands)
-    np.testing.assert_allclose(toy_kernel.attention(*operands), expected, atol=1e-6)
+
+    @jax.jit
+    def both(query, key, value):
+        context = AttentionContext.from_tokens(Tokens.in_batch_order(IDS), 3)
+        operands = (query, key, value, context, 0.0, jnp.zeros(2, jnp.uint32))
+        return toy_kernel.attention(*operands), attention(*operands)
+
+    found, expected = both(query, key, value)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_model_computes_with_it():
     config = EncoderConfig.from_size("tiny", num_hidden_layers=1, vocab_size=40)
-    params = init_params(Encoder(config), jax.random.key(0))
-    ids = jnp.arange(10).reshape(2, 5)
+    params = random_params(Encoder(config), scale=0.02)
+    ids = np.arange(10).reshape(2, 5)
     toy, xla = (
-        Encoder(config, Execution(attention=name)).apply({"params": params}, ids)
+        jax.jit(Encoder(config, Execution(attention=name)).apply)({"params": params}, ids)
         for name in ("toy", "xla")
     )
     np.testing.assert_allclose(toy.last_hidden_state, xla.last_hidden_state, atol=1e-5)

@@ -24,7 +24,8 @@ def toy_task(tmp_path, monkeypatch):
 
 
 def test_one_module_is_a_task(toy_task, base_model, tmp_path, capsys):
-    reviews = {"the cat sat .": 1, "it was warm .": 3, "a boy ran to the sea .": 5}
+    # Texts of one length in full batches: there is one shape to compile.
+    reviews = {"the cat sat .": 1, "it was warm .": 3, "a boy ran .": 5}
     lines = [json.dumps({"text": text, "stars": stars}) + "\n" for text, stars in reviews.items()]
     (tmp_path / "train.jsonl").write_text("".join(lines * 160))
     (tmp_path / "reviews.jsonl").write_text("".join(lines))

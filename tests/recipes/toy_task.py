@@ -27,7 +27,7 @@ from bert_jax.tasks.base.splits import read_splits
 from bert_jax.tasks.base.task import TrainingTask, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
 
-STARS = jnp.arange(1.0, 6.0)
+STARS = np.arange(1.0, 6.0, dtype=np.float32)
 
 
 def mean_stars(logits):

@@ -8,14 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.models.config import Head
-from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
+from tests.random_params import random_params
 
 pytestmark = pytest.mark.slow
 
@@ -115,9 +114,9 @@ def directory(tmp_path_factory, tiny_config, tokenizer) -> Path:
     """A random model for each case, whose weights are large enough that its answers differ."""
     directory: Path = tmp_path_factory.mktemp("devices")
     for number, (name, case) in enumerate(CASES.items()):
-        config = dataclasses.replace(tiny_config, initializer_range=0.4, **case.model)
+        config = dataclasses.replace(tiny_config, **case.model)
         description = ModelDescription(config, case.head, **case.fields)
-        params = init_params(description.make_module(Execution()), jax.random.key(number))
+        params = random_params(description.make_module(Execution()), seed=number, scale=0.4)
         model_directory.save(directory / name / "model", description, params, tokenizer)
         rows = "".join(json.dumps(row) + "\n" for row in examples(case.task))
         (directory / name / "validation.jsonl").write_text(rows)

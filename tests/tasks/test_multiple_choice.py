@@ -16,9 +16,9 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
-from bert_jax.models.encoder import init_params
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.multiple_choice import ChoiceEncoder, ChoicePredictor, best_choice
+from tests.random_params import random_params
 
 
 def logits(model, examples, **options):
@@ -321,7 +321,7 @@ def text_of(batch, task, number):
 @pytest.mark.slow
 def test_the_loss_does_not_see_choices_that_are_not_there(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    params = init_params(task.module, jax.random.key(3))
+    params = random_params(task.module)
     apply = jax.jit(task.module.apply)
     (sums,) = jax.jit(task.loss_sums)(params, batch).values()
     expected, correct = [], 0

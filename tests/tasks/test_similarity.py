@@ -12,7 +12,8 @@ from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.config import Head
-from bert_jax.models.encoder import abstract_params, init_params
+from bert_jax.models.encoder import abstract_params
+from tests.random_params import random_params
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
 
@@ -193,7 +194,7 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     count = int(batch["weights"].sum())
     real = {name: array[:count] for name, array in batch.items()}
-    params = init_params(task.module, jax.random.key(1))
+    params = random_params(task.module)
     compute = jax.jit(jax.value_and_grad(lambda *given: task.loss_sums(*given)[""]["loss"]))
     (value, gradient), (expected, exact) = compute(params, batch), compute(params, real)
     assert value == pytest.approx(float(expected), rel=1e-5)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from bert_jax.inference.model import LoadedModel
@@ -27,8 +27,8 @@ def make_labelled(make_model) -> Callable[..., LoadedModel]:
         described = dataclasses.replace(model.description, labels=tuple(labels), **description)
         params = dict(model.params)
         if scores:
-            kernel = jnp.zeros_like(params["classifier"]["kernel"])
-            params["classifier"] = {"kernel": kernel, "bias": jnp.array(scores, jnp.float32)}
+            kernel = np.zeros(params["classifier"]["kernel"].shape, np.float32)
+            params["classifier"] = {"kernel": kernel, "bias": np.array(scores, np.float32)}
         return dataclasses.replace(model, description=described, params=params)
 
     return make

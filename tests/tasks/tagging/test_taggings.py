@@ -130,9 +130,9 @@ def with_chain():
         count = model.config.num_labels
         params = {
             **model.params,
-            "crf_transitions": jnp.broadcast_to(jnp.float32(transitions), (count, count)),
-            "crf_start": jnp.broadcast_to(jnp.float32(start), count),
-            "crf_end": jnp.broadcast_to(jnp.float32(end), count),
+            "crf_transitions": np.full((count, count), transitions, np.float32),
+            "crf_start": np.full(count, start, np.float32),
+            "crf_end": np.full(count, end, np.float32),
         }
         config = dataclasses.replace(model.config, use_crf=True)
         description = dataclasses.replace(model.description, config=config)

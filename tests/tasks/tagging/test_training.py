@@ -6,7 +6,6 @@ import json
 import random
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,7 +19,6 @@ from bert_jax.experiment import Experiment
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.config import Head
-from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
@@ -28,6 +26,7 @@ from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.tagging.tags import TagSet
 from bert_jax.tasks.tagging.task import TaggingTask
+from tests.random_params import random_params
 
 ANIMALS, PLACES = ["cat", "dog", "bird"], ["sea", "tree", "mat"]
 
@@ -144,9 +143,7 @@ def make_task(tiny_config, tokenizer):
     example = TaggedSentence(tuple(words), tuple(tags), "0", "f:1")
 
     def make(length, *, use_crf=True):
-        config = dataclasses.replace(
-            tiny_config, num_labels=3, use_crf=use_crf, initializer_range=0.3
-        )
+        config = dataclasses.replace(tiny_config, num_labels=3, use_crf=use_crf)
         labels = ("O", "B-A", "I-A")
         description = ModelDescription(config, Head.TAGGING, labels=labels)
         part = EvalSet("validation", "f", [example])
@@ -157,40 +154,39 @@ def make_task(tiny_config, tokenizer):
             TagSet(labels, "iob2"),
             TaggedOptions(),
         )
-        params = jax.jit(lambda: init_params(task.module, jax.random.key(1)))()
-        return task, params
+        return task, random_params(task.module, scale=0.3)
 
     return make
 
 
-def metrics_of(task, params):
-    """Loss and accuracy of the one batch."""
+def loss_and_scores(task, params):
+    """Loss and accuracy of the one batch, and the logits of the sentence without its padding."""
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    batch = {key: jnp.asarray(value) for key, value in batch.items()}
-    found = means(jax.jit(task.loss_sums)(params, batch), task.loss_weights(batch))
-    return float(found["loss"]), float(found["accuracy"])
+    row = int(batch["attention_mask"].sum(axis=1).argmax())
+
+    @jax.jit
+    def compute(params, batch):
+        logits = task.module.apply({"params": params}, batch["input_ids"][row : row + 1, :13])
+        return means(task.loss_sums(params, batch), task.loss_weights(batch)), logits[0]
+
+    found, logits = compute(params, batch)
+    # [CLS] the cat dog ##s sat on [UNK] mat walk ##ed . [SEP]
+    first_tokens = [1, 2, 3, 5, 6, 7, 8, 9, 11]
+    return float(found["loss"]), float(found["accuracy"]), np.float64(logits)[first_tokens]
 
 
 def test_the_loss_is_that_of_first_tokens(make_task):
-    task, params = make_task(32, use_crf=False)
-    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    # [CLS] the cat dog ##s sat on [UNK] mat walk ##ed . [SEP]
-    firsts, gold = [1, 2, 3, 5, 6, 7, 8, 9, 11], [0, 1, 2, 0, 0, 1, 2, 2, 0]
-    row = int(batch["attention_mask"].sum(axis=1).argmax())
-    logits = jax.jit(task.module.apply)({"params": params}, batch["input_ids"][row : row + 1, :13])
-    chances = jax.nn.log_softmax(logits[0, jnp.array(firsts)])
+    loss, accuracy, scores = loss_and_scores(*make_task(32, use_crf=False))
+    gold = [0, 1, 2, 0, 0, 1, 2, 2, 0]
+    chances = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     expected = -np.mean([chances[place, label] for place, label in enumerate(gold)])
-    loss, accuracy = metrics_of(task, params)
     assert loss == pytest.approx(expected, rel=1e-5)
     assert accuracy == pytest.approx(np.mean(chances.argmax(axis=-1) == np.array(gold)))
 
 
 def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_task):
     task, params = make_task(32)
-    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
-    row = int(batch["attention_mask"].sum(axis=1).argmax())
-    logits = jax.jit(task.module.apply)({"params": params}, batch["input_ids"][row : row + 1, :13])
-    scores = np.asarray(logits, np.float64)[0, [1, 2, 3, 5, 6, 7, 8, 9, 11]]
+    loss, _, scores = loss_and_scores(task, params)
     start, end, transitions = (
         np.asarray(params[name], np.float64) for name in ("crf_start", "crf_end", "crf_transitions")
     )
@@ -207,7 +203,6 @@ def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_ta
     ]
     totals = np.array([score(path) for path in allowed])
     gold = score((0, 1, 2, 0, 0, 1, 2, 2, 0))
-    loss, _ = metrics_of(task, params)
     assert loss == pytest.approx((np.logaddexp.reduce(totals) - gold) / 9, rel=1e-4)
 
 
@@ -219,7 +214,7 @@ def test_windows_of_a_chain_are_learned_given_the_tags_beside_them(make_task):
     assert sorted(batch["label_before"].tolist()) == [-1, -1, 0, 2]
     assert sorted(batch["label_after"].tolist()) == [-1, -1, 0, 2]
     gradient = jax.jit(jax.grad(lambda params, batch: task.loss_sums(params, batch)[""]["loss"]))(
-        params, {key: jnp.asarray(value) for key, value in batch.items()}
+        params, batch
     )
     # No window knows the whole of I-A → O → O → B-A …, but all steps of it are learned.
     found = np.asarray(gradient["crf_transitions"])
