@@ -18,6 +18,7 @@ from bert_jax.config import (
     set_key,
 )
 from bert_jax.errors import OptionError, UserError
+from bert_jax.experiment import Experiment
 from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.models.config import EncoderConfig
 
@@ -228,3 +229,11 @@ def test_configs_of_the_package_have_bare_names():
         load_config("flue")
     with pytest.raises(UserError, match="--config glue.py: no such file"):
         load_config("glue.py")
+
+
+def test_another_tokenizer_than_that_of_the_model(base_model, pieces, tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*pieces, "newer"]) + "\n")
+    keys = {"init_from": str(base_model), "tokenizer": {"path": str(tmp_path / "vocab.txt")}}
+    experiment = Experiment.from_config(complete_config(keys, where="test"))
+    with pytest.raises(UserError, match=r"is another than that of .*; leave tokenizer\.path out$"):
+        _ = experiment.model_init

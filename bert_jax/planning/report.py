@@ -3,35 +3,30 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bert_jax.metrics.tables import aligned
+
+_YES_OR_NO = {True: "yes", False: "no"}
+
 
 def as_text(plans: Sequence[dict[str, Any]]) -> str:
-    """Results of `plan.as_json`, of one mesh or of several."""
-    return _in_full(plans[0]) if len(plans) == 1 else as_table(plans)
+    """Results of `plan.as_json`: of one mesh in full, of several a line each."""
+    return _in_full(plans[0]) if len(plans) == 1 else _table(plans)
 
 
-def as_table(plans: Sequence[dict[str, Any]]) -> str:
-    """A line for each plan."""
+def _table(plans: Sequence[dict[str, Any]]) -> str:
     head = ("mesh", "fits", "GiB", "largest", "step, ms", "busiest", "sent, MB", "days", "compile")
-    rows = [head, *(_row(plan) for plan in plans)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
     notes = [
         "GiB: of each device at the peak; largest: rows of a micro-batch on each device that fit;",
         "step, days: at least, at the published peaks; sent: by each device in a step.",
     ]
+    lines = aligned([head, *map(_row, plans)])
     return "\n".join([_heading(plans[0]), "", *lines, "", *notes, _provenance(plans[0])])
 
 
 def _row(plan: dict[str, Any]) -> tuple[str, ...]:
     return (
         plan["mesh"],
-        _yes_or_no(plan["fits"]),
+        _YES_OR_NO[plan["fits"]],
         _number(plan["peak_bytes_per_device"], 2**30, 2),
         _number(plan["largest_microbatch_per_device"], 1, 0),
         _number(plan["step_floor_s"], 1e-3, 2),
@@ -48,7 +43,7 @@ def _in_full(plan: dict[str, Any]) -> str:
         _heading(plan),
         f"mesh {plan['mesh']}, micro-batches of {plan['microbatch_per_device']} rows on a device",
         "",
-        _line("fits", f"{_yes_or_no(plan['fits'])}: {_peak(plan)}"),
+        _line("fits", f"{_YES_OR_NO[plan['fits']]}: {_peak(plan)}"),
     ]
     for name, size in (plan["memory_per_device"] or {}).items():
         lines.append(_line(f"  {name}", f"{size / 2**30:8.2f} GiB"))
@@ -129,10 +124,6 @@ def _peak(plan: dict[str, Any]) -> str:
 def _busiest(parts: dict[str, float | None]) -> str:
     known = {name: seconds for name, seconds in parts.items() if seconds is not None}
     return max(known, key=lambda name: known[name]) if known else "?"
-
-
-def _yes_or_no(fits: bool) -> str:
-    return "yes" if fits else "no"
 
 
 def _number(value: float | None, unit: float, digits: int, suffix: str = "") -> str:

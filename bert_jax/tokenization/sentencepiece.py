@@ -140,7 +140,6 @@ class SentencePieceTokenizer(Tokenizer):
         return encoded
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode_sentences`."""
         check_texts(sentences)
         return self._library.encode([self._clean_sentence(sentence) for sentence in sentences])
 
@@ -151,7 +150,6 @@ class SentencePieceTokenizer(Tokenizer):
         return cleaned
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """See `Tokenizer.decode`."""
         parts: list[str] = []
         text_ids: list[int] = []
         specials = set(self._specials.values())
@@ -165,11 +163,9 @@ class SentencePieceTokenizer(Tokenizer):
         return " ".join(part for part in parts if part)
 
     def id_to_token(self, token_id: int) -> str:
-        """See `Tokenizer.id_to_token`."""
         return self._pieces[token_id]
 
     def token_to_id(self, token: str) -> int | None:
-        """See `Tokenizer.token_to_id`."""
         return self._ids.get(token)
 
     def continuations(self) -> np.ndarray:

@@ -191,11 +191,9 @@ class WordPieceTokenizer(Tokenizer):
         )
 
     def id_to_token(self, token_id: int) -> str:
-        """See `Tokenizer.id_to_token`."""
         return self._pieces[token_id]
 
     def token_to_id(self, token: str) -> int | None:
-        """See `Tokenizer.token_to_id`."""
         return self._library.token_to_id(token)
 
     def continuations(self) -> np.ndarray:

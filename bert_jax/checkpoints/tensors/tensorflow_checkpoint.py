@@ -55,7 +55,6 @@ class TensorflowCheckpoint(TensorFile):
         return tensor
 
     def close(self) -> None:
-        """See `TensorFile.close`."""
         self._reader = None
 
     def _damaged(self, error: Exception) -> UserError:

@@ -15,7 +15,7 @@ def attention(
     rate: float,
     dropout_key: jax.Array,
 ) -> jax.Array:
-    """As `models.attention.attention`, without dropout."""
+    """Computes `models.attention.attention` without dropout."""
     # Lengths, not a mask: cuDNN would compute a gradient for a mask.
     lengths = (context.key_segment_ids[:, 0] != 0).sum(axis=1, dtype=jnp.int32)
     output = jax.nn.dot_product_attention(

@@ -21,7 +21,7 @@ def attention(
     rate: float,
     dropout_key: jax.Array,
 ) -> jax.Array:
-    """As `models.attention.attention`, without dropout."""
+    """Computes `models.attention.attention` without dropout."""
     key_ids = context.key_segment_ids[:, 0]  # BS
     query_ids = jnp.broadcast_to(context.query_segment_ids[:, 0], key_ids.shape)
     heads = nn.logical_to_mesh_axes(("batch", "heads", None, None))

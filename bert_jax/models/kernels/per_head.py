@@ -19,7 +19,7 @@ def attention(
     rate: float,
     dropout_key: jax.Array,
 ) -> jax.Array:
-    """As `models.attention.attention`; without a gradient, and on a CPU, head after head."""
+    """Computes `models.attention.attention`; without a gradient, and on a CPU, head after head."""
     # This body runs only where no gradient is taken; else `xla.forward` takes its place.
 
     def attend(

@@ -30,7 +30,6 @@ def attention(
     rate: float,
     dropout_key: jax.Array,
 ) -> jax.Array:
-    """As `models.attention.attention`."""
     return attend(query, key, value, context, rate, dropout_key)[0]
 
 

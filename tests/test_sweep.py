@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import sweep as several_runs
+from bert_jax import sweep
 from bert_jax import workdir as run_directory
 from bert_jax.config import default_config, set_key
 from bert_jax.errors import UserError
@@ -62,7 +62,7 @@ def make_config(table, tmp_path_factory, pieces):
 
 
 def test_the_grid_of_the_paper(make_config):
-    grid = several_runs.parse_grid([], make_config())
+    grid = sweep.parse_grid([], make_config())
     # Appendix A.3: 3 rates × 2 batch sizes × 3 lengths.
     assert grid == {
         "optimizer.learning_rate": (5e-5, 3e-5, 2e-5),
@@ -74,7 +74,7 @@ def test_the_grid_of_the_paper(make_config):
 def test_a_grid_from_the_command_line(make_config):
     config = make_config()
     before = config.to_dict()
-    grid = several_runs.parse_grid(
+    grid = sweep.parse_grid(
         ["optimizer.learning_rate=1e-3, 0", "data.class_weights=balanced",
          "data.labels=['cat','dog'],['dog','cat']", "train.epochs=1,2.5"],
         config,
@@ -102,10 +102,10 @@ def test_a_grid_from_the_command_line(make_config):
 )
 def test_a_bad_grid_names_its_key(make_config, text, message):
     with pytest.raises(UserError) as raised:
-        several_runs.parse_grid([text], make_config())
+        sweep.parse_grid([text], make_config())
     assert message in str(raised.value)
     with pytest.raises(UserError, match="train.steps appears twice"):
-        several_runs.parse_grid(["train.steps=1", "train.steps=2"], make_config())
+        sweep.parse_grid(["train.steps=1", "train.steps=2"], make_config())
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_a_bad_grid_names_its_key(make_config, text, message):
     ],
 )
 def test_names_can_be_read(point, name):
-    assert several_runs.name_of(point, dict.fromkeys(point, ())) == name
+    assert sweep.name_of(point, dict.fromkeys(point, ())) == name
 
 
 def test_names_of_different_points_differ():
     grid = {"init_from": ("a/b", "a b", "x" * 300, "x" * 301)}
-    names = {several_runs.name_of({"init_from": value}, grid) for value in grid["init_from"]}
+    names = {sweep.name_of({"init_from": value}, grid) for value in grid["init_from"]}
     assert len(names) == 4
     assert max(map(len, names)) < 120
 
@@ -134,18 +134,18 @@ def test_names_of_different_points_differ():
 def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_path):
     grid = {"optimizer.layer_decay": (0.9, 2.0)}
     with pytest.raises(UserError, match="optimizer.layer_decay is 2.0; it must be above 0"):
-        several_runs.sweep(make_config(), tmp_path / "runs", grid)
+        sweep.sweep(make_config(), tmp_path / "runs", grid)
     grid = {"data.length": (16, 17)}
     with pytest.raises(UserError, match="data.length is 17; this model takes 3 to 16 tokens"):
-        several_runs.sweep(make_config(), tmp_path / "runs", grid)
+        sweep.sweep(make_config(), tmp_path / "runs", grid)
     grid = {"data.best_metric": ("loss", "accuracy")}
     with pytest.raises(UserError, match="evaluated by accuracy and the first by loss"):
-        several_runs.sweep(make_config(), tmp_path / "runs", grid)
+        sweep.sweep(make_config(), tmp_path / "runs", grid)
     grid = {"optimizer.freeze_layers": (0, 9)}
     with pytest.raises(UserError, match="optimizer.freeze_layers is 9; this model has 1 layer"):
-        several_runs.sweep(make_config(), tmp_path / "runs", grid)
+        sweep.sweep(make_config(), tmp_path / "runs", grid)
     with pytest.raises(UserError, match="train.seeds is .* has a seed twice"):
-        several_runs.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
+        sweep.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -153,7 +153,7 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
 def test_a_damaged_work_directory_is_named(make_config, tmp_path, content):
     (tmp_path / "several_runs.json").write_text(content, errors="surrogateescape")
     with pytest.raises(UserError, match=r"several_runs.json is damaged; remove it to continue"):
-        several_runs.train_seeds(make_config(train__seeds=(1,)), tmp_path)
+        sweep.train_seeds(make_config(train__seeds=(1,)), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["several_runs.json"]
 
 
@@ -162,13 +162,13 @@ def test_that_a_run_has_diverged_counts_for_its_config_alone(make_config, tmp_pa
     config = make_config(train__seeds=(1,))
     run_directory.init_workdir(directory, make_config(seed=1))
     (directory / "diverged.txt").write_text("the loss of step 7 is not finite\n")
-    result = several_runs.train_seeds(config, tmp_path / "runs")
+    result = sweep.train_seeds(config, tmp_path / "runs")
     assert result["failed"] == {"seed-1": "the loss of step 7 is not finite"}
     other = make_config(train__seeds=(1,), optimizer__learning_rate=1e-3)
     with pytest.raises(
         UserError, match="seed-1 belongs to another config: optimizer.learning_rate"
     ):
-        several_runs.train_seeds(other, tmp_path / "runs")
+        sweep.train_seeds(other, tmp_path / "runs")
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def three_seeds(make_config, tmp_path_factory):
     """A work directory with three seeds, and what was returned."""
     workdir = tmp_path_factory.mktemp("seeds") / "runs"
     config = make_config(train__seeds=(1, 2, 3), optimizer__learning_rate=3e-3)
-    return workdir, several_runs.train_seeds(config, workdir)
+    return workdir, sweep.train_seeds(config, workdir)
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_it_goes_on_where_it_was_and_takes_more_seeds(make_config, three_seeds, 
     shutil.rmtree(workdir / "model")
     (workdir / ".model.partial").mkdir()
     options = {"optimizer__learning_rate": 3e-3}
-    found = several_runs.train_seeds(make_config(train__seeds=(1, 2, 3), **options), workdir)
+    found = sweep.train_seeds(make_config(train__seeds=(1, 2, 3), **options), workdir)
     assert found == expected
     said = capsys.readouterr().err
     assert f"{workdir / 'seed-1'} is finished already" in said
@@ -223,7 +223,7 @@ def test_it_goes_on_where_it_was_and_takes_more_seeds(make_config, three_seeds, 
     assert not (workdir / ".model.partial").exists()
     assert (workdir / "model" / "model.safetensors").is_file()
     # A seed alone is left of the summary, the others stay on disk.
-    found = several_runs.train_seeds(make_config(train__seeds=(2,), **options), workdir)
+    found = sweep.train_seeds(make_config(train__seeds=(2,), **options), workdir)
     assert list(found["runs"]) == ["seed-2"]
     assert found["deviation"]["accuracy"] is None
 
@@ -233,27 +233,27 @@ def test_other_work_directories_are_refused(make_config, three_seeds, tmp_path):
     workdir, _ = three_seeds
     before = sorted(path.name for path in workdir.iterdir())
     with pytest.raises(UserError, match="holds the runs of seeds; use another --workdir"):
-        several_runs.sweep(make_config(), workdir, {"seed": (1, 2)})
+        sweep.sweep(make_config(), workdir, {"seed": (1, 2)})
     with pytest.raises(UserError, match="belongs to another config: optimizer.weight_decay was"):
-        several_runs.train_seeds(
+        sweep.train_seeds(
             make_config(
                 train__seeds=(1,), optimizer__learning_rate=3e-3, optimizer__weight_decay=0.5
             ),
             workdir,
         )
     with pytest.raises(UserError, match="seed-1 is a single run; use another --workdir"):
-        several_runs.train_seeds(make_config(train__seeds=(1,)), workdir / "seed-1")
+        sweep.train_seeds(make_config(train__seeds=(1,)), workdir / "seed-1")
     assert sorted(path.name for path in workdir.iterdir()) == before
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot make .*; choose another --workdir"):
-        several_runs.train_seeds(make_config(train__seeds=(1,)), tmp_path / "file" / "runs")
+        sweep.train_seeds(make_config(train__seeds=(1,)), tmp_path / "file" / "runs")
 
 
 @pytest.mark.slow
 def test_a_sweep_ranks_its_runs_and_names_those_that_fail(make_config, tmp_path, capsys):
     workdir = tmp_path / "runs"
     grid = {"optimizer.learning_rate": (0.0, 1e30, 3e-3)}
-    result = several_runs.sweep(make_config(), workdir, grid)
+    result = sweep.sweep(make_config(), workdir, grid)
     # Without learning nothing is better than guessing; with an absurd rate nothing is a number.
     zero, absurd, good = "learning_rate=0", "learning_rate=1e+30", "learning_rate=0.003"
     assert result["runs"][zero]["accuracy"] <= 0.5 == result["baselines"]["accuracy_majority"]
@@ -270,7 +270,7 @@ def test_a_sweep_ranks_its_runs_and_names_those_that_fail(make_config, tmp_path,
     assert table[3].split() == [absurd, *["-"] * (len(table[0].split()) - 1)]
     assert (workdir / "result.md").read_text().startswith("| run | accuracy |")
     # What has diverged is not tried again.
-    again = several_runs.sweep(make_config(), workdir, grid)
+    again = sweep.sweep(make_config(), workdir, grid)
     assert again == result
     assert (workdir / absurd / "diverged.txt").read_text().strip() == result["failed"][absurd]
 
@@ -279,7 +279,7 @@ def test_a_sweep_ranks_its_runs_and_names_those_that_fail(make_config, tmp_path,
 def test_a_sweep_with_seeds_compares_their_means(make_config, tmp_path):
     workdir = tmp_path / "runs"
     config = make_config(train__seeds=(1, 2), train__epochs=1.0)
-    result = several_runs.sweep(config, workdir, {"optimizer.learning_rate": (1e-3, 0.0)})
+    result = sweep.sweep(config, workdir, {"optimizer.learning_rate": (1e-3, 0.0)})
     for name in ("learning_rate=0.001", "learning_rate=0"):
         inner = json.loads((workdir / name / "result.json").read_text())
         assert list(inner["runs"]) == ["seed-1", "seed-2"]
