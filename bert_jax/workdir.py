@@ -75,10 +75,7 @@ def run_config(workdir: Path) -> ConfigDict:
         is_there = path.is_file()
     if not is_there:
         raise UserError(f"{workdir} is not a run: it has no config.json; give another --workdir")
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {error}; use another --workdir") from error
+    fields = read_json_object(path, remedy="use another --workdir")
     return complete_config(fields, where=str(path))
 
 

@@ -155,7 +155,7 @@ class Scores(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class EntityCounts:
-    """Numbers of gold, predicted and correct entities; the counts of sentences can be added.
+    """Numbers of gold, predicted and correct entities.
 
     Attributes:
         gold: entities by type.
@@ -165,11 +165,11 @@ class EntityCounts:
         correct_tokens: those with exactly the gold tag.
     """
 
-    gold: Mapping[str, int] = dataclasses.field(default_factory=Counter)
-    predicted: Mapping[str, int] = dataclasses.field(default_factory=Counter)
-    correct: Mapping[str, int] = dataclasses.field(default_factory=Counter)
-    tokens: int = 0
-    correct_tokens: int = 0
+    gold: Mapping[str, int]
+    predicted: Mapping[str, int]
+    correct: Mapping[str, int]
+    tokens: int
+    correct_tokens: int
 
     @classmethod
     def of(
@@ -197,15 +197,6 @@ class EntityCounts:
             in_predicted.update(entity.type for entity in predicted_spans)
             in_both.update(entity.type for entity in set(true_spans).intersection(predicted_spans))
         return cls(in_gold, in_predicted, in_both, tokens, correct_tokens)
-
-    def __add__(self, other: "EntityCounts") -> "EntityCounts":
-        return EntityCounts(
-            Counter(self.gold) + Counter(other.gold),
-            Counter(self.predicted) + Counter(other.predicted),
-            Counter(self.correct) + Counter(other.correct),
-            self.tokens + other.tokens,
-            self.correct_tokens + other.correct_tokens,
-        )
 
     @property
     def types(self) -> tuple[str, ...]:

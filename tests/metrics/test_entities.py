@@ -1,6 +1,7 @@
 """Entities by hand, as conlleval reads them, and against seqeval."""
 
 import itertools
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -152,7 +153,7 @@ accuracy:  75.00%; precision:  50.00%; recall:  50.00%; FB1:  50.00
               ORG: precision:   0.00%; recall:   0.00%; FB1:   0.00  2
               PER: precision: 100.00%; recall: 100.00%; FB1: 100.00  1"""
     )
-    assert EntityCounts().as_text() == (
+    assert EntityCounts.of([], []).as_text() == (
         "processed 0 tokens with 0 phrases; found: 0 phrases; correct: 0."
     )
 
@@ -221,7 +222,11 @@ def test_every_sequence_has_one_reading_in_all_schemes(tags):
 def test_counts_add_up(sentences):
     parts = [EntityCounts.of([gold], [guess]) for gold, guess in sentences]
     whole = EntityCounts.of([gold for gold, _ in sentences], [guess for _, guess in sentences])
-    assert sum(parts, EntityCounts()) == whole
+    for name in ("gold", "predicted", "correct"):
+        assert sum((Counter(getattr(part, name)) for part in parts), Counter()) == +Counter(
+            getattr(whole, name)
+        )
+    assert sum(part.correct_tokens for part in parts) == whole.correct_tokens
     gold, guess, correct = (
         sum(count.values()) for count in (whole.gold, whole.predicted, whole.correct)
     )

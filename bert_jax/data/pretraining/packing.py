@@ -42,12 +42,10 @@ class PackingStatistics(NamedTuple):
     Attributes:
         filled: share of positions that are not padding.
         left_out: share of examples that an epoch leaves out.
-        examples_per_row: mean number of examples in a row.
     """
 
     filled: float
     left_out: float
-    examples_per_row: float
 
 
 class PackedBatches:
@@ -127,7 +125,6 @@ class PackedBatches:
         return PackingStatistics(
             filled=float(lengths.sum() / (rows * self._length)),
             left_out=1 - len(lengths) / (groups * self._pool),
-            examples_per_row=len(lengths) / rows,
         )
 
     def _sizes(self, lengths: np.ndarray) -> np.ndarray:

@@ -75,28 +75,21 @@ class SpanRows:
 
         Of several answers to a question, the first one that is in the passage counts.
         """
-        empty: list[str] = []  # places of questions
-        without: list[str] = []
+        used = [one for one in questions if _has_text(one)]
+        empty = [one.place for one in questions if not _has_text(one)]
+        without: list[str] = []  # places of questions
+        moved: list[str] = []
         positions: list[tuple[int, int]] = []
-        moved = 0
-
-        def usable() -> Iterator[Question]:
-            for question in questions:
-                if question.question.strip() and question.passage.strip():
-                    yield question
-                else:
-                    empty.append(question.place)
 
         def encodings() -> Iterator[PassageWindow]:
-            nonlocal moved
-            used = list(usable())
             pairs = [(question.question, question.passage) for question in used]
             for question, rows in zip(used, encode_in_chunks(windows, pairs), strict=True):
                 tokens, is_stated = _answer_tokens(question, rows[0])
                 if question.answers and tokens is None:
                     without.append(question.place)
                     continue
-                moved += not is_stated
+                if not is_stated:
+                    moved.append(question.place)
                 positions.extend(row.answer_positions(tokens) for row in rows)
                 yield from rows
 
@@ -111,11 +104,15 @@ class SpanRows:
             if places
         ]
         if moved:
-            report.append(f"answers at another place than the file says: {moved}")
+            report.append(f"answers at another place than the file says: {len(moved)}")
         if windows.cut_questions:
             limit = windows.question_limit
             report.append(f"{windows.cut_questions} {total} were longer than {limit} tokens: cut")
         return cls(sequences, np.array(positions, np.int32).reshape(-1, 2), tuple(report))
+
+
+def _has_text(question: Question) -> bool:
+    return bool(question.question.strip() and question.passage.strip())
 
 
 def _answer_tokens(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.data.readers.conll import OUTSIDE
@@ -137,21 +138,7 @@ def find_tag_set(
     if scheme not in SCHEMES:
         raise OptionError("scheme", scheme, f"known are {', '.join(SCHEMES)}")
     if model_init.is_finished and model_init.description:
-        labels = model_init.description.labels
-        outputs = model_init.description.config.num_labels
-        if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and named:
-            if len(named) != outputs:
-                rule = f"name as many tags as the model has, {outputs}"
-                raise OptionError("labels", named, rule)
-            labels = named
-        if not labels:
-            raise OptionError(
-                "labels",
-                named,
-                f"name them in their order with {{labels}}, {outputs} in all",
-                problem="the model does not name its tags (id2label in config.json)",
-            )
-        return TagSet(labels, scheme_of(labels))
+        return _of_finished_model(model_init.description, named)
     tags = {tag for sentence in train for tag in sentence.tags or ()}
     if not any("-" in tag and detect_scheme([[tag]]) for tag in tags):
         return TagSet(_ordered(tags, model_init, named), None)
@@ -166,6 +153,23 @@ def find_tag_set(
         suffix = f"-{entity_type}" if entity_type else ""
         required |= {prefix + suffix for prefix in prefixes}
     return TagSet(_ordered(required, model_init, named), cast(Scheme, scheme))
+
+
+def _of_finished_model(description: ModelDescription, named: tuple[str, ...]) -> TagSet:
+    labels, outputs = description.labels, description.config.num_labels
+    if all(name == f"LABEL_{number}" for number, name in enumerate(labels)) and named:
+        if len(named) != outputs:
+            rule = f"name as many tags as the model has, {outputs}"
+            raise OptionError("labels", named, rule)
+        labels = named
+    if not labels:
+        raise OptionError(
+            "labels",
+            named,
+            f"name them in their order with {{labels}}, {outputs} in all",
+            problem="the model does not name its tags (id2label in config.json)",
+        )
+    return TagSet(labels, scheme_of(labels))
 
 
 def scheme_of(labels: Sequence[str]) -> Scheme | None:
