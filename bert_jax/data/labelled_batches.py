@@ -53,8 +53,8 @@ class LabelledBatches:
 
     def batch(self, number: int, *, host: int = 0, hosts: int = 1) -> Batch:
         """One host's rows of batch `number`, counted from 0 through all epochs."""
-        epoch, place = divmod(number, self.batches_per_epoch)
-        examples = self.plan(epoch)[place]
+        epoch, index = divmod(number, self.batches_per_epoch)
+        examples = self.plan(epoch)[index]
         longest = int(self._lengths[examples[examples >= 0]].max())
         of_host = np.array_split(examples, hosts)[host]
         return self._make(of_host, bucket_length(longest, self._most))

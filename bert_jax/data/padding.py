@@ -89,9 +89,9 @@ class Sequences:
         positions = np.arange(length)
         lengths = np.where(rows < 0, 0, self.lengths[rows]) if len(self.lengths) else rows * 0
         inside = positions < lengths[..., None]  # ...T
-        places = np.where(inside, self._starts[rows][..., None] + positions, -1)
+        indices = np.where(inside, self._starts[rows][..., None] + positions, -1)
         return {
-            "input_ids": np.where(inside, self._ids[places], tokenizer.special_ids.pad),
-            "token_type_ids": self._type_ids[places].astype(np.int32) * inside,
+            "input_ids": np.where(inside, self._ids[indices], tokenizer.special_ids.pad),
+            "token_type_ids": self._type_ids[indices].astype(np.int32) * inside,
             "attention_mask": inside.astype(np.int32),
         }

@@ -88,5 +88,5 @@ def _write(
     predictions: list[Any],
 ) -> None:
     if directory is not None and is_main_host():
-        with atomic_directory(directory) as place:
-            task.write(place, part, predictions)
+        with atomic_directory(directory) as folder:
+            task.write(folder, part, predictions)

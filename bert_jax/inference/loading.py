@@ -66,8 +66,8 @@ def load(
     # Both modules have these functions, for their kind of files.
     files: Any = google_files if google else model_directory
     directory = google.directory if google else resolve(path, revision)
-    place = google or directory
-    description = files.load_description(place, head)
+    source = google or directory
+    description = files.load_description(source, head)
     stored_head = description.head
     if not google and head in description.family.heads_of_labels:
         stored_head = model_directory.load_description(directory).head
@@ -85,7 +85,7 @@ def load(
         mesh = one_device_mesh()
     module = description.make_module(resolve_execution(precision))
     params, report = files.load_params(
-        place, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
+        source, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
     )
     if not report.complete and is_main_host():
         print(f"{directory}: {report}", file=sys.stderr)

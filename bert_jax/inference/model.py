@@ -82,8 +82,8 @@ class LoadedModel:
 
     def save(self, directory: str | Path) -> None:
         """Writes a model directory that `transformers` loads, here or in a bucket."""
-        place = as_path(directory).expanduser()
-        model_directory.save(place, self.description, self.params, self.tokenizer)
+        path = as_path(directory).expanduser()
+        model_directory.save(path, self.description, self.params, self.tokenizer)
 
     def add_words(self, words: Sequence[str]) -> "LoadedModel":
         """A model with more words as single pieces, see `inference.surgery`."""

@@ -72,9 +72,9 @@ def _decoded(
     for batch, outputs in _begun_ahead(_computed(model, predictor, examples), ahead):
         outputs = fetch(outputs)
         complete: list[Request[Example]] = []
-        for place, (request, row) in enumerate(batch.rows):
+        for index, (request, row) in enumerate(batch.rows):
             rows = collected.setdefault(request.number, {})
-            rows[row] = jax.tree.map(lambda leaf, place=place: leaf[place], outputs)
+            rows[row] = jax.tree.map(lambda leaf, index=index: leaf[index], outputs)
             if len(rows) == len(request.encodings):
                 complete.append(request)
         for request in complete:
@@ -149,8 +149,8 @@ def make_batches(
     number = 0
     for window in _windows(predictor, examples):
         requests = [
-            Request(number + place, example, encodings)
-            for place, (example, encodings) in enumerate(
+            Request(number + index, example, encodings)
+            for index, (example, encodings) in enumerate(
                 zip(window, predictor.encode(window), strict=True)
             )
         ]

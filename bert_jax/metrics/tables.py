@@ -32,9 +32,9 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
     lines = []
     for row in rows:
         line = []
-        for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
             blank = " " * (width - _columns(cell))
-            line.append(cell + blank if place < left else blank + cell)
+            line.append(cell + blank if index < left else blank + cell)
         lines.append("  ".join(line).rstrip())
     return lines
 

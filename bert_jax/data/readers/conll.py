@@ -186,7 +186,7 @@ class _Table:
                 "columns)",
                 f"{place}: {len(columns)} columns, but line {first} has {width}",
             )
-        word = _place(self._options.word_column, width)
+        word = _index(self._options.word_column, width)
         if word is None:
             raise OptionError(
                 "word_column",
@@ -194,7 +194,7 @@ class _Table:
                 "set {word_column} to where the words are, from 0",
                 f"{place}: there is no column {self._options.word_column}, only {width}",
             )
-        tag = _place(self._options.tag_column, width)
+        tag = _index(self._options.tag_column, width)
         if tag is not None and not columns[tag]:
             raise UserError(f"{place}: the tag is empty; give the word one, O for none")
         return _Row(columns[word], None if tag in (None, word) else columns[tag], place)
@@ -206,10 +206,10 @@ def _columns(line: str, separator: str) -> list[str]:
     return _BLANKS.split(line.strip(f" \t{_ENDS}"))
 
 
-def _place(column: int, width: int) -> int | None:
+def _index(column: int, width: int) -> int | None:
     """A column counted from the start; None where there is none."""
-    place = column + width if column < 0 else column
-    return place if 0 <= place < width else None
+    index = column + width if column < 0 else column
+    return index if 0 <= index < width else None
 
 
 def _with_tag(line: str, tag: str, separator: str) -> str:

@@ -130,8 +130,8 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
 def may_wait(source: str | Path) -> bool:
     """Whether an input is a pipe or a terminal, whose lines come while they are written."""
     try:
-        place = _stdin().fileno() if str(source) == STDIN else source
-        return not stat.S_ISREG(os.stat(place).st_mode)
+        file = _stdin().fileno() if str(source) == STDIN else source
+        return not stat.S_ISREG(os.stat(file).st_mode)
     except OSError:
         return False  # not a file of this machine
 

@@ -197,12 +197,12 @@ def _folded(text: str) -> tuple[str, list[int]]:
     """A text in compatible decomposition with single spaces, and the place of each character."""
     characters: list[str] = []
     origins: list[int] = []
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         if character.isspace():
             if characters and characters[-1] == " ":
                 continue
             character = " "
         for part in unicodedata.normalize("NFKD", character):
             characters.append(part)
-            origins.append(place)
+            origins.append(index)
     return "".join(characters), origins

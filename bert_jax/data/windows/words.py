@@ -166,7 +166,7 @@ class WordWindows:
         )
         row = join_texts(self._tokenizer, [pieces])
         (begin,) = text_starts(self._tokenizer, [len(pieces)])
-        position = {token: begin + place for place, token in enumerate(inside)}
+        position = {token: begin + index for index, token in enumerate(inside)}
         return WordWindow(
             **{field.name: getattr(row, field.name) for field in dataclasses.fields(Encoding)},
             words=tuple(word_ids[token] for token in firsts),

@@ -97,10 +97,10 @@ def read_splits(
         if not validation:
             count = _validation_count(data.validation_fraction, len(all_train))
             chosen = np.sort(order[:count])
-            part = EvalSet("validation", to_train[0], [all_train[place] for place in chosen])
+            part = EvalSet("validation", to_train[0], [all_train[index] for index in chosen])
             validation, order = [part], order[count:]
         kept = np.sort(order[: data.limit] if data.limit else order)
-        train = [all_train[place] for place in kept]
+        train = [all_train[index] for index in kept]
     test = _eval_sets(sources("test"), "test", read)
     names = [part.name for part in (*validation, *test)]
     if len(set(names)) < len(names):

@@ -137,16 +137,16 @@ def _candidates(scores: Sequence[np.ndarray], count: int) -> list[tuple[int, int
 
     At least `count` of them, if there are so many; equal ones stand in the order of the passage.
     """
-    values, places = [], []
+    values, spans = [], []
     for number, of_window in enumerate(scores):
         flat = of_window.ravel()
         least = np.partition(flat, -count)[-count] if flat.size > count else -np.inf
         chosen = np.flatnonzero((flat >= least) & (flat > -np.inf))
         values.append(flat[chosen])
         start, length = np.divmod(chosen, of_window.shape[1])
-        places.append(np.stack([np.full(len(chosen), number), start, length], axis=1))
+        spans.append(np.stack([np.full(len(chosen), number), start, length], axis=1))
     order = np.argsort(-np.concatenate(values), kind="stable")
-    return [tuple(place) for place in np.concatenate(places)[order].tolist()]
+    return [tuple(span) for span in np.concatenate(spans)[order].tolist()]
 
 
 def _distinct(

@@ -124,12 +124,12 @@ class TaggedRows:
         shape = len(rows), max(length - self._tokenizer.num_special_tokens(pair=False), 1)  # BW
         positions, labels = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
         beside = np.full((2, len(rows)), -1, np.int32)
-        for place, number in enumerate(rows.tolist()):
+        for index, number in enumerate(rows.tolist()):
             if number >= 0:
                 row = self._rows[number]
-                positions[place, : len(row.labels)] = row.positions
-                labels[place, : len(row.labels)] = row.labels
-                beside[:, place] = row.before, row.after
+                positions[index, : len(row.labels)] = row.positions
+                labels[index, : len(row.labels)] = row.labels
+                beside[:, index] = row.before, row.after
         return {
             **self._sequences.pad(rows, length, self._tokenizer),
             "word_positions": positions,

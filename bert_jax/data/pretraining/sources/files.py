@@ -89,15 +89,15 @@ def find_files(pattern: str, spec: SourceSpec) -> list[Path]:
     """
     if not pattern:
         raise spec.error("it names no file, directory or pattern")
-    place = os.path.expanduser(pattern)
-    if is_remote(place):
-        if remote := matching_files(place):
+    path = os.path.expanduser(pattern)
+    if is_remote(path):
+        if remote := matching_files(path):
             return remote
         raise spec.error(f"{pattern} matches no file")
     # An existing name is not a pattern, even with [brackets] in it.
-    matches = [place] if os.path.exists(place) else glob.glob(place, recursive=True)
+    matches = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
     if not matches:
-        what = "matches no file" if glob.has_magic(place) else "does not exist"
+        what = "matches no file" if glob.has_magic(path) else "does not exist"
         raise spec.error(f"{pattern} {what} (in {os.getcwd()})")
     files = {file for match in matches for file in _files_below(Path(match))}
     if not files:
