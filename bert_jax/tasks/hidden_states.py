@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
 from bert_jax.models.config import ENCODER_SCOPE
 from bert_jax.models.encoder import Encoder
 from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
@@ -140,18 +140,21 @@ def layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int,
     """Layers counted from `first` to `last`; -1 is the last, -2 the one before it.
 
     Raises:
-        UserError: there is none, or one does not exist.
+        OptionError: there is none, or one does not exist.
     """
     if len(layers) == 0:
-        raise UserError(f"layers is empty; give numbers from {first} to {last}")
+        raise OptionError("layers", layers, f"give numbers from {first} to {last}")
     chosen = []
     for layer in layers:
         number = last + 1 + layer if layer < 0 else layer
         if not first <= number <= last:
-            raise UserError(
-                f"layer {layer} does not exist; this model has {first} to {last}"
-                f"{' (0: the embeddings)' if first == 0 else ''}, or -1 to {first - last - 1} "
-                "from the end"
+            embeddings = " (0: the embeddings)" if first == 0 else ""
+            raise OptionError(
+                "layers",
+                layers,
+                f"this model has {first} to {last}{embeddings}, or -1 to {first - last - 1} from "
+                "the end",
+                problem=f"layer {layer} does not exist",
             )
         chosen.append(number)
     return tuple(chosen)

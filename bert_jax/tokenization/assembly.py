@@ -7,7 +7,7 @@ a limit given in one call never stays in a library object, where the next call w
 import dataclasses
 from collections.abc import Sequence
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.tokenization.interface import Encoding, Tokenizer
 
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
@@ -78,19 +78,15 @@ def check_request(
             f"encode_batch: {len(texts)} texts but {len(pairs)} pairs; give one pair for each text"
         )
     if truncation not in TRUNCATIONS:
-        raise UserError(
-            f"encode_batch: truncation is {truncation!r}; give one of {', '.join(TRUNCATIONS)}"
-        )
+        raise OptionError("truncation", truncation, f"give one of {', '.join(TRUNCATIONS)}")
     if max_length is None:
         return
     if truncation == "only_second" and pairs is None:
-        raise UserError("encode_batch: truncation is 'only_second' but there are no pairs")
+        raise OptionError("truncation", truncation, "there are no pairs: give {pairs}, too")
     least = 1 + _special_count(tokenizer, pairs is not None, add_special_tokens)
     if max_length < least:
-        raise UserError(
-            f"encode_batch: max_length is {max_length}, which leaves no space for text beside the "
-            f"special tokens; give at least {least}"
-        )
+        rule = f"it leaves no space beside the special tokens: give at least {least}"
+        raise OptionError("max_length", max_length, rule)
 
 
 def assemble_batch(

@@ -68,8 +68,8 @@ def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((["the"],), {"max_length": 2}, "max_length is 2, .* give at least 3"),
-        ((["the"], ["dog"]), {"max_length": 3}, "max_length is 3, .* give at least 4"),
+        ((["the"],), {"max_length": 2}, "max_length is 2; .* give at least 3"),
+        ((["the"], ["dog"]), {"max_length": 3}, "max_length is 3; .* give at least 4"),
         ((["the"],), {"max_length": 0, "add_special_tokens": False}, "give at least 1"),
         ((["the"], ["dog", "dog"]), {}, "1 texts but 2 pairs"),
         ((["the"],), {"truncation": "longest"}, "truncation is 'longest'; give one of longest_"),
