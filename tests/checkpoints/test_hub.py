@@ -122,22 +122,50 @@ def hub() -> Iterator[http.server.ThreadingHTTPServer]:
     server.server_close()
 
 
+# `huggingface_hub` reads the environment once, when it is imported, so each run is a process: a
+# copy of one that has imported all else. A line is a run; an empty line ends what it prints.
 SCRIPT = """
-import json, sys
+import json, os, signal, sys
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
-for arguments in json.loads(sys.argv[1]):
+assert "huggingface_hub" not in sys.modules
+for line in sys.stdin:
+    requests, environment = json.loads(line)
+    if os.fork():
+        _, status = os.wait()
+        print(flush=True)
+        assert status == 0
+        continue
+    signal.alarm(60)
+    os.environ.clear()
+    os.environ.update(environment)
     try:
-        print(resolve(*arguments))
-    except UserError as error:
-        print(error)
+        for arguments in requests:
+            try:
+                print(resolve(*arguments))
+            except UserError as error:
+                print(error)
+        sys.stdout.flush()
+        os._exit(0)
+    finally:
+        os._exit(1)
 """
 
 
-class Machine:
-    """A user's machine: `huggingface_hub` reads the environment once, so each run is a process."""
+@pytest.fixture(scope="module")
+def runs() -> Iterator["subprocess.Popen[str]"]:
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.stdin.close()
 
-    def __init__(self, home: Path, endpoint: str) -> None:
+
+class Machine:
+    """A user's machine."""
+
+    def __init__(self, runs: "subprocess.Popen[str]", home: Path, endpoint: str) -> None:
+        self.runs = runs
         self.cache = home / "hub"
         others = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
         self.environment = others | {
@@ -148,15 +176,9 @@ class Machine:
 
     def resolve_each(self, *requests: list[str], **environment: str) -> list[str]:
         """A line for each request: the directory, or the error."""
-        process = subprocess.run(
-            [sys.executable, "-c", SCRIPT, json.dumps(requests)],
-            env=self.environment | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert process.returncode == 0, process.stderr
-        lines = process.stdout.splitlines()
+        self.runs.stdin.write(json.dumps([requests, self.environment | environment]) + "\n")
+        self.runs.stdin.flush()
+        lines = [line.removesuffix("\n") for line in iter(self.runs.stdout.readline, "\n")]
         assert len(lines) == len(requests)
         return lines
 
@@ -177,9 +199,9 @@ class Machine:
 
 
 @pytest.fixture
-def machine(hub, tmp_path) -> Machine:
+def machine(hub, runs, tmp_path) -> Machine:
     hub.seen.clear()
-    return Machine(tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    return Machine(runs, tmp_path, f"http://127.0.0.1:{hub.server_port}")
 
 
 def contents(directory: Path) -> dict[str, bytes]:

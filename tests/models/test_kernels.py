@@ -1,5 +1,7 @@
 """Every kernel of the table against the definition in `models.attention`, and which is chosen."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,14 +20,15 @@ from bert_jax.models.kernels.table import (
 )
 from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
 
-KEY = jnp.array([7, 11], jnp.uint32)
+KEY = np.uint32([7, 11])
 # Two texts in the first row; the last token of the second is padding, which no token sees and
 # which sees none.
 SEGMENT_IDS = SegmentIds(
-    jnp.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]]), jnp.array([[1, 1, 2, 2, 0], [1, 1, 1, 1, 0]])
+    np.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]]), np.array([[1, 1, 2, 2, 0], [1, 1, 1, 1, 0]])
 )
 
 
+@functools.partial(jax.jit, static_argnums=1)
 def context_of(segment_ids, num_heads):
     return AttentionContext.from_tokens(Tokens.in_batch_order(segment_ids), num_heads)
 
@@ -36,7 +39,7 @@ CONTEXT = context_of(SEGMENT_IDS, 3)
 def drawn(dtype, *shape, count=4):
     """Query, key, value and the gradient of the output."""
     arrays = np.random.default_rng(3).normal(size=(count, *shape))
-    return [jnp.asarray(array, dtype) for array in arrays]
+    return [array.astype(jnp.dtype(dtype)) for array in arrays]
 
 
 def value_and_gradients(function, operands, context, rate=0.0):
@@ -47,22 +50,22 @@ def value_and_gradients(function, operands, context, rate=0.0):
         output, backward = jax.vjp(lambda *qkv: function(*qkv, context, rate, KEY), *inputs)
         return output, *backward(d_output)
 
-    return jax.jit(run)(*inputs)
+    return jax.tree.map(np.asarray, jax.jit(run)(*inputs))
 
 
 def assert_close(found, expected, dtype, tolerance):
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == dtype
         scale = float(abs(other).max())
-        np.testing.assert_allclose(one.astype(jnp.float32), other, atol=tolerance * scale)
+        np.testing.assert_allclose(one.astype(np.float32), other, atol=tolerance * scale)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 def test_xla_computes_the_definition(rate):
     operands = drawn("float32", 2, 3, 5, 8)
     for dtype, tolerance in (("float32", 1e-5), ("bfloat16", 2e-2)):
-        rounded = [array.astype(dtype) for array in operands]
-        exact = [array.astype(jnp.float32) for array in rounded]
+        rounded = [array.astype(jnp.dtype(dtype)) for array in operands]
+        exact = [array.astype(np.float32) for array in rounded]
         expected = value_and_gradients(attention, exact, CONTEXT, rate)
         found = value_and_gradients(xla.attention, rounded, CONTEXT, rate)
         assert_close(found, expected, dtype, tolerance)
@@ -71,10 +74,11 @@ def test_xla_computes_the_definition(rate):
 def test_the_definition_by_hand():
     # One head of width 4: scores q · k / 2, so softmax(0, ln 3) = (1/4, 3/4); the last key is
     # hidden.
-    query = jnp.zeros((1, 1, 1, 4)).at[..., 0].set(2.0)
-    key = jnp.zeros((1, 1, 3, 4)).at[..., 1, 0].set(jnp.log(3.0)).at[..., 2, 0].set(100.0)
-    value = jnp.array([4.0, 8.0, 1e6]).reshape(1, 1, 3, 1)
-    context = context_of(SegmentIds(jnp.array([[1]]), jnp.array([[1, 1, 0]])), 1)
+    query = np.float32([2, 0, 0, 0]).reshape(1, 1, 1, 4)
+    key = np.zeros((1, 1, 3, 4), np.float32)
+    key[..., 0] = [0, np.log(3), 100]
+    value = np.float32([4.0, 8.0, 1e6]).reshape(1, 1, 3, 1)
+    context = context_of(SegmentIds(np.array([[1]]), np.array([[1, 1, 0]])), 1)
     weights = jax.jit(xla.attention_weights)(query, key, context)
     np.testing.assert_allclose(weights, [[[[0.25, 0.75, 0.0]]]], rtol=1e-6)
     output = jax.jit(attention, static_argnums=4)(query, key, value, context, 0.0, KEY)
@@ -92,7 +96,7 @@ def test_weights_follow_the_segment_ids(dtype):
     ]
     np.testing.assert_allclose(weights[1, :, 4], 0.2, rtol=1e-6)
     np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
-    alone = context_of(SegmentIds(jnp.array([[1, 1]]), jnp.array([[1, 1]])), 3)
+    alone = context_of(SegmentIds(np.array([[1, 1]]), np.array([[1, 1]])), 3)
     np.testing.assert_allclose(
         weights[:1, :, 2:4, 2:4],
         jax.jit(xla.attention_weights)(query[:1, :, 2:4], key[:1, :, 2:4], alone),
@@ -114,7 +118,7 @@ def test_head_after_head_long_rows_give_the_same(dtype):
     """A loop where no gradient is taken; with a gradient the same program as "xla"."""
     length = 384
     query, key, value = drawn(dtype, 2, 3, length, 64, count=3)
-    ids = jnp.arange(length) // jnp.array([[200], [400]])  # two texts in the first row
+    ids = np.arange(length) // np.array([[200], [400]])  # two texts in the first row
     context = context_of(SegmentIds(ids, ids), 3)
 
     def attend(*operands):
@@ -129,8 +133,8 @@ def test_head_after_head_long_rows_give_the_same(dtype):
     np.testing.assert_array_equal(looped, together)
 
 
-PADDING = SegmentIds(jnp.ones((2, 1), jnp.int32), jnp.arange(256) < jnp.array([[256], [100]]))
-PACKED = SegmentIds(*[jnp.arange(256) // 100 + jnp.array([[0], [1]])] * 2)
+PADDING = SegmentIds(np.ones((2, 1), np.int32), np.arange(256) < np.array([[256], [100]]))
+PACKED = SegmentIds(*[np.arange(256) // 100 + np.array([[0], [1]])] * 2)
 
 
 @pytest.mark.slow
@@ -141,9 +145,9 @@ PACKED = SegmentIds(*[jnp.arange(256) // 100 + jnp.array([[0], [1]])] * 2)
 )
 def test_pallas_computes_the_definition(segment_ids, dtype, tolerance):
     """The kernel itself, interpreted."""
-    context = context_of(SegmentIds(*(ids.astype(jnp.int32) for ids in segment_ids)), 2)
+    context = context_of(SegmentIds(*(ids.astype(np.int32) for ids in segment_ids)), 2)
     operands = drawn(dtype, 2, 2, 256, 64)
-    exact = [array.astype(jnp.float32) for array in operands]
+    exact = [array.astype(np.float32) for array in operands]
     expected = value_and_gradients(attention, exact, context)
     with tpu.force_tpu_interpret_mode():
         found = value_and_gradients(pallas.attention, operands, context)
@@ -155,10 +159,10 @@ def test_pallas_computes_the_definition(segment_ids, dtype, tolerance):
 
 @pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN needs a GPU")
 def test_cudnn_computes_the_definition():
-    lengths = jnp.array([[512], [100], [0]])
-    segment_ids = SegmentIds(jnp.ones((3, 1), jnp.int32), (jnp.arange(512) < lengths) * 1)
+    lengths = np.array([[512], [100], [0]])
+    segment_ids = SegmentIds(np.ones((3, 1), np.int32), (np.arange(512) < lengths) * 1)
     operands = drawn("bfloat16", 3, 2, 512, 64)
-    exact = [array.astype(jnp.float32) for array in operands]
+    exact = [array.astype(np.float32) for array in operands]
     expected = value_and_gradients(attention, exact, context_of(segment_ids, 2))
     found = value_and_gradients(cudnn.attention, operands, context_of(segment_ids, 2))
     # The values for a row of padding alone do not matter, but they must be numbers.

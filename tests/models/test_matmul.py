@@ -21,7 +21,7 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 2.0**-8}
 def drawn(dtype, *shapes):
     """Random numbers that the dtype can hold, in float64."""
     draw = np.random.default_rng(7).standard_normal
-    rounded = [jnp.asarray(draw(shape), dtype) for shape in shapes]
+    rounded = [draw(shape).astype(jnp.dtype(dtype)) for shape in shapes]
     return [np.asarray(array, np.float64) for array in rounded]
 
 
@@ -34,11 +34,14 @@ def test_forward_and_backward_are_rounded_once(name, dtype):
     inputs, kernel, bias, cotangent = drawn(
         dtype, of_inputs, of_kernel, of_bias, of_inputs[:rows] + of_bias
     )
-    arrays = (jnp.asarray(array, dtype) for array in (inputs, kernel, bias))
-    out, backward = jax.jit(lambda *operands: jax.vjp(lambda *o: affine(axes, *o), *operands))(
-        *arrays
-    )
-    gradients = jax.jit(backward)(jnp.asarray(cotangent, dtype))
+    *arrays, last = (x.astype(jnp.dtype(dtype)) for x in (inputs, kernel, bias, cotangent))
+
+    @jax.jit
+    def run(operands, cotangent):
+        out, backward = jax.vjp(lambda *o: affine(axes, *o), *operands)
+        return out, *backward(cotangent)
+
+    out, *gradients = run(arrays, last)
 
     expected = {
         "out": np.tensordot(inputs, kernel, axes) + bias,
@@ -58,7 +61,8 @@ def test_forward_and_backward_are_rounded_once(name, dtype):
 
 
 def test_parameters_stay_float32():
-    rows, kernel, bias = jnp.ones((4096, 1), jnp.bfloat16), jnp.ones((1, 1)), jnp.ones(1)
+    rows = np.ones((4096, 1), jnp.bfloat16)
+    kernel, bias = np.ones((1, 1), np.float32), np.ones(1, np.float32)
     gradients = jax.jit(jax.grad(lambda w, b: affine(1, rows, w, b).sum(), (0, 1)))(kernel, bias)
     # In bfloat16 a sum of ones ends at 256.
     assert [gradient.dtype for gradient in gradients] == [jnp.float32, jnp.float32]
@@ -68,10 +72,15 @@ def test_parameters_stay_float32():
 @DTYPES
 def test_scores_of_a_table(dtype):
     vectors, table, cotangent = drawn(dtype, (2, 5, 16), (7, 16), (2, 5, 7))
-    found, backward = jax.jit(lambda *operands: jax.vjp(scores, *operands))(
-        jnp.asarray(vectors, dtype), jnp.asarray(table, jnp.float32)
+
+    @jax.jit
+    def run(vectors, table, cotangent):
+        found, backward = jax.vjp(scores, vectors, table)
+        return found, *backward(cotangent)
+
+    found, of_vectors, of_table = run(
+        vectors.astype(jnp.dtype(dtype)), table.astype(np.float32), cotangent.astype(np.float32)
     )
-    of_vectors, of_table = jax.jit(backward)(jnp.asarray(cotangent, jnp.float32))
     assert (found.dtype, of_vectors.dtype, of_table.dtype) == (jnp.float32, dtype, jnp.float32)
     np.testing.assert_allclose(found, vectors @ table.T, rtol=1e-5, atol=1e-5)
     for one, other in (
@@ -89,11 +98,16 @@ def test_products_of_batches_of_matrices(dtype):
     expected = left @ right
     last = np.swapaxes(right, -1, -2)
     rows = np.swapaxes(left, -1, -2)
-    found = {
-        "product": matmul(jnp.asarray(left, dtype), jnp.asarray(right, dtype)),
-        "last": matmul_nt(jnp.asarray(left, dtype), jnp.asarray(last, dtype)),
-        "rows": matmul_tn(jnp.asarray(rows, dtype), jnp.asarray(right, dtype)),
-    }
+
+    @jax.jit
+    def run(left, right, last, rows):
+        return {
+            "product": matmul(left, right),
+            "last": matmul_nt(left, last),
+            "rows": matmul_tn(rows, right),
+        }
+
+    found = run(*(x.astype(jnp.dtype(dtype)) for x in (left, right, last, rows)))
     for key, array in found.items():
         assert array.dtype == jnp.float32, key
         np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-5, err_msg=key)

@@ -8,14 +8,13 @@ from flax.traverse_util import flatten_dict
 
 from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.execution import Execution
 
 
 def shapes_of(module) -> dict[str, tuple[int, ...]]:
-    ids = jnp.zeros((1, 8), jnp.int32)
-    shapes = jax.eval_shape(module.init, jax.random.key(0), ids)["params"]
-    return {name: leaf.shape for name, leaf in flatten_dict(shapes, sep="/").items()}
+    shapes = flatten_dict(abstract_params(module), sep="/")
+    return {name: leaf.shape for name, leaf in shapes.items()}
 
 
 def count(shapes) -> int:
@@ -54,8 +53,7 @@ def test_parameters_do_not_depend_on_the_execution():
     assert plain["bert/encoder/layers/attention/query/kernel"] == (2, 128, 2, 64)
     for execution in (
         Execution(scan_layers=False),
-        Execution(remat="full"),
-        Execution(dtype="bfloat16", remat="dots"),
+        Execution(dtype="bfloat16", remat="full"),
     ):
         assert shapes_of(PreTrainingModel(config, execution)) == plain
 

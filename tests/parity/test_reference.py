@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from bert_jax.errors import UserError
+from bert_jax.parity.compare import compare
+
 PROGRAM = """
 import sys
 
@@ -24,7 +27,14 @@ except UserError as error:
 """
 
 
-@pytest.mark.parametrize("blocked", ["torch", pytest.param("transformers", marks=pytest.mark.slow)])
+def test_a_missing_library_is_an_error_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UserError, match="torch cannot be imported; pip install torch transformers"):
+        compare("anything")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocked", ["torch", "transformers"])
 def test_a_missing_library_is_one_line_with_the_remedy(blocked):
     if blocked == "transformers":
         pytest.importorskip("torch")

@@ -125,7 +125,7 @@ def test_views_of_one_storage(path, write_zip):
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=3),
 )
 @hypothesis.settings(
-    max_examples=300, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 def test_strides_are_those_of_numpy_or_refused(length, offset, steps, path, write_zip):
     shape, strides = [size for size, _ in steps], [stride for _, stride in steps]
@@ -399,7 +399,7 @@ def test_truncations_of_a_zip_file(path, write_zip):
     changes=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=1, max_size=4),
 )
 @hypothesis.settings(
-    max_examples=1000, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=300, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 def test_changed_bytes_are_read_or_refused(layout, changes, path, write_zip):
     path.unlink(missing_ok=True)  # an earlier example may still be mapped

@@ -95,6 +95,7 @@ def test_a_file_written_by_hand(path):
         max_size=6,
     )
 )
+@hypothesis.settings(max_examples=30)
 def test_what_the_library_writes_is_read_bit_by_bit(tensors, tmp_path_factory):
     path = tmp_path_factory.mktemp("safetensors") / "model.safetensors"
     path.write_bytes(save(tensors))
@@ -251,7 +252,7 @@ def test_files_that_are_none(path, tmp_path):
 @hypothesis.given(
     changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4)
 )
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=100)
 def test_changed_bytes_are_read_or_refused(changes, tmp_path_factory):
     content = bytearray(save({"a": np.zeros((2, 2), np.float32), "b": np.zeros(3, np.int64)}))
     for position, value in changes:
