@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
@@ -218,6 +218,7 @@ def test_every_sequence_has_one_reading_in_all_schemes(tags):
         assert convert(written, scheme) == written
 
 
+@settings(max_examples=25)
 @given(SENTENCES)
 def test_counts_add_up(sentences):
     parts = [EntityCounts.of([gold], [guess]) for gold, guess in sentences]

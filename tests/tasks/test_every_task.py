@@ -1,6 +1,7 @@
 """What is trained by a name can be loaded and asked by the same name."""
 
 import dataclasses
+import functools
 import json
 
 import jax
@@ -68,10 +69,16 @@ def test_a_metric_that_is_none_is_refused_before_a_training(base_model, tmp_path
         _ = Experiment.from_config(config).task
 
 
+@pytest.fixture(scope="module")
+def load(base_model):
+    """Loads the encoder with a new head for a task, once for each."""
+    return functools.cache(lambda name: bert_jax.load(base_model, task=name))
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_scores_that_are_no_numbers_are_no_answers(base_model, name):
+def test_scores_that_are_no_numbers_are_no_answers(load, name):
     row, _ = ROWS[name]
-    model = bert_jax.load(base_model, task=name)
+    model = load(name)
     damaged = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), model.params)
     model = dataclasses.replace(model, params=damaged)
     asked = {
@@ -89,10 +96,10 @@ def test_scores_that_are_no_numbers_are_no_answers(base_model, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_load_and_predict_know_its_name(base_model, tmp_path, name):
+def test_load_and_predict_know_its_name(load, tmp_path, name):
     row, keys = ROWS[name]
     (tmp_path / "in.jsonl").write_text(json.dumps(row) + "\n")
-    model = bert_jax.load(base_model, task=name)
+    model = load(name)
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     assert predict(model, name, source, target, PredictOptions(progress=False)) == 1
     assert keys <= set(json.loads(target.read_text()))
