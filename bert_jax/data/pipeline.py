@@ -41,11 +41,12 @@ def _batches(
     tf = import_tensorflow()
     example = make_batch(start)
     dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
-    # TensorFlow never frees `make`; so what this one calls can be taken away in the end.
-    called: list[Callable[[int], Batch]] = [make_batch]
+    # None in the end: TensorFlow never frees `make`, and with it what it refers to.
+    current: Callable[[int], Batch] | None = make_batch
 
     def make(number: int) -> tuple[np.ndarray, ...]:
-        return tuple(next((call(int(number)) for call in called), example).values())
+        call = current
+        return tuple((call(int(number)) if call else example).values())
 
     def make_tensors(number: object) -> dict[str, object]:
         arrays = tf.numpy_function(make, [number], dtypes)
@@ -65,7 +66,7 @@ def _batches(
         # TensorFlow's threads call `make_batch`. If the iterator were dropped meanwhile, they could
         # wait for ever for an interpreter that has ended; so make no more batches, and wait for
         # those that have begun.
-        called.clear()
+        current = None
         keep_reading.assign(False)
         _drain(iterator)
 
