@@ -1,7 +1,5 @@
 """The name table: by hand, complete, and its own inverse."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
@@ -10,6 +8,7 @@ from bert_jax.checkpoints.parameters import fill, tensor_shape, to_tensor
 from bert_jax.families.bert import HUGGINGFACE as TABLE
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import abstract_params
 
 # L 2, D 6, N 3, H 2, F 5, V 7: all different, so that no wrong transposition fits by chance.
 CONFIG = EncoderConfig(
@@ -44,9 +43,7 @@ def shapes():
     """Every parameter of any of the models."""
     found = {}
     for name, architecture in MODULES.items():
-        module = architecture(CONFIG)
-        ids = jnp.zeros((1, 4), jnp.int32)
-        tree = jax.eval_shape(module.init, jax.random.key(0), ids)["params"]
+        tree = abstract_params(architecture(CONFIG))
         prefix = "bert/" if name == Head.ENCODER else ""
         for path, leaf in flatten_dict(tree, sep="/").items():
             found[prefix + path] = leaf.shape

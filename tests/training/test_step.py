@@ -61,8 +61,16 @@ def make_step(make_tiny_task):
 def initial(make_tiny_task, tiny_config):
     """The state of step 0 as NumPy arrays; a step consumes its argument, so each gets a copy."""
     task, optimizer = make_tiny_task(tiny_config), make_optimizer(OPTIONS, 100)
-    state = new_state(task, optimizer, abstract_state(task, optimizer, MESH), seed=0)
-    return jax.tree.map(np.asarray, state)
+    abstract = abstract_state(task, optimizer, MESH)
+    generator = np.random.default_rng(0)
+
+    def draw(path, leaf):
+        if path[-1].key in ("bias", "scale"):
+            return np.full(leaf.shape, path[-1].key == "scale", np.float32)
+        return generator.normal(0, 0.02, leaf.shape).astype(np.float32)
+
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), abstract)
+    return zeros.replace(params=jax.tree_util.tree_map_with_path(draw, abstract.params))
 
 
 @pytest.fixture(scope="module")

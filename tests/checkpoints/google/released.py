@@ -8,6 +8,7 @@ import numpy as np
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.google_files import load_description, load_params
 from bert_jax.checkpoints.parameters import LoadReport
+from bert_jax.checkpoints.tensors.tensorflow_checkpoint import write_checkpoint
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
@@ -105,6 +106,16 @@ def write_with_saver(prefix, values) -> None:
         v1.train.get_or_create_global_step()
         session.run(v1.global_variables_initializer())
         v1.train.Saver().save(session, str(prefix))
+
+
+def write_with_slots(prefix, values) -> None:
+    """The same variables without a graph."""
+    slots = {
+        f"{name}/{slot}": value * 0
+        for name, value in values.items()
+        for slot in ("adam_m", "adam_v")
+    }
+    write_checkpoint(prefix, {**values, **slots, "global_step": np.int64(0)})
 
 
 class Model(NamedTuple):
