@@ -26,6 +26,7 @@ from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models import execution
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
@@ -205,8 +206,9 @@ def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
     """The directory of a random encoder of two layers and 32 positions."""
     directory = tmp_path_factory.mktemp("base") / "model"
     description = ModelDescription(tiny_config, Head.ENCODER)
-    params = random_params(description.make_module(Execution()), scale=0.02)
-    model_directory.save(directory, description, params, tokenizer)
+    # As training begins: from here the tasks' tests learn.
+    init = functools.partial(init_params, description.make_module(Execution()))
+    model_directory.save(directory, description, jax.jit(init)(jax.random.key(0)), tokenizer)
     return directory
 
 

@@ -121,12 +121,12 @@ def test_rows_without_space(tokenizer):
 
 
 def test_the_longest_passages_take_linear_time(tokenizer):
-    passage = "the cat sat on the mat . " * 40_000
+    passage = "the cat sat on the mat . " * 20_000
     (windows,) = PassageWindows(tokenizer)([("the sun", passage)])
-    assert len(passage) == 1_000_000
-    assert windows[-1].offsets[-2] == (999_998, 999_999)
+    assert len(passage) == 500_000
+    assert windows[-1].offsets[-2] == (499_998, 499_999)
     assert (
-        sum(stop - start for window in windows for start, stop in [window.max_context]) == 280_000
+        sum(stop - start for window in windows for start, stop in [window.max_context]) == 140_000
     )
 
 
