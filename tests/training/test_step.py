@@ -95,13 +95,6 @@ def new(initial):
     )
 
 
-@pytest.fixture
-def dropout_config(tiny_config):
-    return dataclasses.replace(
-        tiny_config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
-    )
-
-
 def flat(tree) -> np.ndarray:
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 
@@ -181,26 +174,23 @@ def test_the_loss_falls_on_one_batch(make_step, new, tiny_config, tiny_batch):
     assert int(state.step) == 30
 
 
-@pytest.mark.slow
-def test_dropout_depends_on_the_step_alone(make_step, new, dropout_config, tiny_batch):
-    step = make_step(dropout_config)
-    batch = to_global(MESH, tiny_batch)
+def test_dropout_depends_on_the_step_and_the_seed():
+    task, optimizer = LineTask(), make_optimizer(OPTIONS, 100)
+    abstract = abstract_state(task, optimizer, MESH)
+    batch = to_global(MESH, next(task.train_batches(0, 1, host=0, hosts=1)))
 
-    def loss_at(number: int) -> float:
-        return float(step(new(number), batch)[1]["loss"])
+    def loss_at(step: int, seed: int) -> float:
+        run = make_train_step(
+            task, optimizer, mesh=MESH, abstract=abstract, microbatches=1, seed=seed
+        )
+        ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), abstract)
+        state = jax.device_put(
+            ones.replace(step=np.int32(step)), NamedSharding(MESH, PartitionSpec())
+        )
+        return float(run(state, batch)[1]["loss"])
 
-    assert loss_at(5) == loss_at(5)
-    assert loss_at(5) != loss_at(6)
-
-
-@pytest.mark.slow
-def test_dropout_depends_on_the_seed(make_step, new, dropout_config, tiny_batch):
-    batch = to_global(MESH, tiny_batch)
-    losses = [
-        float(make_step(dropout_config, seed=seed)(new(), batch)[1]["loss"])
-        for seed in (3, 4, 2**32 - 1)
-    ]
-    assert len(set(losses)) == 3
+    assert loss_at(5, 3) == loss_at(5, 3)
+    assert len({loss_at(5, 3), loss_at(6, 3), loss_at(5, 4), loss_at(5, 2**32 - 1)}) == 4
 
 
 def test_under_bfloat16_all_that_is_kept_or_summed_is_float32(
