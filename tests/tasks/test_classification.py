@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import bert_jax
@@ -241,6 +242,17 @@ def test_lists_of_labels(base_model, tmp_path):
     description = _task(base_model, table).description
     assert description.problem_type == "multi_label_classification"
     assert description.labels == ("x", "y")
+
+
+def test_balanced_labels_weigh_by_their_rarity(base_model, write_table):
+    rows = [("text", "label"), *[("a cat", "animal")] * 6, *[("a mat", "thing")] * 2]
+    table = str(write_table("train.tsv", rows))
+    task = _task(base_model, table, validation=(table,), class_weights="balanced")
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    weights, is_real = batch["weights"], batch["weights"] > 0
+    assert is_real.sum() == 8
+    np.testing.assert_allclose(weights[is_real & (batch["labels"] == 0)], [8 / 12] * 6, rtol=1e-6)
+    np.testing.assert_allclose(weights[is_real & (batch["labels"] == 1)], [2.0] * 2)
 
 
 def test_a_number_is_gone_on_with(base_model, write_table, tmp_path):
