@@ -1,7 +1,6 @@
 """The results of several runs: values, mean, deviation, best and failed, as table and JSON."""
 
 import dataclasses
-import io
 import math
 import re
 import statistics
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.files import write_atomically
+from bert_jax.files import save_figure
 from bert_jax.metrics.tables import aligned
 
 
@@ -145,9 +144,7 @@ class Report:
             axes.legend()
         axes.set_xlabel(name.replace("_", " "))
         axes.grid(alpha=0.3)
-        picture = io.BytesIO()
-        figure.savefig(picture, dpi=120)
-        write_atomically(path, picture.getvalue())
+        save_figure(path, figure)
 
     def _table(self) -> list[list[str]]:
         """A row for each run, the best first in a sweep; seeds have their mean and deviation."""

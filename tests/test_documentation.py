@@ -66,6 +66,16 @@ def test_every_key_in_backquotes_is_known():
         assert not unknown, page
 
 
+def test_every_name_of_python_in_backquotes_is_in_the_source():
+    source = "\n".join(path.read_text() for path in (ROOT / "bert_jax").rglob("*.py"))
+    known = set(re.findall(r"\w+", source)) | {path.stem for path in (ROOT / "bert_jax").rglob("*")}
+    for page in (*PAGES, ROOT / "CHANGELOG.md"):
+        # `LoadedModel`, `Head.MASKED_LM`, `bert_jax.load(path, task=...)`
+        pattern = r"`(bert_jax(?:\.\w+)+|[A-Z]\w*[a-z]\w*(?:\.\w+)*)[`(]"
+        names = {part for name in re.findall(pattern, page.read_text()) for part in name.split(".")}
+        assert not names - known, page
+
+
 def test_every_link_between_pages_exists():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):

@@ -12,6 +12,7 @@ from bert_jax.files.atomic import (
     atomic_directory,
     atomic_file,
     remove_partial_files,
+    save_figure,
     write_atomically,
 )
 from bert_jax.files.download import fetch
@@ -40,6 +41,7 @@ __all__ = [
     "read_json_object",
     "remove",
     "remove_partial_files",
+    "save_figure",
     "state_of",
     "upload",
     "user_cache",

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bert_jax.errors import UserError
 from bert_jax.files.paths import is_remote, reachable, upload
@@ -56,6 +56,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Writes a whole file; see `atomic_file`."""
     with atomic_file(path) as file:
         file.write(content)
+
+
+def save_figure(path: Path, figure: Any, dpi: int = 120) -> None:
+    """Writes a figure of matplotlib as a PNG picture; see `atomic_file`."""
+    with atomic_file(path) as file:
+        figure.savefig(file, format="png", dpi=dpi)
 
 
 @contextlib.contextmanager

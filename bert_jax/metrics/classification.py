@@ -7,7 +7,6 @@ largest errors.
 
 import dataclasses
 import functools
-import io
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.files import write_atomically
+from bert_jax.files import save_figure
 from bert_jax.metrics.tables import aligned, shorten
 
 # The matrix is printed up to so many classes, about a terminal's width; beyond, its largest errors.
@@ -145,12 +144,10 @@ class ConfusionMatrix:
             UserError: the file cannot be written.
         """
         figure = self._figure()
-        content = io.BytesIO()
         with warnings.catch_warnings():
             # Scripts that the font does not have: the numbers name the classes.
             warnings.filterwarnings("ignore", message="Glyph")
-            figure.savefig(content, format="png", dpi=100)
-        write_atomically(path, content.getvalue())
+            save_figure(path, figure, dpi=100)
 
     def _matrix(self) -> list[str]:
         heading = ["gold \\ predicted", *(str(n) for n in range(1, len(self.labels) + 1))]

@@ -1,6 +1,5 @@
 """The logs of a run: `metrics.jsonl`, TensorBoard events, and `curves.png` drawn from them."""
 
-import io
 import json
 import os
 import shutil
@@ -11,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from bert_jax.errors import RetryableError, UserError
-from bert_jax.files import is_remote, reachable, upload, write_atomically
+from bert_jax.files import is_remote, reachable, save_figure, upload, write_atomically
 
 METRICS = "metrics.jsonl"
 # A bucket stores whole files only: the local files are uploaded at this interval.
@@ -138,9 +137,7 @@ def draw_curves(
         axes.grid(alpha=0.3)
         axes.legend()
     path = workdir / "curves.png"
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=120)
-    write_atomically(path, picture.getvalue())
+    save_figure(path, figure)
     return path
 
 

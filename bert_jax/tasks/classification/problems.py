@@ -5,7 +5,6 @@ Each defines its labels as numbers, its loss, metrics and reports.
 
 import abc
 import dataclasses
-import io
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ import optax
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import OptionError, UserError
-from bert_jax.files import write_atomically
+from bert_jax.files import save_figure, write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
 from bert_jax.sharding.hosts import is_main_host
@@ -235,9 +234,7 @@ class Regression(Problem):
         axes.set_xlabel("expected")
         axes.set_ylabel("predicted")
         axes.grid(alpha=0.3)
-        picture = io.BytesIO()
-        figure.savefig(picture, dpi=120)
-        write_atomically(stem.with_suffix(".values.png"), picture.getvalue())
+        save_figure(stem.with_suffix(".values.png"), figure)
 
 
 def _known(label: str, numbers: dict[str, int], example: TextExample) -> int:
