@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gc
 import os
 import signal
 import socket
@@ -45,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     three times as long as the older one; and a module that is split for several threads gains
     nothing while another worker uses the other core. The slow tests run what users run.
     """
+    gc.set_threshold(100_000, 50, 50)  # tracing makes many objects that live on: collect seldom
     # Started in the background, we ignore Ctrl-C, and so would all processes that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options: dict[str, bool | str | float | int] = {

@@ -11,4 +11,5 @@ make_environment "[test]"
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-.venv/bin/python -m pytest --numprocesses 2 "$@"
+# The tests of a file share compiled functions: one worker runs them all.
+.venv/bin/python -m pytest --numprocesses 2 --dist loadfile "$@"
