@@ -27,6 +27,8 @@ RENAMED_KEYS = {
     "data.development": "data.validation",
     "data.held_out": "data.validation_fraction",
 }
+# Lists of texts, where 2026 and 1e3 are no numbers.
+TEXT_LISTS = frozenset({"data.labels", "data.test", "data.validation"})
 
 
 def default_config(task: str) -> ConfigDict:
@@ -111,7 +113,8 @@ def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> C
     defaults = _flat_defaults(config.task)
     for key, text in overrides:
         default = defaults.get(key)
-        value = text if isinstance(default, str) else _parse(text)
+        is_text = isinstance(default, str) or (key in TEXT_LISTS and not text.startswith(_QUOTED))
+        value = text if is_text else _parse(text)
         if isinstance(default, tuple) and isinstance(value, str):
             value = tuple(filter(None, value.split(",")))
         set_key(config, key, value, where=f"--config.{key}")
@@ -127,7 +130,7 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
 
     Raises:
         UserError: the key is unknown (the new name of an old key, or the nearest known key is
-            named), or the value is of another kind.
+            named), the value is of another kind, or it is another task, which has other keys.
     """
     defaults = _flat_defaults(config.task)
     if isinstance(defaults.get(f"{key}.{value}"), bool):
@@ -137,12 +140,19 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
             raise UserError(f"{where}: {key!r} is called {RENAMED_KEYS[key]!r} now; rename it")
         (near,) = difflib.get_close_matches(key, defaults, n=1, cutoff=0.0)
         raise UserError(f"{where}: unknown key {key!r}; the nearest known is {near!r}")
+    if key == "task" and value != config.task:
+        raise UserError(
+            f"{where}: this is a config of task {config.task}, not {value!r}; choose another "
+            "--config"
+        )
     default = defaults[key]
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if isinstance(default, tuple):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
         value = tuple(one for one in value if one != "")
+        if key in TEXT_LISTS:
+            value = tuple(map(str, value))
     if default is not None and type(value) is not type(default):
         raise UserError(
             f"{where}: {key} is {value!r}, a {type(value).__name__}; "
@@ -248,6 +258,10 @@ def _call(path: Path, arguments: str) -> Any:
 
 # Python's constants as users may write them on the command line.
 _LITERALS = {"True": "true", "False": "false"}
+
+
+# How the Python literal of a list of texts begins.
+_QUOTED = ("[", "(", "'", '"')
 
 
 def _parse(text: str) -> Any:

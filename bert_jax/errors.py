@@ -114,4 +114,4 @@ def _python_name(option: str, value: str | None) -> str:
 
 def _with_names(rule: str, name: OptionName) -> str:
     """The rule with its fields `{name}` and `{name=value}` written by a face."""
-    return re.sub(r"\{([a-z_]+)(?:=([^{}]*))?\}", lambda field: name(field[1], field[2]), rule)
+    return re.sub(r"\{([a-z_.]+)(?:=([^{}]*))?\}", lambda field: name(field[1], field[2]), rule)

@@ -152,9 +152,13 @@ def test_lists_are_given_in_several_ways():
         ("neg,pos", ("neg", "pos")),
         ("neg", ("neg",)),
         ("['a,b', 'c']", ("a,b", "c")),
-        ("1,2", (1, 2)),
+        ("1,2", ("1", "2")),
+        ("1e3", ("1e3",)),
+        ("[1, 2]", ("1", "2")),
     ):
         assert override_keys(config, [("data.labels", text)]).data.labels == expected
+    assert override_keys(config, [("data.validation", "2026")]).data.validation == ("2026",)
+    assert override_keys(config, [("train.seeds", "1,2")]).train.seeds == (1, 2)
 
 
 def test_differences_between_configs():
@@ -202,6 +206,17 @@ def test_the_error_for_an_old_key_names_the_new_one():
         with pytest.raises(UserError) as error:
             override_keys(config, [(old, "x")])
         assert str(error.value) == f"--config.{old}: '{old}' is called '{new}' now; rename it"
+
+
+def test_the_task_of_a_config_is_not_overridden(config):
+    expected = (
+        "--config.task: this is a config of task pretraining, not 'tagging'; choose another "
+        "--config"
+    )
+    with pytest.raises(UserError) as error:
+        override_keys(config, [("task", "tagging")])
+    assert str(error.value) == expected
+    assert override_keys(config, [("task", "pretraining")]).task == "pretraining"
 
 
 def test_errors_about_options_name_keys():

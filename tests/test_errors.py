@@ -42,3 +42,9 @@ def test_a_caller_renames_options():
         raise OptionError("max_length", 99, "lower {max_length}, or set {format=text} and {other}")
     assert str(caught.value) == "length is 99; lower length, or set kind=text and other"
     assert caught.value.option == "length"
+    # A key of a config may have the new name.
+    with pytest.raises(OptionError) as caught, renamed_options(vocab_size="tokenizer.vocab_size"):
+        raise OptionError("vocab_size", 9, "give another {vocab_size}, as {vocab_size=30}")
+    assert str(caught.value) == (
+        "tokenizer.vocab_size is 9; give another tokenizer.vocab_size, as tokenizer.vocab_size=30"
+    )

@@ -97,6 +97,7 @@ def test_a_grid_from_the_command_line(make_config):
         ("train.epochs=", "--sweep 'train.epochs=' is not KEY=VALUE,VALUE"),
         ("train.epochs=two", "train.epochs is 'two', a str; it must be of type float"),
         ("train.global_batch_size=8,8", "a value appears twice; leave one out"),
+        ("task=tagging", "a config of task classification, not 'tagging'; choose another --config"),
         ("train.seeds=1,2", "--sweep train.seeds: give --config.train.seeds, or sweep over seed"),
     ],
 )

@@ -208,6 +208,8 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
         ({"loss": "angular"}, ROWS, "data.loss is 'angular'; known are cosine, contras"),
         ({"pooling": "pooler"}, ROWS, "data.pooling is 'pooler'; known are cls, mean, max"),
         ({"label_range": (5,)}, ROWS, r"data.label_range is \(5,\); give the least and the great"),
+        ({"label_range": ("low", "high")}, ROWS, "label_range is .*; give the least and the great"),
+        ({"label_range": ("nan", 1)}, ROWS, "label_range is .*; give the least and the greatest"),
         ({"text_column": "sentence1"}, ROWS, r"train.tsv:2: there is no second text to compare"),
         ({}, [("a", "b", 4)] * 3, r"train.tsv:2: the label 4 is not between 0 and"),
     ],

@@ -5,6 +5,7 @@ which none of these poolings uses.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -288,22 +289,21 @@ def _texts(example: TextExample) -> tuple[str, str]:
 def _objective(
     data: ConfigDict, options: TextOptions, examples: list[TextExample], model_init: ModelInit
 ) -> Objective:
-    label_range = tuple(map(float, data.label_range))
-    if not label_range:
-        is_scored = options.layout is not None and options.layout.regression
-        label_range = (0.0, 5.0) if is_scored else (0.0, 1.0)
-    if len(label_range) != 2 or label_range[0] >= label_range[1]:
-        raise OptionError(
-            "label_range",
-            data.label_range,
-            "give the least and the greatest label, as {label_range=0,5}",
-        )
+    is_scored = options.layout is not None and options.layout.regression
+    try:
+        low, high = map(float, data.label_range or ((0, 5) if is_scored else (0, 1)))
+        is_range = -math.inf < low < high < math.inf
+    except (TypeError, ValueError):  # not two, or no numbers
+        is_range = False
+    if not is_range:
+        rule = "give the least and the greatest label, as {label_range=0,5}"
+        raise OptionError("label_range", data.label_range, rule)
     if data.loss == "cosine":
-        return CosineObjective(label_range)
+        return CosineObjective((low, high))
     if data.loss == "contrastive":
         return ContrastiveObjective(data.margin)
     if data.loss == "in_batch_negatives":
-        return MultipleNegativesRanking(data.scale, label_range)
+        return MultipleNegativesRanking(data.scale, (low, high))
     if model_init.is_finished:
         return SoftmaxObjective()  # a finished model has no classifier
     named = tuple(map(str, data.labels)) or (options.layout.classes if options.layout else ())
