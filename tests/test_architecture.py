@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tokenize
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "bert_jax"
@@ -144,3 +145,20 @@ def test_plug_ins_are_named_by_no_other_file():
 def test_the_documentation_shows_every_part():
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert [name for name in LAYER_OF if name not in page] == []
+
+
+def test_every_letter_of_a_shape_is_in_the_table_of_the_concepts():
+    table = (PACKAGE.parent / "docs" / "concepts.md").read_text(encoding="utf-8")
+    cells = re.findall(r"\| ((?:\w, )*\w) (?=\|)", table)
+    known = {letter for cell in cells for letter in cell.split(", ")}
+    shape = re.compile(r"\[([^\[\]\n'_]*)\]")
+    for name in TREES:
+        with (PACKAGE / name).open("rb") as file:
+            tokens = [
+                token.string
+                for token in tokenize.tokenize(file.readline)
+                if token.type == tokenize.COMMENT or token.string.endswith('"""')
+            ]
+        for text in tokens:
+            for axes in shape.findall(text):
+                assert set(re.findall(r"\b[A-Za-z]\b", axes)) <= known, f"{name}: [{axes}]"

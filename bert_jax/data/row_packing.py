@@ -35,7 +35,7 @@ class _Shapes:
     """The shapes of packed rows for batches of one length.
 
     Attributes:
-        length: S, tokens of a packed row.
+        length: U, tokens of a packed row.
         counts: the values that R, the number of packed rows, may have; ascending.
     """
 
@@ -172,12 +172,12 @@ def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarr
     """Assigns items to rows: the largest first, each to the row with the least sufficient space.
 
     Args:
-        sizes: int64 [E], each from 1 to `capacity`.
+        sizes: int64 [n], each from 1 to `capacity`.
         rows: number of rows.
         capacity: of each row.
 
     Returns:
-        int64 [E], the row of each item; -1 if none has space.
+        int64 [n], the row of each item; -1 if none has space.
     """
     placed = np.full(len(sizes), -1)
     by_space: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free space

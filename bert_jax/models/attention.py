@@ -81,7 +81,8 @@ class SelfAttention(nn.Module):
             output_attentions=output_attentions,
             packed=tokens.segment_ids.query.shape[1] > 1,
         )
-        kernel = select_kernel(execution.attention, call)
+        platform = execution.platform or jax.default_backend()
+        kernel = select_kernel(execution.attention, platform, call)
         context = AttentionContext.from_tokens(tokens, config.num_attention_heads)
         dropout_key = dropout_key_of(self) if rate else jnp.zeros(2, jnp.uint32)
         attended = kernel.function(query, key, value, context, rate, dropout_key)

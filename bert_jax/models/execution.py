@@ -33,6 +33,7 @@ class Execution:
             number of rows is a multiple of this; the additional rows are 0 and stay 0.
         attention: "xla", or the name of a kernel that is used wherever it supports the call, see
             `models.kernels`: "pallas" on TPUs, "cudnn" on GPUs.
+        platform: of the devices that compute: "cpu", "gpu" or "tpu"; "": the local ones.
     """
 
     dtype: str = "float32"
@@ -40,6 +41,7 @@ class Execution:
     remat: str = "none"
     pad_vocab_to_multiple_of: int = 1
     attention: str = "xla"
+    platform: str = ""
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "bfloat16"):
@@ -96,4 +98,4 @@ def resolve_execution(
         attention = automatic_setting(platform)
     elif attention in SETTINGS and not runs_on(attention, platform):
         attention = "xla"
-    return Execution(dtype, scan_layers, attention=attention)
+    return Execution(dtype, scan_layers, attention=attention, platform=platform)

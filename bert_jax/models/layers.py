@@ -84,7 +84,7 @@ def dense(
 def layer_norm(config: EncoderConfig, execution: Execution, name: str) -> nn.LayerNorm:
     """LayerNorm over D, statistics in float32.
 
-    Flax's defaults (epsilon 1e-6, variance as E[x²] - E[x]²) are not BERT's.
+    Flax's defaults (epsilon 1e-6, variance as mean(x²) - mean(x)²) are not BERT's.
     """
     return nn.LayerNorm(
         epsilon=config.layer_norm_eps,

@@ -20,7 +20,7 @@ class Computed:
     """What one side computed from one input, float32 or float64.
 
     Attributes:
-        hidden_states: [L + 1, rows, T, D], the embeddings and the output of each layer.
+        hidden_states: [L + 1, R, T, D], the embeddings and the output of each layer.
         logits: by Hugging Face's names; rows are those of the input, not of the encoder.
         losses: by name, as in `heads.OUTPUTS`.
         gradients: of the last of the losses, by Hugging Face's names.

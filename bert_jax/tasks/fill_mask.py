@@ -144,7 +144,7 @@ def _best_words(
     vocab_size: int,
     top_k: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Probabilities, float32 [B, P, K], and ids, int32 [B, P, K], of the K best words."""
+    """Probabilities, float32 [B, P, top_k], and ids, int32 [B, P, top_k], of the best words."""
     output: Any = module.apply(
         {"params": params},
         batch["input_ids"],

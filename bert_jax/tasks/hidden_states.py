@@ -31,7 +31,7 @@ class TokenStates:
     Attributes:
         tokens: T pieces, special tokens included.
         offsets: (start, end) of each in the characters of its text; (0, 0) for special tokens.
-        states: float32 [T, D]; [T, L · D] for L concatenated layers, [L, T, D] uncombined.
+        states: float32 [T, D]; [T, L · D] for concatenated layers, [L, T, D] uncombined.
     """
 
     tokens: list[str]

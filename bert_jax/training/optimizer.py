@@ -9,7 +9,15 @@ import optax
 
 from bert_jax.errors import OptionError
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
-from bert_jax.sharding.rules import MESH_AXES, ZERO_AXES, MeshAxes, match, match_tree, name_of
+from bert_jax.sharding.rules import (
+    MESH_AXES,
+    PARAMETER_AXES,
+    ZERO_AXES,
+    MeshAxes,
+    match,
+    match_tree,
+    name_of,
+)
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.schedule import learning_rate, steps_of_warmup
 
@@ -198,7 +206,8 @@ def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
         name = name_of(path)
         if not match(DECAY_RULES, name):
             return update
-        return jax.vmap(scaled)(update, param) if "/layers/" in name else scaled(update, param)
+        is_stacked = "layers" in match(PARAMETER_AXES, name)
+        return jax.vmap(scaled)(update, param) if is_stacked else scaled(update, param)
 
     return jax.tree_util.tree_map_with_path(choose, updates, params)
 

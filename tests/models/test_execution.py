@@ -21,18 +21,18 @@ def cpu(monkeypatch):
 def test_accelerators_compute_in_bfloat16():
     assert resolve_execution("auto", platform="another").attention == "xla"
     tpu, gpu = (resolve_execution("auto", platform=platform) for platform in ("tpu", "gpu"))
-    assert tpu == Execution("bfloat16", scan_layers=True, attention="pallas")
-    assert gpu == Execution("bfloat16", scan_layers=True, attention="xla")
+    assert tpu == Execution("bfloat16", attention="pallas", platform="tpu")
+    assert gpu == Execution("bfloat16", attention="xla", platform="gpu")
 
 
 def test_a_cpu_computes_in_bfloat16_only_where_it_has_the_instructions(cpu):
     for flags in (("sse2", "avx512_bf16"), ("sse2", "amx_bf16")):
         cpu(*flags)
         resolved = resolve_execution("auto", platform="cpu")
-        assert resolved == Execution("bfloat16", scan_layers=False, attention="xla")
+        assert resolved == Execution("bfloat16", scan_layers=False, platform="cpu")
     cpu("sse2", "avx2")
     resolved = resolve_execution("auto", platform="cpu")
-    assert resolved == Execution("float32", scan_layers=True, attention="xla")
+    assert resolved == Execution("float32", scan_layers=True, platform="cpu")
 
 
 def test_what_the_config_says_counts(cpu):
@@ -58,7 +58,7 @@ def test_what_the_config_says_counts(cpu):
 def test_the_local_gpu(monkeypatch, capability, dtype):
     device = types.SimpleNamespace(platform="gpu", compute_capability=capability)
     monkeypatch.setattr(execution.jax, "devices", lambda: [device])
-    assert resolve_execution("auto") == Execution(dtype)
+    assert resolve_execution("auto") == Execution(dtype, platform="gpu")
 
 
 @pytest.mark.parametrize(

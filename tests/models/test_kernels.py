@@ -176,35 +176,41 @@ def test_cudnn_computes_the_definition():
 
 
 @pytest.mark.parametrize(
-    ("setting", "call", "name"),
+    ("setting", "platform", "call", "name"),
     [
-        ("pallas", {}, "pallas"),
-        ("pallas", {"dtype": "float32", "packed": True}, "pallas"),
-        ("pallas", {"dropout_rate": 0.1}, "per_head"),
-        ("pallas", {"output_attentions": True}, "per_head"),
-        ("pallas", {"length": 520}, "per_head"),
-        ("pallas", {"length": 128}, "xla"),
-        ("cudnn", {"length": 520}, "cudnn"),
-        ("cudnn", {"length": 511}, "per_head"),
-        ("cudnn", {"dropout_rate": 0.1}, "per_head"),
-        ("cudnn", {"packed": True}, "per_head"),
-        ("cudnn", {"dtype": "float32"}, "per_head"),
-        ("xla", {}, "per_head"),
-        ("xla", {"length": 383}, "xla"),
-        ("xla", {"head_dim": 32}, "xla"),
-        ("xla", {"head_dim": 32, "dtype": "float32"}, "per_head"),
+        ("pallas", "tpu", {}, "pallas"),
+        ("pallas", "tpu", {"dtype": "float32", "packed": True}, "pallas"),
+        ("pallas", "tpu", {"dropout_rate": 0.1}, "xla"),
+        ("pallas", "tpu", {"output_attentions": True}, "xla"),
+        ("pallas", "tpu", {"length": 520}, "xla"),
+        ("pallas", "tpu", {"length": 128}, "xla"),
+        ("pallas", "gpu", {}, "xla"),
+        ("pallas", "cpu", {}, "per_head"),
+        ("cudnn", "gpu", {"length": 520}, "cudnn"),
+        ("cudnn", "gpu", {"length": 511}, "xla"),
+        ("cudnn", "gpu", {"dropout_rate": 0.1}, "xla"),
+        ("cudnn", "gpu", {"packed": True}, "xla"),
+        ("cudnn", "gpu", {"dtype": "float32"}, "xla"),
+        ("cudnn", "tpu", {}, "xla"),
+        ("xla", "cpu", {}, "per_head"),
+        ("xla", "gpu", {}, "xla"),
+        ("xla", "tpu", {}, "xla"),
+        ("xla", "another", {}, "xla"),
+        ("xla", "cpu", {"length": 383}, "xla"),
+        ("xla", "cpu", {"head_dim": 32}, "xla"),
+        ("xla", "cpu", {"head_dim": 32, "dtype": "float32"}, "per_head"),
     ],
 )
-def test_the_kernel_of_a_call(setting, call, name):
+def test_the_kernel_of_a_call(setting, platform, call, name):
     fields = {"length": 512, "head_dim": 64, "dtype": "bfloat16"}
-    assert select_kernel(setting, AttentionCall(**fields | call)).name == name
+    assert select_kernel(setting, platform, AttentionCall(**fields | call)).name == name
 
 
 def test_heads_on_several_devices_are_not_looped_over():
     call = AttentionCall(length=512, head_dim=64, dtype="float32")
     mesh = jax.sharding.AbstractMesh((2,), ("data",))
     with jax.sharding.use_abstract_mesh(mesh):
-        assert select_kernel("xla", call).name == "xla"
+        assert select_kernel("xla", "cpu", call).name == "xla"
 
 
 def test_what_the_table_says():

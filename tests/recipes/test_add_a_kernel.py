@@ -28,11 +28,15 @@ def in_the_table(monkeypatch):
 
 
 def test_the_table_chooses_it():
-    call = {"head_dim": 8, "dtype": "float32"}
-    assert table.select_kernel("toy", AttentionCall(5, **call)).name == "toy"
-    assert table.select_kernel("toy", AttentionCall(3, **call)).name == "xla"
-    assert table.select_kernel("toy", AttentionCall(5, **call, dropout_rate=0.1)).name == "xla"
-    assert table.select_kernel("xla", AttentionCall(5, **call)).name == "xla"
+    def chosen(setting, platform, **call):
+        call = AttentionCall(**{"length": 5, "head_dim": 8, "dtype": "float32"} | call)
+        return table.select_kernel(setting, platform, call).name
+
+    assert chosen("toy", "cpu") == "toy"
+    assert chosen("toy", "cpu", length=3) == "xla"
+    assert chosen("toy", "cpu", dropout_rate=0.1) == "xla"
+    assert chosen("toy", "gpu") == "xla"
+    assert chosen("xla", "cpu") == "xla"
     found = [resolve_execution("float32", platform=name).attention for name in ("cpu", "gpu")]
     assert found == ["toy", "xla"]
 

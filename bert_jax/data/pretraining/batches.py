@@ -1,6 +1,6 @@
 """Corpus → masked batches for pre-training.
 
-The data position is one integer. Example n of a run is example n mod N of epoch n div N (N examples
+The data position is one integer. Example n of a run is example n mod E of epoch n div E (E examples
 in an epoch); its place in the corpus, its pair and its masks are a pure function of (seed, n).
 Global batch g holds the examples g·B … g·B + B-1; a host makes only its own rows of it. So the
 batches depend neither on the number of hosts and workers nor on where a run was resumed.
@@ -71,8 +71,8 @@ class PretrainingBatches:
         length: T.
         padding_id: the id of [PAD].
         masking: the options of masking.
-        examples_per_epoch: N.
-        rows_per_epoch: N, since each row is one example.
+        examples_per_epoch: E.
+        rows_per_epoch: E, since each row is one example.
     """
 
     def __init__(

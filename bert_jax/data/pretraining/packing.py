@@ -6,11 +6,11 @@ its own [CLS], positions, masks and label, and attends only to itself. (Fine-tun
 its batches, and packs rows inside of the model: `models.packed_rows`.)
 
 The data position is still one integer. Rows come in groups of `GROUP_ROWS`: row r of a run is row
-r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs the examples g·M … g·M + M-1 of the
-run, where M examples fill a group on average; so each group can be computed without the others. By
-chance these examples need a little more or less than the rows of the group. What does not fit is
-left out of that epoch (each epoch is shuffled again). On 154 books that
-is 0.4 % of the examples of 512 tokens, 0.2 % of those of 128.
+r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs the examples g·pool … (g + 1)·pool - 1
+of the run, where `pool` examples fill a group on average; so each group can be computed without the
+others. By chance these examples need a little more or less than the rows of the group. What does
+not fit is left out of that epoch (each epoch is shuffled again). On 154 books that is 0.4 % of the
+examples of 512 tokens, 0.2 % of those of 128.
 """
 
 import functools
@@ -96,7 +96,7 @@ class PackedBatches:
         self._labels = max(1, self._length // _TOKENS_PER_LABEL)
         sizes = self._sizes(examples.lengths(np.arange(_SAMPLE)))
         rows = 1 + int(best_fit_decreasing(sizes, len(sizes), self._length).max())
-        self._pool = round(GROUP_ROWS * len(sizes) / rows)  # M
+        self._pool = round(GROUP_ROWS * len(sizes) / rows)
         self._fitting_size = GROUP_ROWS * int(sizes.sum()) / rows
         self.rows_per_epoch = -(-examples.examples_per_epoch * GROUP_ROWS // self._pool)
         # Consecutive batches share groups.
@@ -128,7 +128,7 @@ class PackedBatches:
         )
 
     def _sizes(self, lengths: np.ndarray) -> np.ndarray:
-        """Size of examples in tokens of a row: int64 [E] from their lengths, int64 [E].
+        """Size of examples in tokens of a row: int64 [n] from their lengths, int64 [n].
 
         A row is limited in tokens, masked tokens and labels; the size is the largest share of
         these three, so examples that fit by size fit in all of them.
@@ -157,22 +157,22 @@ class PackedBatches:
         """Packs unpacked examples into rows.
 
         Args:
-            examples: from `PretrainingBatches`, E of them in the order of their rows.
-            lengths: int64 [E], their tokens.
-            rows: int64 [E], ascending, the row of each.
+            examples: from `PretrainingBatches`, in the order of their rows.
+            lengths: int64 [n], their tokens.
+            rows: int64 [n], ascending, the row of each.
             count: B.
         """
         # Row by row, packed rows hold the tokens of the examples in the same order: non-padding
         # entries of the examples go, in order, to the non-padding entries of the rows.
-        is_token = examples["attention_mask"] > 0  # [E, longest]
-        is_masked = examples["masked_lm_weights"] > 0  # [E, P]
+        is_token = examples["attention_mask"] > 0  # [n, longest]
+        is_masked = examples["masked_lm_weights"] > 0  # [n, P]
         first_of_row = np.searchsorted(rows, rows)
         number = 1 + np.arange(len(rows)) - first_of_row
         before = np.cumsum(lengths) - lengths
         start = before - before[first_of_row]  # of each example in its row
 
         def used(counts: np.ndarray, width: int) -> np.ndarray:
-            """The first entries of each row, `counts` [E] for each example: bool [B, width]."""
+            """The first entries of each row, `counts` [n] for each example: bool [B, width]."""
             return np.arange(width) < np.bincount(rows, counts, count)[:, None]
 
         tokens = used(lengths, self._length)
@@ -198,7 +198,7 @@ class PackedBatches:
 
 
 class _Group(NamedTuple):
-    """Examples in the order of their rows: their numbers, lengths and rows, int64 [E]."""
+    """Examples in the order of their rows: their numbers, lengths and rows, int64 [n]."""
 
     numbers: np.ndarray
     lengths: np.ndarray

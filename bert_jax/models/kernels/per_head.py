@@ -1,7 +1,6 @@
 """Attention to long rows on a CPU: one head after another, whose weights stay in the cache."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,27 +18,19 @@ def attention(
     rate: float,
     dropout_key: jax.Array,
 ) -> jax.Array:
-    """Computes `models.attention.attention`; without a gradient, and on a CPU, head after head."""
+    """Computes `models.attention.attention`; without a gradient, head after head."""
     # This body runs only where no gradient is taken; else `xla.forward` takes its place.
+    leading = query.shape[:2]  # BN
 
-    def attend(
-        query: jax.Array, key: jax.Array, value: jax.Array, context: AttentionContext
-    ) -> jax.Array:
-        return xla.attend(query, key, value, context, rate, dropout_key)[0]
+    def merge_leading(array: jax.Array) -> jax.Array:
+        shape = array.shape[2:]
+        return jnp.broadcast_to(array, (*leading, *shape)).reshape(-1, *shape)
 
-    def loop_over_heads(*operands: Any) -> jax.Array:
-        leading = query.shape[:2]  # BN
+    def attend(head: tuple[jax.Array, jax.Array, jax.Array, AttentionContext]) -> jax.Array:
+        return xla.attend(*head, rate, dropout_key)[0]
 
-        def merge_leading(array: jax.Array) -> jax.Array:
-            shape = array.shape[2:]
-            return jnp.broadcast_to(array, (*leading, *shape)).reshape(-1, *shape)
-
-        output = jax.lax.map(lambda head: attend(*head), jax.tree.map(merge_leading, operands))
-        return output.reshape(query.shape)
-
-    return jax.lax.platform_dependent(
-        query, key, value, context, cpu=loop_over_heads, default=attend
-    )
+    heads = jax.tree.map(merge_leading, (query, key, value, context))
+    return jax.lax.map(attend, heads).reshape(query.shape)
 
 
 attention.defvjp(xla.forward, xla.backward)

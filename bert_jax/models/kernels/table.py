@@ -15,15 +15,17 @@ SETTINGS = tuple(dict.fromkeys(kernel.setting for kernel in (xla.KERNEL, *KERNEL
 """The values of `model.attention`, besides "auto"."""
 
 
-def select_kernel(setting: str, call: AttentionCall) -> Kernel:
+def select_kernel(setting: str, platform: str, call: AttentionCall) -> Kernel:
     """The kernel that computes a call.
 
     Args:
         setting: `Execution.attention`.
+        platform: of the devices that compute: "cpu", "gpu" or "tpu".
         call: what is to be computed.
     """
-    allowed = (kernel for kernel in KERNELS if kernel.setting in (setting, xla.KERNEL.setting))
-    return next(kernel for kernel in allowed if kernel.supports(call))
+    settings = (setting, xla.KERNEL.setting)
+    allowed = (k for k in KERNELS if k.setting in settings and platform in k.platforms)
+    return next((kernel for kernel in allowed if kernel.supports(call)), xla.KERNEL)
 
 
 def automatic_setting(platform: str) -> str:
