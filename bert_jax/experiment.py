@@ -184,12 +184,13 @@ class Experiment:
 
     @property
     def task_key(self) -> Hashable:
-        """Equal for experiments with the same task, which `check` accepts or refuses alike."""
+        """Equal where `check` differs in nothing but `check_options`."""
         names = ("task", "data", "model", "tokenizer", "init_from")
         optimizer = self.optimizer_options
         return (
             FrozenConfigDict({name: self.config[name] for name in names}),
             self.train_options.microbatches,
+            self.mesh_shape,
             optimizer.freeze_encoder,
             optimizer.freeze_layers,
         )
@@ -209,6 +210,17 @@ class Experiment:
         """
         self.check_devices()
         abstract_state(self.task, self.optimizer, self.mesh)
+
+    @_names_keys
+    def check_options(self, examples_per_epoch: int) -> None:
+        """What `check` does without the data and the model: the schedule and the precision.
+
+        Args:
+            examples_per_epoch: of the task.
+        """
+        options = self.train_options.resolved(examples_per_epoch)
+        make_optimizer(self.optimizer_options, options.steps)
+        model_init.execution(self.config, self.platform)
 
     # What can be done with it.
 

@@ -156,23 +156,25 @@ def _check_all(
 ) -> tuple[tuple[str, bool], dict[str, float]]:
     """The metric that the best run is chosen by, and the baselines of the first.
 
-    All are checked first, so that none is refused after others have trained for hours; experiments
-    with the same task, once.
+    All are checked first, so that none is refused after others have trained for hours; the data of
+    experiments with the same task are read once.
 
     Raises:
         UserError: an experiment is refused, or they are evaluated by different metrics.
     """
     for experiment in experiments.values():
         dataclasses.replace(experiment).check_devices()
-    checked: set[Hashable] = set()
+    examples: dict[Hashable, int] = {}  # of an epoch of each task
     best_metric: tuple[str, bool] | None = None
     baselines: dict[str, float] = {}
     for name, experiment in experiments.items():
-        if experiment.task_key in checked:
+        key = experiment.task_key
+        if key in examples:
+            experiment.check_options(examples[key])
             continue
-        checked.add(experiment.task_key)
         trial = dataclasses.replace(experiment)  # its data are not kept
         trial.check()
+        examples[key] = trial.task.examples_per_epoch
         if best_metric is None:
             best_metric, baselines = trial.task.best_metric, trial.task.baselines()
         elif trial.task.best_metric != best_metric:

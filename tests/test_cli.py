@@ -117,7 +117,7 @@ def refused(capsys, *arguments: object) -> str:
         ("optimizer.learning_rate=fast", "optimizer.learning_rate is 'fast', a str; it must be"),
         ("model.hidden_size=wide", "model.hidden_size"),
         ("model.initializer_range=small", "model.initializer_range"),
-        ("task=translation", "task 'translation' is unknown; known are classification, "),
+        ("task=translation", "this is a config of task pretraining, not 'translation'; choose"),
         ("precision=float16", "precision is 'float16'; known are"),
         ("data.length=17", "data.length is 17; the model has 16 positions: lower it"),
         ("data.length=4", "data.length is 4; it must be at least 8"),

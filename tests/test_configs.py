@@ -48,7 +48,7 @@ def test_a_config_is_parsed_and_its_header_has_a_command(path):
     experiment = Experiment.from_config(config)  # checks the values of all sections
     options = experiment.train_options.resolved(examples_per_epoch=100)
     make_optimizer(experiment.optimizer_options, options.steps)
-    if not options.epochs:
+    if not experiment.train_options.epochs:
         for key in ("log_every", "eval_every", "checkpoint_every"):
             assert 0 < config.train[key] <= options.steps
     header = path.read_text().split('"""')[1]

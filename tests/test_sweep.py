@@ -145,6 +145,15 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
     grid = {"optimizer.freeze_layers": (0, 9)}
     with pytest.raises(UserError, match="optimizer.freeze_layers is 9; this model has 1 layer"):
         sweep.sweep(make_config(), tmp_path / "runs", grid)
+    # Without another look at the data.
+    for key, values, message in (
+        ("optimizer.decay", ("linear", "quadratic"), "optimizer.decay is 'quadratic'; known are"),
+        ("precision", ("float32", "float12"), "precision is 'float12'"),
+        ("train.epochs", (2.0, 0.1), "optimizer.warmup_steps is 5; it must lie between 0 and"),
+    ):
+        config = make_config(optimizer__warmup_steps=5, optimizer__warmup_ratio=0.0)
+        with pytest.raises(UserError, match=message):
+            sweep.sweep(config, tmp_path / "runs", {key: values})
     with pytest.raises(UserError, match="train.seeds is .* has a seed twice"):
         sweep.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

@@ -90,6 +90,12 @@ class OptimizerOptions:
                 "it must be above 0 beside {head_learning_rate}; to train the head alone, give its "
                 "rate as {learning_rate}, and {freeze_encoder=True}",
             )
+        for key in ("beta1", "beta2"):
+            if not 0 <= getattr(self, key) < 1:
+                rule = "it must be 0 or more, and less than 1"
+                raise OptionError(key, getattr(self, key), rule)
+        if not self.epsilon > 0:
+            raise OptionError("epsilon", self.epsilon, "it must be above 0")
         if not 0 < self.layer_decay <= 1:
             raise OptionError("layer_decay", self.layer_decay, "it must be above 0 and at most 1")
 

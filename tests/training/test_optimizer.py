@@ -241,6 +241,9 @@ def test_what_is_frozen_as_a_whole_has_no_moments(problem):
         ({"layer_decay": 0.0}, "layer_decay is 0.0; it must be above 0 and at most 1"),
         ({"layer_decay": 1.1}, "layer_decay is 1.1; it must be above 0 and at most 1"),
         ({"freeze_layers": -1}, "freeze_layers is -1; it must be 0 or more"),
+        ({"beta1": 1.0}, "beta1 is 1.0; it must be 0 or more, and less than 1"),
+        ({"beta2": -0.1}, "beta2 is -0.1; it must be 0 or more, and less than 1"),
+        ({"epsilon": 0.0}, "epsilon is 0.0; it must be above 0"),
     ],
 )
 def test_bad_options_name_the_key(options, message):

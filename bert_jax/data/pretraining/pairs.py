@@ -75,6 +75,9 @@ class PairOptions:
             raise OptionError("objective", self.objective, f"known are {', '.join(OBJECTIVES)}")
         if self.max_tokens < 2:
             raise OptionError("max_tokens", self.max_tokens, "it must be at least 2")
+        if not 0 <= self.short_probability <= 1:
+            rule = "it must lie between 0 and 1"
+            raise OptionError("short_probability", self.short_probability, rule)
 
 
 class ExamplePlan:

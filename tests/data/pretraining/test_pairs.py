@@ -320,5 +320,8 @@ def test_bad_options_and_an_empty_split(make_split):
         PairOptions(objective="mlm")
     with pytest.raises(UserError, match="^max_tokens is 1; it must be at least 2"):
         PairOptions(max_tokens=1)
+    for share in (-0.1, 1.1):
+        with pytest.raises(UserError, match="^short_probability is .*; it must lie between 0 and"):
+            PairOptions(short_probability=share)
     with pytest.raises(UserError, match="the corpus has no document; prepare it from more text"):
         ExamplePlan(make_split([]), PairOptions())
