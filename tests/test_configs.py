@@ -125,7 +125,12 @@ def labelled_files(name, directory):
 def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base_model, tmp_path):
     path = next(path for path in CONFIGS if path.stem == name)
     arguments = labelled_files(name, tmp_path)
-    keys = [("train.global_batch_size", "4"), ("train.steps", "2"), ("data.length", "16")]
+    keys = [
+        ("train.global_batch_size", "4"),
+        ("train.steps", "2"),
+        ("train.epochs", "0"),
+        ("data.length", "16"),
+    ]
     if name == "squad":
         keys += [("data.window_step", "4"), ("data.question_length", "4")]
     config = load_config(f"{path}:{arguments},init_from={base_model}", keys)
