@@ -21,6 +21,7 @@ from bert_jax.models.execution import Execution
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.planning.roofline import real_flops
 from bert_jax.sharding.hosts import to_global
+from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
@@ -123,14 +124,16 @@ def bench(workload: Workload, options: BenchOptions) -> dict[str, Any]:
         return {"work": options.work, **_times(timing), **_rates(timing, timed)}
 
     batches = first_batches(task)
-    if options.work == "infer":
-        step = forward_pass(workload, batches)
-    else:
-        parts = workload.options.microbatches
-        batches = [pack_rows(task, mesh, parts, batch) for batch in batches]
-        step = training_step(workload, batches)
-    # Each batch once: those of other lengths are other programs.
-    timing = time_steps(step, options.steps, warmup=len(batches), profile=options.profile)
+    work = f"a batch of {workload.options.global_batch_size} rows"
+    with explain_out_of_memory(work, "global_batch_size", "lower {global_batch_size}"):
+        if options.work == "infer":
+            step = forward_pass(workload, batches)
+        else:
+            parts = workload.options.microbatches
+            batches = [pack_rows(task, mesh, parts, batch) for batch in batches]
+            step = training_step(workload, batches)
+        # Each batch once: those of other lengths are other programs.
+        timing = time_steps(step, options.steps, warmup=len(batches), profile=options.profile)
     numbers = range(len(batches), len(batches) + options.steps)
     timed = [batches[number % len(batches)] for number in numbers]
     devices = list(mesh.devices.flat)

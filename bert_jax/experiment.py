@@ -50,7 +50,7 @@ from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.training.step import abstract_state, explain_out_of_memory
+from bert_jax.training.step import abstract_state, explain_step_out_of_memory
 
 PREDICTIONS = "predictions"
 
@@ -271,7 +271,7 @@ class Experiment:
         def evaluate(params: Any, directory: Path | None) -> dict[str, float]:
             return evaluate_task(task, params, mesh, directory)
 
-        with explain_out_of_memory(options, mesh):
+        with explain_step_out_of_memory(options, mesh):
             metrics = train_loop(
                 task,
                 evaluate,

@@ -11,6 +11,7 @@ from bert_jax.files import atomic_directory
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.streams import predict_examples
 from bert_jax.sharding.hosts import batch_share, is_main_host
+from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.task import Task, mean_losses
@@ -40,7 +41,10 @@ def evaluate(
     batches = task.evaluation_batches(
         host=share.index, hosts=share.count, divisor=mesh.shape["data"] * mesh.shape["fsdp"]
     )
-    return mean_losses(task, task.loss_step(mesh), params, batches, mesh)
+    rule = "lower {global_batch_size} or raise {microbatches}"
+    work = "a batch of the evaluation, with the rows of a micro-batch"
+    with explain_out_of_memory(work, "global_batch_size", rule):
+        return mean_losses(task, task.loss_step(mesh), params, batches, mesh)
 
 
 def _evaluate_predictions(
@@ -76,9 +80,8 @@ def _evaluate_predictions(
 
 def _predictions(task: LabelledTask[Any, Any], model: LoadedModel, part: EvalSet[Any]) -> list[Any]:
     inputs = map(task.predictor_input, part.examples)
-    with renamed_options(max_length="length"):  # a key of section `data`
-        predictor = task.predictor(model)
-    return list(predict_examples(model, predictor, inputs))
+    with renamed_options(max_length="length", batch_size="global_batch_size"):  # keys of a config
+        return list(predict_examples(model, task.predictor(model), inputs))
 
 
 def _write(

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from bert_jax.data.padding import bucket_length, bucket_rows, pad
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
-from bert_jax.sharding.mesh import programs_may_overlap
+from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.predictor import Advance, Model, PredictionBatch, Predictor, Request
 from bert_jax.tokenization import Tokenizer
@@ -52,10 +52,13 @@ def predict_examples(
     Raises:
         ExampleError: an example cannot be encoded.
         NotFiniteError: an output is not finite.
+        OptionError: a device ran out of memory.
     """
     prepared = (predictor.prepare(example, index) for index, example in enumerate(examples))
     decoded = _in_order(_decoded(model, predictor, prepared, advance))
-    yield from predictor.transform(decoded)
+    work = f"batches of {predictor.options.batch_size} rows"
+    with explain_out_of_memory(work, "batch_size", "lower {batch_size} or {max_length}"):
+        yield from predictor.transform(decoded)
     predictor.report()
 
 

@@ -1,13 +1,15 @@
 """The mesh: all devices of a run as a named grid."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, first_line
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -114,6 +116,27 @@ def programs_may_overlap(mesh: Mesh) -> bool:
     other's threads and deadlock.
     """
     return mesh.size == 1 or mesh.devices.flat[0].platform != "cpu"
+
+
+@contextlib.contextmanager
+def explain_out_of_memory(work: str, option: str, rule: str) -> Iterator[None]:
+    """Replaces XLA's pages about a full device by one line about what takes less memory.
+
+    Args:
+        work: what does not fit, as "32 rows at a time".
+        option: the first remedy.
+        rule: all of them, see `OptionError`.
+
+    Raises:
+        OptionError: a device ran out of memory.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        problem = f"the memory of a device does not suffice for {work}: {first_line(error)}"
+        raise OptionError(option, None, rule, problem) from error
 
 
 def _device_grid(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
@@ -14,9 +14,8 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
-from bert_jax.errors import OptionError, first_line
 from bert_jax.models.encoder import abstract_params, init_params
-from bert_jax.sharding.mesh import programs_may_overlap
+from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
 from bert_jax.tasks.base.task import Sums, Task, means
 from bert_jax.training.optimizer import Optimizer
@@ -202,26 +201,16 @@ def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
     return task.pack_rows(rows) if mesh.size == microbatches == 1 else rows
 
 
-@contextlib.contextmanager
-def explain_out_of_memory(options: TrainOptions, mesh: Mesh) -> Iterator[None]:
-    """Replaces XLA's pages about a full device by one line about what takes less memory.
-
-    Raises:
-        UserError: a device ran out of memory.
-    """
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        rows = options.global_batch_size // options.microbatches
-        parts = mesh.shape["data"] * mesh.shape["fsdp"]
-        raise OptionError(
-            "microbatches",
-            options.microbatches,
-            "set {remat=full}, split the state by {fsdp}, or start a new run with more "
-            "{microbatches}; `bert-jax plan` shows what fits",
-            problem=f"the memory of a device does not suffice for {rows // parts} rows at a time "
-            f"(global batch of {options.global_batch_size}, {options.microbatches} micro-batches, "
-            f"{parts} parts of the batch): {first_line(error)}",
-        ) from error
+def explain_step_out_of_memory(
+    options: TrainOptions, mesh: Mesh
+) -> contextlib.AbstractContextManager[None]:
+    """Names what makes a step of a training smaller, see `sharding.mesh.explain_out_of_memory`."""
+    rows = options.global_batch_size // options.microbatches
+    parts = mesh.shape["data"] * mesh.shape["fsdp"]
+    return explain_out_of_memory(
+        f"{rows // parts} rows at a time (global batch of {options.global_batch_size}, "
+        f"{options.microbatches} micro-batches, {parts} parts of the batch)",
+        "microbatches",
+        "set {remat=full}, split the state by {fsdp}, or start a new run with more "
+        "{microbatches}; `bert-jax plan` shows what fits",
+    )

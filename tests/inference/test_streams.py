@@ -5,15 +5,18 @@ import threading
 import time
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
+from bert_jax.inference.evaluation import _predictions
 from bert_jax.inference.streams import make_batches, micro_batches, predict_examples
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions, Predictor
+from bert_jax.tasks.base.splits import EvalSet
 from bert_jax.tasks.base.text_rows import TextEncoder, text_characters
 
 
@@ -240,3 +243,17 @@ def test_a_micro_batch_does_not_wait_for_the_next_item():
     assert next(rest) == "three"
     with pytest.raises(ValueError, match="the fourth"):
         next(rest)
+
+
+def test_too_little_memory_is_one_line_with_its_remedy(texts_of, fake_model):
+    predictor = texts_of(batch_size=2)
+    predictor.compute = lambda batch: jnp.zeros(1 << 50, jnp.int8)
+    with pytest.raises(UserError) as found:
+        list(predict_examples(fake_model, predictor, TEXTS))
+    (line,) = str(found.value).splitlines()
+    assert line.startswith("the memory of a device does not suffice for batches of 2 rows: RESOUR")
+    assert line.endswith("; lower batch_size or max_length")
+    # That of an evaluation has the names of a config.
+    task = SimpleNamespace(predictor_input=str, predictor=lambda model: predictor)
+    with pytest.raises(UserError, match="; lower global_batch_size or length$"):
+        _predictions(task, fake_model, EvalSet("validation", "", TEXTS))

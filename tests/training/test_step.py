@@ -22,7 +22,7 @@ from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import (
     abstract_state,
-    explain_out_of_memory,
+    explain_step_out_of_memory,
     make_train_step,
     new_state,
     with_params,
@@ -409,7 +409,7 @@ def test_a_state_with_other_parameters(new):
 
 def test_too_little_memory_is_one_line_with_its_remedy():
     options = TrainOptions(global_batch_size=64, microbatches=2)
-    with pytest.raises(UserError) as found, explain_out_of_memory(options, MESH):
+    with pytest.raises(UserError) as found, explain_step_out_of_memory(options, MESH):
         jax.block_until_ready(jnp.zeros(1 << 50, jnp.int8))
     (line,) = str(found.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for 32 rows at a time")
@@ -418,5 +418,5 @@ def test_too_little_memory_is_one_line_with_its_remedy():
 
 
 def test_other_errors_pass():
-    with pytest.raises(ZeroDivisionError), explain_out_of_memory(TrainOptions(), MESH):
+    with pytest.raises(ZeroDivisionError), explain_step_out_of_memory(TrainOptions(), MESH):
         raise ZeroDivisionError
