@@ -207,7 +207,8 @@ def peak_bytes(devices: Sequence[jax.Device]) -> int | None:
         return None
     memory = [device.memory_stats() or {} for device in devices]
     return max(
-        (one["peak_bytes_in_use"] for one in memory if "peak_bytes_in_use" in one), default=None
+        (stats["peak_bytes_in_use"] for stats in memory if "peak_bytes_in_use" in stats),
+        default=None,
     )
 
 

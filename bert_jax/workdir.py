@@ -27,7 +27,7 @@ from bert_jax.checkpoints.config_file import (
 )
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.config import complete_config, differing_keys
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError
 from bert_jax.files import atomic_directory, reachable, read_json_object, write_atomically
 from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.models.encoder import abstract_params
@@ -74,8 +74,9 @@ def run_config(workdir: Path) -> ConfigDict:
     with reachable(path):
         is_there = path.is_file()
     if not is_there:
-        raise UserError(f"{workdir} is not a run: it has no config.json; give another --workdir")
-    fields = read_json_object(path, remedy="use another --workdir")
+        problem = f"{workdir} is not a run: it has no config.json"
+        raise OptionError("workdir", None, "give another {workdir}", problem)
+    fields = read_json_object(path, remedy="use another run")
     return complete_config(fields, where=str(path))
 
 
@@ -90,9 +91,11 @@ def init_workdir(workdir: Path, config: ConfigDict) -> None:
     with reachable(workdir):
         holds_several = (workdir / SEVERAL_RUNS).exists()
     if holds_several:
-        raise UserError(
-            f"{workdir} holds several runs; give one of those in it as --workdir to go on with it, "
-            "or another place for a new run"
+        raise OptionError(
+            "workdir",
+            None,
+            "give one of those in it as {workdir} to go on with it, or another place for a new run",
+            f"{workdir} holds several runs",
         )
     path = workdir / "config.json"
     new = json.loads(json.dumps(config.to_dict()))  # tuples as the lists that they become
@@ -101,15 +104,20 @@ def init_workdir(workdir: Path, config: ConfigDict) -> None:
         changed = [item for item in differing_keys(old, new) if item[0] not in FREE_KEYS]
         if changed:
             key, old_value, new_value = changed[0]
-            raise UserError(
+            raise OptionError(
+                "workdir",
+                None,
+                "use another {workdir}, or that value",
                 f"{workdir} belongs to another config: {key} was {old_value!r} and is {new_value!r}"
-                f" now ({len(changed)} keys differ); use another --workdir, or that value"
+                f" now ({len(changed)} keys differ)",
             )
     if not is_main_host():
         if not path.is_file():
-            raise UserError(
-                f"{path} of the main host is not seen from here; give a --workdir on a disk that "
-                "all hosts share"
+            raise OptionError(
+                "workdir",
+                None,
+                "give a {workdir} on a disk that all hosts share",
+                f"{path} of the main host is not seen from here",
             )
         return
     make_directory(workdir)
@@ -126,9 +134,8 @@ def make_directory(workdir: Path) -> None:
         with reachable(workdir):
             workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f"cannot make {workdir}: {error.strerror}; choose another --workdir"
-        ) from error
+        problem = f"cannot make {workdir}: {error.strerror}"
+        raise OptionError("workdir", None, "choose another {workdir}", problem) from error
 
 
 def save_model_files(workdir: Path, task: Task) -> None:
@@ -148,15 +155,20 @@ def check_unchanged(workdir: Path, task: Task) -> None:
     old = description_of(workdir)
     before, now = label_names(old), label_names(task.description)
     if before != now:
-        raise UserError(
+        raise OptionError(
+            "workdir",
+            None,
+            "use another {workdir}, or the old data",
             f"{workdir} learns the labels {', '.join(before)}, but those of the data are now "
-            f"{', '.join(now)}; use another --workdir, or the old data"
+            f"{', '.join(now)}",
         )
     then, today = read_json_object(workdir / DATA), _of_data(task)
     if then != today:
-        raise UserError(
-            f"{workdir} was started with {then} and the data now have {today}; use another "
-            "--workdir, or the old data"
+        raise OptionError(
+            "workdir",
+            None,
+            "use another {workdir}, or the old data",
+            f"{workdir} was started with {then} and the data now have {today}",
         )
 
 

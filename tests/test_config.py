@@ -146,7 +146,7 @@ def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
         model_init.model_config(config, tokenizer, BERT, base)
 
 
-def test_lists_are_given_in_several_ways():
+def test_lists_are_written_in_several_ways():
     config = default_config("classification")
     for text, expected in (
         ("neg,pos", ("neg", "pos")),

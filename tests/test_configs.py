@@ -122,7 +122,9 @@ def labelled_files(name, directory):
     "name",
     [path.stem for path in CONFIGS if "corpus" not in load_config(str(path)).data],
 )
-def test_a_finetuning_config_trains_two_steps_and_its_model_is_judged(name, base_model, tmp_path):
+def test_a_finetuning_config_trains_two_steps_and_its_model_is_evaluated(
+    name, base_model, tmp_path
+):
     path = next(path for path in CONFIGS if path.stem == name)
     arguments = labelled_files(name, tmp_path)
     keys = [

@@ -65,7 +65,7 @@ class RunCheckpoints:
         self._directory = workdir / "checkpoints"
         with reachable(self._directory):
             if read_only and not self._directory.is_dir():
-                raise UserError(f"{self._directory} does not exist: the run has no checkpoint yet")
+                raise UserError(f"{self._directory} does not exist; wait for the first checkpoint")
         self._manager = ocp.CheckpointManager(
             self._directory,
             options=ocp.CheckpointManagerOptions(

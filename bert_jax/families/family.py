@@ -149,7 +149,7 @@ class Family:
         if head not in self.class_names:
             known = ", ".join(known.value for known in self.class_names)
             raise UserError(
-                f"{self.model_type} models have no head {head.value}; they have {known}"
+                f"{self.model_type} models have no head {head.value}; choose one of {known}"
             )
         return self.class_names[head]
 

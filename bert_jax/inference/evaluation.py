@@ -57,29 +57,31 @@ def _evaluate_predictions(
     )
     metrics: dict[str, float] = {}
     validation = task.splits.validation
-    for part in validation:
-        if directory is None and not task.is_labelled(part):
+    for eval_set in validation:
+        if directory is None and not task.is_labelled(eval_set):
             raise OptionError(
                 "output",
                 None,
                 "give a directory with {output} to have it predicted",
-                problem=f"{part.source} has no labels",
+                problem=f"{eval_set.source} has no labels",
             )
-        predictions = _predictions(task, model, part)
-        if task.is_labelled(part):
-            if part is validation[0]:
-                task.calibrate(part.examples, predictions)
-            metrics |= task.named(part, task.metrics(part.examples, predictions))
-        _write(task, directory, part, predictions)
+        predictions = _predictions(task, model, eval_set)
+        if task.is_labelled(eval_set):
+            if eval_set is validation[0]:
+                task.calibrate(eval_set.examples, predictions)
+            metrics |= task.named(eval_set, task.metrics(eval_set.examples, predictions))
+        _write(task, directory, eval_set, predictions)
     if directory is not None:
-        for part in task.splits.test:
-            _write(task, directory, part, _predictions(task, model, part))
+        for eval_set in task.splits.test:
+            _write(task, directory, eval_set, _predictions(task, model, eval_set))
     # Only a training chooses the best checkpoint.
     return metrics | task.best(metrics) if task.splits.train and metrics else metrics
 
 
-def _predictions(task: LabelledTask[Any, Any], model: LoadedModel, part: EvalSet[Any]) -> list[Any]:
-    inputs = map(task.predictor_input, part.examples)
+def _predictions(
+    task: LabelledTask[Any, Any], model: LoadedModel, eval_set: EvalSet[Any]
+) -> list[Any]:
+    inputs = map(task.predictor_input, eval_set.examples)
     with renamed_options(max_length="length", batch_size="global_batch_size"):  # keys of a config
         return list(predict_examples(model, task.predictor(model), inputs))
 
@@ -87,9 +89,9 @@ def _predictions(task: LabelledTask[Any, Any], model: LoadedModel, part: EvalSet
 def _write(
     task: LabelledTask[Any, Any],
     directory: Path | None,
-    part: EvalSet[Any],
+    eval_set: EvalSet[Any],
     predictions: list[Any],
 ) -> None:
     if directory is not None and is_main_host():
         with atomic_directory(directory) as folder:
-            task.write(folder, part, predictions)
+            task.write(folder, eval_set, predictions)

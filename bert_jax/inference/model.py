@@ -20,7 +20,7 @@ from bert_jax.inference.streams import Progress, predict_examples
 from bert_jax.models.config import EncoderConfig
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, not_one_string
-from bert_jax.tasks.classification.predict import LabelPredictor, Prediction
+from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
 from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates
@@ -303,7 +303,7 @@ class LoadedModel:
 
     def classify(
         self, texts: Iterable[Text], *, batch_size: int = 32, max_length: int | None = None
-    ) -> list[Prediction]:
+    ) -> list[TextPrediction]:
         """The label of each text with its score, or of a regression the value.
 
         Raises:
@@ -423,6 +423,7 @@ class LoadedModel:
         predictor = ChoicePredictor(self, BatchOptions(batch_size, max_length))
         scores = predict_examples(self, predictor, examples)
         best = [
-            best_choice(example.choices, one) for example, one in zip(examples, scores, strict=True)
+            best_choice(example.choices, logits)
+            for example, logits in zip(examples, scores, strict=True)
         ]
         return best[0] if isinstance(prompt, str) else best

@@ -160,7 +160,7 @@ def make_batches(
         number += len(window)
         rows = [(request, row) for request in requests for row in range(len(request.encodings))]
         # Sorting is stable: equal lengths stay in the order of the input.
-        rows.sort(key=lambda of: -len(of[0].encodings[of[1]]))
+        rows.sort(key=lambda item: -len(item[0].encodings[item[1]]))
         for start in range(0, len(rows), options.batch_size):
             chosen = rows[start : start + options.batch_size]
             encodings = [request.encodings[row] for request, row in chosen]

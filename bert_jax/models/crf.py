@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-# Forbids a step of the chain. Not -inf, whose differences have no value.
+# The score of what is forbidden. Not -inf, whose differences have no value.
 IMPOSSIBLE = -1e9
 
 PARAMETERS = ("crf_transitions", "crf_start", "crf_end")
@@ -59,7 +59,7 @@ class CRFParams(NamedTuple):
 
 
 def log_likelihood(
-    emissions: jax.Array, tags: jax.Array, mask: jax.Array, chain: CRFParams
+    emissions: jax.Array, tags: jax.Array, mask: jax.Array, crf: CRFParams
 ) -> jax.Array:
     """The logarithm of the probability of tags.
 
@@ -67,26 +67,26 @@ def log_likelihood(
         emissions: float32 [B, W, C].
         tags: int32 [B, W]; ignored outside the mask.
         mask: bool [B, W], True for the first words of each row and False for the padding after.
-        chain: the scores of neighbouring tags.
+        crf: the scores of neighbouring tags.
 
     Returns:
         float32 [B]; 0 for a row without words.
     """
     tags = jnp.where(mask, tags, 0)
     rows = emissions[:, 0].shape  # BC
-    start, end = (jnp.broadcast_to(scores, rows) for scores in (chain.start, chain.end))
+    start, end = (jnp.broadcast_to(scores, rows) for scores in (crf.start, crf.end))
     emitted = jnp.take_along_axis(emissions, tags[..., None], axis=-1)[..., 0]  # BW
-    steps = chain.transitions[tags[:, :-1], tags[:, 1:]]  # B(W-1)
+    steps = crf.transitions[tags[:, :-1], tags[:, 1:]]  # B(W-1)
     first = jnp.take_along_axis(start, tags[:, :1], axis=1)  # B1
     last = jnp.maximum(mask.sum(axis=1) - 1, 0)[:, None]  # B1
     at_end = jnp.take_along_axis(end, jnp.take_along_axis(tags, last, axis=1), axis=1)  # B1
     by_word = jnp.where(mask, emitted + jnp.concatenate([first, steps], axis=1), 0)
     scores = jnp.concatenate([by_word, at_end], axis=1)
     # Word by word, since the sums of long sentences are large and their difference is small.
-    return jnp.where(mask[:, 0], (scores - log_partition_parts(emissions, mask, chain)).sum(1), 0)
+    return jnp.where(mask[:, 0], (scores - log_partition_parts(emissions, mask, crf)).sum(1), 0)
 
 
-def log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
+def log_partition_parts(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     """The summands of log Z, one for each word and one for the end, float32 [B, W + 1].
 
     The forward algorithm, normalised at every word: its numbers stay small however long the
@@ -95,13 +95,13 @@ def log_partition_parts(emissions: jax.Array, mask: jax.Array, chain: CRFParams)
 
     def step(alpha: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
-        reached = alpha[:, :, None] + chain.transitions  # BCC
+        reached = alpha[:, :, None] + crf.transitions  # BCC
         onward, added = _normalise(jax.nn.logsumexp(reached, axis=1) + emission)
         return jnp.where(is_word[:, None], onward, alpha), jnp.where(is_word, added, 0)
 
-    alpha, first = _normalise(chain.start + emissions[:, 0])
+    alpha, first = _normalise(crf.start + emissions[:, 0])
     alpha, added = jax.lax.scan(step, alpha, _words_after_first(emissions, mask))  # BC and (W-1)B
-    last = jax.nn.logsumexp(alpha + chain.end, axis=-1)
+    last = jax.nn.logsumexp(alpha + crf.end, axis=-1)
     return jnp.concatenate([first[:, None], added.T, last[:, None]], axis=1)
 
 
@@ -111,7 +111,7 @@ def _normalise(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     return scores - total[:, None], total
 
 
-def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
+def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     """The most probable path of each row, int32 [B, W]; 0 outside the mask.
 
     Of equally probable paths it is the one with the lower tag where they differ last.
@@ -119,7 +119,7 @@ def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Arra
 
     def step(best: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
-        reached = best[:, :, None] + chain.transitions  # BCC
+        reached = best[:, :, None] + crf.transitions  # BCC
         onward = reached.max(axis=1) + emission
         onward -= onward.max(axis=-1, keepdims=True)  # else long sentences grow out of float32
         # Padding is passed through: every tag comes from itself.
@@ -128,9 +128,9 @@ def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Arra
         return jnp.where(is_word[:, None], onward, best), origin
 
     best, origins = jax.lax.scan(
-        step, chain.start + emissions[:, 0], _words_after_first(emissions, mask)
+        step, crf.start + emissions[:, 0], _words_after_first(emissions, mask)
     )  # BC and (W-1)BC
-    last = (best + chain.end).argmax(axis=-1)  # B
+    last = (best + crf.end).argmax(axis=-1)  # B
 
     def back(tag: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
         before = jnp.take_along_axis(origin, tag[:, None], axis=1)[:, 0]
@@ -141,7 +141,7 @@ def viterbi(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Arra
     return jnp.where(mask, path, 0).astype(jnp.int32)
 
 
-def marginals(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Array:
+def marginals(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     """The probability of each tag of each word over all paths, float32 [B, W, C]; 0 outside.
 
     They are the derivatives of log Z, but the forward-backward algorithm needs B·W·C numbers where
@@ -150,21 +150,21 @@ def marginals(emissions: jax.Array, mask: jax.Array, chain: CRFParams) -> jax.Ar
 
     def forward(alpha: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
-        reached = jax.nn.logsumexp(alpha[:, :, None] + chain.transitions, axis=1)  # BC
+        reached = jax.nn.logsumexp(alpha[:, :, None] + crf.transitions, axis=1)  # BC
         onward, _ = _normalise(reached + emission)
         alpha = jnp.where(is_word[:, None], onward, alpha)
         return alpha, alpha
 
     def backward(beta: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
-        left = jax.nn.logsumexp(chain.transitions + (emission + beta)[:, None, :], axis=2)  # BC
+        left = jax.nn.logsumexp(crf.transitions + (emission + beta)[:, None, :], axis=2)  # BC
         before, _ = _normalise(left)
         return jnp.where(is_word[:, None], before, beta), beta
 
     words = _words_after_first(emissions, mask)
-    first, _ = _normalise(chain.start + emissions[:, 0])
+    first, _ = _normalise(crf.start + emissions[:, 0])
     _, alphas = jax.lax.scan(forward, first, words)  # (W-1)BC
-    end = jnp.broadcast_to(chain.end, first.shape)
+    end = jnp.broadcast_to(crf.end, first.shape)
     beta_of_first, betas = jax.lax.scan(backward, end, words, reverse=True)  # BC and (W-1)BC
     by_word = jnp.concatenate([(first + beta_of_first)[None], alphas + betas])  # WBC
     return jnp.where(mask[..., None], jax.nn.softmax(by_word.swapaxes(0, 1), axis=-1), 0)

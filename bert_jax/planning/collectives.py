@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -292,26 +293,26 @@ def collectives_of(text: str) -> list[Collective]:
         kind = _kind(computation, instruction)
         if kind is None:
             continue
-        one = _collective(program, instruction, kind, times)
+        collective = _collective(program, instruction, kind, times)
         channel = re.search(r"\bchannel_id=(\d+)", instruction.attributes)
-        key = f"{channel[1]}/{one.bytes}" if channel else f"{computation}/{instruction.name}"
+        key = f"{channel[1]}/{collective.bytes}" if channel else f"{computation}/{instruction.name}"
         before = places[key].get(computation)
         count = times + (before.count if before else 0)
-        places[key][computation] = dataclasses.replace(one, count=count)
-    unique = [min(place.values(), key=lambda one: one.count) for place in places.values()]
-    return [one for one in unique if one.group > 1]
+        places[key][computation] = dataclasses.replace(collective, count=count)
+    unique = [min(place.values(), key=operator.attrgetter("count")) for place in places.values()]
+    return [collective for collective in unique if collective.group > 1]
 
 
 def traffic(collectives: list[Collective]) -> dict[str, Traffic]:
     """The collectives of a program by kind."""
     return {
         kind: Traffic(
-            count=sum(one.count for one in of_kind),
-            bytes=sum(one.count * one.bytes for one in of_kind),
-            sent_bytes=sum(one.sent_bytes for one in of_kind),
+            count=sum(collective.count for collective in of_kind),
+            bytes=sum(collective.count * collective.bytes for collective in of_kind),
+            sent_bytes=sum(collective.sent_bytes for collective in of_kind),
         )
         for kind in KINDS
-        if (of_kind := [one for one in collectives if one.kind == kind])
+        if (of_kind := [collective for collective in collectives if collective.kind == kind])
     }
 
 

@@ -240,9 +240,9 @@ def check_libtpu() -> None:
     from packaging.requirements import Requirement
 
     requirement = next(
-        one
-        for one in map(Requirement, importlib.metadata.requires("jax") or ())
-        if one.name == "libtpu"
+        requirement
+        for requirement in map(Requirement, importlib.metadata.requires("jax") or ())
+        if requirement.name == "libtpu"
     )
     try:
         version = importlib.metadata.version("libtpu")

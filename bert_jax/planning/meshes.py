@@ -83,9 +83,9 @@ def device_memory(devices: Sequence[jax.Device]) -> int:
     Raises:
         UserError: the device does not report it, and the table does not list the device.
     """
-    device = next(one for one in devices if one.process_index == jax.process_index())
+    device = next(other for other in devices if other.process_index == jax.process_index())
     if device.platform == "cpu":
-        here = sum(one.process_index == device.process_index for one in devices)
+        here = sum(other.process_index == device.process_index for other in devices)
         return _host_memory() // here
     if limit := (device.memory_stats() or {}).get("bytes_limit"):
         return limit

@@ -113,7 +113,7 @@ def make_plan(training: TrainingOnMesh, *, dtype: str, search: bool) -> Plan:
         layers=config.num_hidden_layers,
     )
     collectives = result.collectives if isinstance(result, CompiledStep) else None
-    sent = least if collectives is None else sum(one.sent_bytes for one in collectives)
+    sent = least if collectives is None else sum(each.sent_bytes for each in collectives)
     return Plan(
         topology=str(topology.slice),
         devices=topology.slice.count,

@@ -63,12 +63,12 @@ def _in_full(plan: dict[str, Any]) -> str:
             "each device sends", f"{plan['sent_bytes_per_device'] / 1e6:,.1f} MB a step, at least"
         ),
     ]
-    for kind, one in plan["collectives"].items():
+    for kind, total in plan["collectives"].items():
         lines.append(
             _line(
                 f"  {kind}",
-                f"{one['count']:4} times, {one['bytes'] / 1e6:9,.1f} MB of arrays, "
-                f"{one['sent_bytes'] / 1e6:9,.1f} MB sent",
+                f"{total['count']:4} times, {total['bytes'] / 1e6:9,.1f} MB of arrays, "
+                f"{total['sent_bytes'] / 1e6:9,.1f} MB sent",
             )
         )
     return "\n".join([*lines, *_times(plan), "", _provenance(plan)])

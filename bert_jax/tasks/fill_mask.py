@@ -162,7 +162,7 @@ def _best_words(
 def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, Any]:
     return {
         "fillings": [
-            [{**dataclasses.asdict(one), "score": shortest(one.score)} for one in mask]
+            [{**dataclasses.asdict(word), "score": shortest(word.score)} for word in mask]
             for mask in masks
         ]
     }

@@ -300,8 +300,8 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     def examples_as_text(self, count: int) -> str:
         """The right choice, prompt, question, and all choices, one example a line."""
         return "\n".join(
-            "\t".join(filter(None, (str(one.label), one.prompt, one.question, *one.choices)))
-            for one in self.splits.train[:count]
+            "\t".join(filter(None, (str(row.label), row.prompt, row.question, *row.choices)))
+            for row in self.splits.train[:count]
         )
 
 

@@ -229,7 +229,7 @@ class _Run:
         """The error that names what diverged and the last good checkpoint."""
         return DivergedError(
             f"{what} is not finite; the last good checkpoint is {self.checkpoints.latest}; start "
-            "another --workdir with a lower learning rate or a longer warm-up"
+            "another run with a lower learning rate or a longer warm-up"
         )
 
     def validate(self, step: int, state: TrainState, predictions: Path | None) -> dict[str, float]:

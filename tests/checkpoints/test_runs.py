@@ -186,7 +186,7 @@ def test_in_a_bucket_a_checkpoint_that_is_being_written_does_not_count(bucket):
     assert has_checkpoint(workdir)
 
 
-def test_a_disk_that_is_too_small_is_found_before_anything_is_written(
+def test_a_disk_that_is_too_small_is_noticed_before_anything_is_written(
     open_run, tmp_path, monkeypatch
 ):
     checkpoints = open_run()

@@ -128,7 +128,7 @@ def test_rows_that_are_malformed(rows, name, content, message):
         rows(name, content)
 
 
-def test_columns_that_are_asked_for_must_be_there(rows):
+def test_requested_columns_must_be_there(rows):
     with pytest.raises(UserError, match=r"a.jsonl:2: there is no column 'b', only 'text'; set"):
         rows("a.jsonl", '{"text": "a", "b": "c"}\n{"text": "a", "b": null}', "text", "b")
     with pytest.raises(UserError, match="a.csv:1: there is no column 'b', only 'text'; set pa"):

@@ -30,7 +30,7 @@ def test_an_epoch_has_every_example_once(lengths, batch_size, seed):
         assert (found < 0).sum() == batches.batches_per_epoch * batch_size - len(lengths)
 
 
-def test_batches_do_not_depend_on_what_was_asked_before():
+def test_batches_do_not_depend_on_the_batches_made_before():
     lengths = np.arange(3, 103)
     in_order = planned(lengths)
     orders = [in_order.batch(number)["examples"].tolist() for number in range(60)]

@@ -111,7 +111,7 @@ def test_a_cache_that_cannot_be_written(remote, tmp_path, monkeypatch):
         fetch(remote)
 
 
-def test_upload_keeps_the_order_it_is_given(bucket, tmp_path, monkeypatch):
+def test_upload_keeps_the_order_of_the_names(bucket, tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / name).touch()
     remote = as_path(bucket)

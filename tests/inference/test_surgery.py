@@ -52,7 +52,7 @@ def test_new_words_have_ids_and_begin_as_their_pieces(model):
         np.testing.assert_allclose(new[42], (old[17] + old[37]) / 2, rtol=1e-6)
 
 
-def test_the_given_model_stays_as_it_is(model):
+def test_the_source_model_stays_as_it_is(model):
     config, vocab_size = model.config, model.tokenizer.vocab_size
     before = jax.tree.map(np.array, model.params)
 

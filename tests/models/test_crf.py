@@ -111,7 +111,7 @@ def test_each_row_may_have_its_own_starts_and_ends():
         np.testing.assert_allclose(together[row], np.asarray(alone)[row], rtol=1e-6)
 
 
-def test_a_part_of_a_sentence_given_the_tags_beside_it():
+def test_a_part_of_a_sentence_between_known_tags():
     """A conditional probability over all paths, for several parts of 5 words, a row for each."""
     generator = np.random.default_rng(11)
     emissions = generator.normal(size=(1, 5, 3)).astype(np.float32)

@@ -136,7 +136,7 @@ def test_the_experiment_finds_what_the_reference_does_not_say():
     assert "relu" in cause
 
 
-def test_of_two_names_for_one_function_that_of_the_reference_is_given():
+def test_of_two_names_for_one_function_that_of_the_reference_is_reported():
     assert "gelu_pytorch_tanh" in causes(hidden_act="gelu_pytorch_tanh")[0]
 
 

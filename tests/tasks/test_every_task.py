@@ -34,7 +34,7 @@ ROWS = {
 }
 
 
-def test_tasks_are_found():
+def test_tasks_are_found_by_their_names():
     assert {"classification", "similarity", "tagging"} <= set(NAMES)
 
 

@@ -34,7 +34,7 @@ def test_truncated_lengths(lengths, room, truncation, expected):
         ("only_second", ["[CLS]", "the", "dog", ",", "dog", "[SEP]", "the", "[SEP]"]),
     ],
 )
-def test_pairs_are_cut_where_asked(uncased, truncation, expected):
+def test_pairs_are_truncated_as_the_option_says(uncased, truncation, expected):
     (encoding,) = uncased.encode_batch(
         ["the dog, dog"], ["the plays."], max_length=8, truncation=truncation
     )

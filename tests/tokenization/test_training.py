@@ -53,7 +53,7 @@ def test_vocab_size_and_min_frequency_limit_the_pieces():
     assert learnt(vocab_size=11) == []
 
 
-def test_case_accents_and_chinese_are_treated_as_asked():
+def test_case_accents_and_chinese_follow_the_options():
     texts = ["Été 中国"] * 3
 
     assert "ete" in vocabulary(train_wordpiece(texts, vocab_size=50))

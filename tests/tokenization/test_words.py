@@ -73,7 +73,7 @@ def test_known_words_and_repetitions_are_passed_over(uncased):
         (7, "tokenizer: text 1 is 7; give a string"),
     ],
 )
-def test_what_could_never_be_found_is_refused(uncased, word, message):
+def test_words_that_no_text_can_have_are_refused(uncased, word, message):
     with pytest.raises(UserError) as error:
         uncased.with_words(["dogs", word])
 

@@ -130,7 +130,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(run, tmp_path):
         run(optimizer, steps=50, log_every=10, checkpoint_every=1, keep_checkpoints=5)
     assert str(raised.value) == (
         "a parameter after step 2 is not finite; the last good checkpoint is that of step 1; start "
-        "another --workdir with a lower learning rate or a longer warm-up"
+        "another run with a lower learning rate or a longer warm-up"
     )
     assert steps_of(tmp_path) == [1]
     assert max(step for step, _ in events_of(tmp_path)) <= 2

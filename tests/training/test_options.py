@@ -26,7 +26,7 @@ def test_epochs_become_steps(epochs, examples, batch, steps):
     assert options.resolved(examples).eval_every == 500
 
 
-def test_what_is_given_in_steps_counts():
+def test_numbers_of_steps_take_precedence():
     options = TrainOptions(steps=9, eval_every=4, checkpoint_every=3)
     assert options.resolved(1000) == options
     options = TrainOptions(steps=9, eval_every=4, evaluate_per_epoch=1)

@@ -128,7 +128,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(start, uninterrup
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_asked_to_stop_saves_and_exits_75(start, uninterrupted, tmp_path, number):
+def test_a_run_that_is_stopped_saves_and_exits_75(start, uninterrupted, tmp_path, number):
     workdir = tmp_path / "run"
     process = start(workdir)
     send_at(process, workdir, 7, number)

@@ -91,7 +91,7 @@ def test_the_length_of_the_warm_up(steps, ratio, found):
     assert steps_of_warmup(steps, ratio, all_steps=345) == found
 
 
-def test_a_warm_up_that_is_given_twice_or_is_no_share():
+def test_a_warm_up_that_is_set_twice_or_is_no_share():
     with pytest.raises(UserError) as raised:
         steps_of_warmup(100, 0.1, 345)
     assert str(raised.value) == "warmup_ratio is 0.1; set it or warmup_steps (100) to 0"

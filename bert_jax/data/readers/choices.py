@@ -152,7 +152,7 @@ def layout_of(record: Record) -> str:
         return "arc" if choices and isinstance(choices[0], Mapping) else "jsonl"
     raise UserError(
         f"{record.place}: these are no choices as in {', '.join(LAYOUTS)}; there is only "
-        f"{', '.join(map(repr, fields)) or 'nothing'}"
+        f"{', '.join(map(repr, fields)) or 'nothing'}; rename the columns"
     )
 
 
@@ -259,11 +259,14 @@ def choice_of(
     texts |= {f"choice {index}": text for index, text in enumerate(parts.choices)}
     for what, text in texts.items():
         if not isinstance(text, str):
-            raise UserError(f"{place}: the {what} is not a string but {type(text).__name__}")
+            kind = type(text).__name__
+            raise UserError(f"{place}: the {what} is not a string but {kind}; put it in quotes")
         if what != "question" and not (allow_empty or text.strip()):
             raise UserError(f"{place}: the {what} is empty; fix the row, or remove it")
     if len(parts.choices) < 2:
-        raise UserError(f"{place}: {len(parts.choices)} choices, but there must be two or more")
+        raise UserError(
+            f"{place}: {len(parts.choices)} choices, but there must be two or more; fix the row"
+        )
     return ChoiceExample(
         prompt=str(parts.prompt),
         choices=tuple(map(str, parts.choices)),

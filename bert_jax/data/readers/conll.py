@@ -52,7 +52,7 @@ class ColumnOptions:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Block:
+class ColumnBlock:
     """A sentence with its lines, and the lines before it.
 
     Attributes:
@@ -84,7 +84,7 @@ class Block:
         )
 
 
-def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Iterator[Block]:
+def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Iterator[ColumnBlock]:
     """The sentences of a file, one after the other; all its lines are in some block.
 
     A sentence's `id` is its number in the file, from 0.
@@ -99,7 +99,7 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
     rows: list[int] = []
     words: list[_Row] = []
 
-    def block() -> Block:
+    def block() -> ColumnBlock:
         tags = tuple(word.tag for word in words if word.tag is not None)
         place = words[0].place if words else lines.name
         sentence = TaggedSentence(
@@ -108,7 +108,7 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
             str(number),
             place,
         )
-        return Block(tuple(waiting), tuple(rows), options.separator, sentence)
+        return ColumnBlock(tuple(waiting), tuple(rows), options.separator, sentence)
 
     for line_number, line in lines:
         is_blank = not line.strip(_NOTHING)

@@ -74,7 +74,8 @@ def open_questions(
     """
     if is_squad(source, options.format):
         yield Entries(
-            Entry(one, {"id": one.id}, one.place, one.id) for one in _squad(source, options)
+            Entry(question, {"id": question.id}, question.place, question.id)
+            for question in _squad(source, options)
         )
         return
     form = options.format or ("" if is_dataset(source) else format_of(source))
@@ -261,7 +262,7 @@ def _by_answer(columns: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
         raise UserError(f"{place}: its answers have no 'text'; fix the file")
     starts = [None] * len(texts) if starts is None else starts
     if not isinstance(starts, list) or len(starts) != len(texts):
-        raise UserError(f"{place}: its answers need one 'answer_start' for each text")
+        raise UserError(f"{place}: its answers need one 'answer_start' for each text; add them")
     return [
         {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
     ]
@@ -274,7 +275,9 @@ def _start(answer: Mapping[str, Any], place: str) -> int:
     try:
         return int(start)
     except (TypeError, ValueError):
-        raise UserError(f"{place}: the start of an answer is {start!r:.40}, no number") from None
+        raise UserError(
+            f"{place}: the start of an answer is {start!r:.40}, no number; correct or leave it out"
+        ) from None
 
 
 def _wrong_answers(place: str, key: str) -> UserError:
@@ -294,7 +297,8 @@ def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
         )
     text = fields[key]
     if not isinstance(text, str):
-        raise UserError(f"{place}: {key!r} is not a string but {type(text).__name__}")
+        kind = type(text).__name__
+        raise UserError(f"{place}: {key!r} is not a string but {kind}; put it in quotes")
     if not text.isascii():
         try:
             text.encode()

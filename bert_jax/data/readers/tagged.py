@@ -10,7 +10,7 @@ from typing import Any
 from bert_jax.data.examples import Entries, Entry, TaggedSentence
 from bert_jax.data.readers.conll import (
     DOCUMENT_START,
-    Block,
+    ColumnBlock,
     ColumnOptions,
     as_columns,
     read_blocks,
@@ -32,7 +32,7 @@ TAG_KEYS = ("tags", "ner_tags", "ner", "labels")
 _TRAIN_FORMATS = ("", CONLL, "jsonl")
 _JSON_ENDINGS = (".jsonl", ".ndjson")
 
-Sentence = str | tuple[str, ...] | Block
+Sentence = str | tuple[str, ...] | ColumnBlock
 """A text, its words, or its words with their lines."""
 
 
@@ -101,7 +101,7 @@ def open_sentences(
     if options.format == CONLL:
         with open_lines(source) as lines:
             columns = dataclasses.replace(options, tag_column=sys.maxsize)
-            blocks: Iterable[Block] = read_blocks(lines, columns)
+            blocks: Iterable[ColumnBlock] = read_blocks(lines, columns)
             if with_lines:
                 blocks = _with_last_lines(blocks)
             else:
@@ -164,7 +164,7 @@ def _uncompressed(source: str | Path) -> str:
     return str(source).lower().removesuffix(".gz").removesuffix(".zst")
 
 
-def _with_last_lines(blocks: Iterable[Block]) -> Iterator[Block]:
+def _with_last_lines(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
     """The same blocks; lines after the last sentence belong to it. Reads one block ahead."""
     blocks = iter(blocks)
     previous = next(blocks, None)
@@ -196,7 +196,7 @@ def _tagged_sentence(record: Record, number: int, *, needs_tags: bool) -> Tagged
     return TaggedSentence(entry.item, tags, entry.id, place)
 
 
-def _block_entry(block: Block) -> Entry[Sentence]:
+def _block_entry(block: ColumnBlock) -> Entry[Sentence]:
     return Entry(block, {}, block.sentence.place, block.sentence.id)
 
 

@@ -117,9 +117,9 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             UserError: a validation set has no labels or labels of the wrong kind, or there is no
                 metric of the name that chooses the best checkpoint.
         """
-        for part in self.splits.validation:
-            if self.is_labelled(part):
-                names = set(self.metric_names(part.examples))
+        for eval_set in self.splits.validation:
+            if self.is_labelled(eval_set):
+                names = set(self.metric_names(eval_set.examples))
                 if self.splits.train and self.best_metric[0] not in names:
                     raise OptionError(
                         "best_metric",
@@ -131,9 +131,9 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             elif self.splits.train:
                 raise OptionError(
                     "validation",
-                    part.source,
+                    eval_set.source,
                     "give it as {test} to have it predicted",
-                    problem=f"{part.source} has no labels to evaluate a training with",
+                    problem=f"{eval_set.source} has no labels to evaluate a training with",
                 )
 
     @abc.abstractmethod
@@ -179,20 +179,22 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         """A prediction as `PREDICT.formats` write it."""
         return prediction
 
-    def write(self, directory: Path, part: EvalSet[Example], predictions: list[Prediction]) -> None:
+    def write(
+        self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
+    ) -> None:
         """Writes `<set>.jsonl`, the set's further files, and with labels the reports."""
-        entries = [self._entry(example) for example in part.examples]
-        for file in (f"{part.name}.{JSONL}", *self.further_files(part)):
+        entries = [self._entry(example) for example in eval_set.examples]
+        for file in (f"{eval_set.name}.{JSONL}", *self.further_files(eval_set)):
             self.PREDICT.write(directory / file, entries, map(self.as_output, predictions))
-        if self.is_labelled(part):
-            self.write_reports(directory, part, predictions)
+        if self.is_labelled(eval_set):
+            self.write_reports(directory, eval_set, predictions)
 
-    def further_files(self, part: EvalSet[Example]) -> Iterable[str]:
+    def further_files(self, eval_set: EvalSet[Example]) -> Iterable[str]:
         """Names of files of predictions in other formats, which their endings stand for."""
         return ()
 
     def write_reports(
-        self, directory: Path, part: EvalSet[Example], predictions: list[Prediction]
+        self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
     ) -> None:
         """Writes text and pictures for people, as `<set>.report.txt`; all examples have labels."""
 
@@ -272,28 +274,28 @@ class LabelledTask(Task, Generic[Example, Prediction]):
     def baselines(self) -> dict[str, float]:
         """Metrics without a model, named as those of an evaluation."""
         metrics: dict[str, float] = {}
-        for part in self.splits.validation:
-            if self.is_labelled(part):
-                metrics |= self.named(part, self.baseline_metrics(part.examples))
+        for eval_set in self.splits.validation:
+            if self.is_labelled(eval_set):
+                metrics |= self.named(eval_set, self.baseline_metrics(eval_set.examples))
         return metrics
 
-    def is_labelled(self, part: EvalSet[Example]) -> bool:
+    def is_labelled(self, eval_set: EvalSet[Example]) -> bool:
         """Whether all examples of a set can be evaluated."""
-        return all(map(self.has_labels, part.examples))
+        return all(map(self.has_labels, eval_set.examples))
 
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
         return metrics
 
-    def named(self, part: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
+    def named(self, eval_set: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
         """Metrics with the set's name before them, where there are several sets."""
-        prefix = f"{part.name}_" if len(self.splits.validation) > 1 else ""
+        prefix = f"{eval_set.name}_" if len(self.splits.validation) > 1 else ""
         return {f"{prefix}{name}": value for name, value in metrics.items()}
 
     def best(self, metrics: dict[str, float]) -> dict[str, float]:
         """The metric that chooses the best checkpoint: of several sets, their mean."""
         name, parts = self.best_metric[0], self.splits.validation
-        names = [name] if len(parts) == 1 else [f"{part.name}_{name}" for part in parts]
-        return {name: sum(metrics[one] for one in names) / len(names)}
+        names = [name] if len(parts) == 1 else [f"{eval_set.name}_{name}" for eval_set in parts]
+        return {name: sum(metrics[full] for full in names) / len(names)}
 
     def _entry(self, example: Example) -> Entry[Any]:
         label = self.label_of(example)

@@ -97,12 +97,12 @@ def read_splits(
         if not validation:
             count = _validation_count(data.validation_fraction, len(all_train))
             chosen = np.sort(order[:count])
-            part = EvalSet("validation", to_train[0], [all_train[index] for index in chosen])
-            validation, order = [part], order[count:]
+            eval_set = EvalSet("validation", to_train[0], [all_train[index] for index in chosen])
+            validation, order = [eval_set], order[count:]
         kept = np.sort(order[: data.limit] if data.limit else order)
         train = [all_train[index] for index in kept]
     test = _eval_sets(sources("test"), "test", read)
-    names = [part.name for part in (*validation, *test)]
+    names = [eval_set.name for eval_set in (*validation, *test)]
     if len(set(names)) < len(names):
         raise UserError(f"the files {', '.join(names)} have a name in common; rename one")
     if not with_train:
@@ -146,9 +146,9 @@ def _eval_sets(
         EvalSet(name, source, list(read(source, split)))
         for name, source in zip(names, sources, strict=True)
     ]
-    for part in parts:
-        if not part.examples:
-            raise _no_examples(part.source, split)
+    for eval_set in parts:
+        if not eval_set.examples:
+            raise _no_examples(eval_set.source, split)
     return parts
 
 

@@ -55,7 +55,7 @@ class Classification:
     probabilities: dict[str, float]
 
 
-Prediction = Classification | float
+TextPrediction = Classification | float
 """Of a regression, the value."""
 
 
@@ -82,7 +82,7 @@ class LabelPredictor(ClassificationPredictor):
         return (to_prediction(self._model.description, scores) for scores in decoded)
 
 
-def to_prediction(description: ModelDescription, scores: np.ndarray) -> Prediction:
+def to_prediction(description: ModelDescription, scores: np.ndarray) -> TextPrediction:
     """The prediction from the scores of a text, float32 [C]."""
     kind = problem_type(description)
     if kind == "regression":
@@ -93,7 +93,7 @@ def to_prediction(description: ModelDescription, scores: np.ndarray) -> Predicti
         applies = probabilities > THRESHOLD
         least = probabilities[applies].min() if applies.any() else (1 - probabilities).prod()
         label: str | tuple[str, ...] = tuple(
-            name for name, one in zip(labels, applies, strict=True) if one
+            name for name, is_true in zip(labels, applies, strict=True) if is_true
         )
         return Classification(label, float(least), _by_label(labels, probabilities))
     probabilities = softmax(scores)
@@ -111,11 +111,11 @@ def problem_type(description: ModelDescription) -> str:
     return "regression" if is_regression else "single_label_classification"
 
 
-def as_record(prediction: Prediction) -> dict[str, Any]:
+def as_record(prediction: TextPrediction) -> dict[str, Any]:
     """A prediction as a JSON object, with the digits that a float32 has."""
     if isinstance(prediction, float):
         return {"value": shortest(prediction)}
-    probabilities = {name: shortest(one) for name, one in prediction.probabilities.items()}
+    probabilities = {name: shortest(value) for name, value in prediction.probabilities.items()}
     return {
         "label": prediction.label,
         "score": shortest(prediction.score),
@@ -124,11 +124,11 @@ def as_record(prediction: Prediction) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, Prediction]]:
+def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, TextPrediction]]:
     """A table of ids and labels, as the test server of GLUE reads it."""
     output.write("index\tprediction\n")
 
-    def write(entry: Entry[Text], prediction: Prediction) -> None:
+    def write(entry: Entry[Text], prediction: TextPrediction) -> None:
         if isinstance(prediction, float):
             label = f"{prediction:.3f}"
         elif isinstance(prediction.label, str):

@@ -201,7 +201,8 @@ class Regression(Problem):
         """float32 [n]."""
         for example in examples:
             if not isinstance(example.label, float):
-                raise UserError(f"{example.place}: the label {example.label!r} is not a number")
+                problem = f"{example.place}: the label {example.label!r} is not a number"
+                raise UserError(f"{problem}; fix the line, or train a classifier of classes")
         return np.array([example.label for example in examples], np.float32)
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
@@ -291,19 +292,19 @@ def labels_of(examples: Iterable[TextExample]) -> dict[str, str]:
     return places
 
 
-def drop_unknown_labels(part: EvalSet[TextExample], problem: Problem) -> EvalSet[TextExample]:
+def drop_unknown_labels(eval_set: EvalSet[TextExample], problem: Problem) -> EvalSet[TextExample]:
     """A set to be predicted, without its labels where the model does not know them all."""
-    if all(example.label is None for example in part.examples):
-        return part
+    if all(example.label is None for example in eval_set.examples):
+        return eval_set
     try:
         # An empty cell means that none of several labels applies; a whole column of them, that
         # the file has no labels.
-        if all(example.label == () for example in part.examples):
-            raise UserError(f"{part.source}: no text has a label")
-        problem.targets(part.examples)
+        if all(example.label == () for example in eval_set.examples):
+            raise UserError(f"{eval_set.source}: no text has a label")
+        problem.targets(eval_set.examples)
     except UserError as error:
         if is_main_host():
-            print(f"{part.source}: skipping metrics: {error}", file=sys.stderr)
-        unlabelled = [dataclasses.replace(example, label=None) for example in part.examples]
-        return dataclasses.replace(part, examples=unlabelled)
-    return part
+            print(f"{eval_set.source}: skipping metrics: {error}", file=sys.stderr)
+        unlabelled = [dataclasses.replace(example, label=None) for example in eval_set.examples]
+        return dataclasses.replace(eval_set, examples=unlabelled)
+    return eval_set

@@ -40,7 +40,7 @@ from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.predict import (
     PREDICT,
     ClassificationPredictor,
-    Prediction,
+    TextPrediction,
     to_prediction,
 )
 from bert_jax.tasks.classification.problems import (
@@ -147,22 +147,22 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         """Label, text and pair, one example a line."""
         chosen = self.splits.train[:count]
         return "\n".join(
-            "\t".join([str(one.label), one.text, *([one.pair] if one.pair else [])])
-            for one in chosen
+            "\t".join([str(example.label), example.text, *([example.pair] if example.pair else [])])
+            for example in chosen
         )
 
-    def as_output(self, prediction: np.ndarray) -> Prediction:
+    def as_output(self, prediction: np.ndarray) -> TextPrediction:
         return to_prediction(self.description, prediction)
 
-    def further_files(self, part: EvalSet[TextExample]) -> Iterable[str]:
-        submission = self._submissions.get(Path(part.source).name)
+    def further_files(self, eval_set: EvalSet[TextExample]) -> Iterable[str]:
+        submission = self._submissions.get(Path(eval_set.source).name)
         return (submission,) if submission else ()
 
     def write_reports(
-        self, directory: Path, part: EvalSet[TextExample], predictions: list[np.ndarray]
+        self, directory: Path, eval_set: EvalSet[TextExample], predictions: list[np.ndarray]
     ) -> None:
-        targets = self._problem.targets(part.examples)
-        self._problem.report(np.stack(predictions), targets, directory / part.name)
+        targets = self._problem.targets(eval_set.examples)
+        self._problem.report(np.stack(predictions), targets, directory / eval_set.name)
 
     def _weights(self, targets: np.ndarray) -> np.ndarray:
         """The weight of each example in the loss, float32 [n]."""
@@ -213,12 +213,12 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
         kind = MultiLabel
     named = tuple(map(str, data.labels)) or (layout.classes if layout else ())
     # A finished model is only evaluated.
-    evaluated = (one for part in splits.validation for one in part.examples)
+    evaluated = (example for eval_set in splits.validation for example in eval_set.examples)
     present = labels_of(evaluated if model_init.is_finished else splits.all_train)
     labels = () if kind is Regression else choose_labels(present, model_init, named)
     problem = kind(labels)
     splits = dataclasses.replace(
-        splits, test=[drop_unknown_labels(part, problem) for part in splits.test]
+        splits, test=[drop_unknown_labels(eval_set, problem) for eval_set in splits.test]
     )
     if kind is not Regression and len(labels) < 2 and not model_init.is_finished:
         raise OptionError(
@@ -240,7 +240,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
         labelled_options(config, layout.metric if layout else problem.best_metric),
         problem,
         balanced=balanced,
-        submissions={of.file: of.submission for of in layout.test} if layout else {},
+        submissions={split.file: split.submission for split in layout.test} if layout else {},
     )
 
 
@@ -250,8 +250,8 @@ def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
         return {}
     return {
         "train": (layout.train,),
-        "validation": tuple(one.file for one in layout.validation),
-        "test": tuple(one.file for one in layout.test),
+        "validation": tuple(split.file for split in layout.validation),
+        "test": tuple(split.file for split in layout.test),
     }
 
 

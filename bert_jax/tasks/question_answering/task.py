@@ -75,8 +75,8 @@ class SpanRows:
 
         Of several answers to a question, the first one that is in the passage counts.
         """
-        used = [one for one in questions if _has_text(one)]
-        empty = [one.place for one in questions if not _has_text(one)]
+        used = [question for question in questions if _has_text(question)]
+        empty = [question.place for question in questions if not _has_text(question)]
         without: list[str] = []  # places of questions
         moved: list[str] = []
         positions: list[tuple[int, int]] = []
@@ -265,21 +265,22 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         """`f1_no_answer`: no question is answered, where some have no answer."""
         if self._threshold is None:
             return {}
-        return {"f1_no_answer": 100.0 * sum(not one.answers for one in examples) / len(examples)}
+        unanswered = sum(not question.answers for question in examples)
+        return {"f1_no_answer": 100.0 * unanswered / len(examples)}
 
     def examples_as_text(self, count: int) -> str:
         """Question, first answer and passage, one example a line."""
         return "\n".join(
-            f"{one.question}\t{one.answers[0].text if one.answers else '-'}\t{one.passage}"
-            for one in self.splits.train[:count]
+            f"{row.question}\t{row.answers[0].text if row.answers else '-'}\t{row.passage}"
+            for row in self.splits.train[:count]
         )
 
     def as_output(self, prediction: SpanPrediction) -> RankedSpans:
         return RankedSpans(prediction, self._threshold)
 
-    def further_files(self, part: EvalSet[Question]) -> Iterable[str]:
+    def further_files(self, eval_set: EvalSet[Question]) -> Iterable[str]:
         """The input of SQuAD's official scripts; two more files are written beside it."""
-        return [f"{part.name}.json"]
+        return [f"{eval_set.name}.json"]
 
     @property
     def _threshold(self) -> float | None:
@@ -288,7 +289,9 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
 
 def _gold_texts(questions: Sequence[Question]) -> dict[str, list[str]]:
     """The accepted answers of each question, by its id."""
-    return {one.id: [answer.text for answer in one.answers or ()] for one in questions}
+    return {
+        question.id: [answer.text for answer in question.answers or ()] for question in questions
+    }
 
 
 def _texts(questions: list[Question], predictions: list[SpanPrediction]) -> dict[str, str]:
@@ -340,11 +343,12 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
         lambda source, split: distinct(read_questions(source, reading)),
         with_train=not model_init.is_finished,
     )
-    questions = [*splits.train, *(one for part in splits.validation for one in part.examples)]
+    evaluated = (question for eval_set in splits.validation for question in eval_set.examples)
+    questions = [*splits.train, *evaluated]
     _check_answers(splits.train, questions, data.version)
     stored = stored_threshold(model_init.description) if model_init.description else None
     is_tuned = model_init.is_finished and stored is not None
-    is_version_2 = data.version == "2.0" or any(one.answers == () for one in questions)
+    is_version_2 = data.version == "2.0" or any(question.answers == () for question in questions)
     other: dict[str, Any] = {}
     if data.version != "1.1" and (is_tuned or is_version_2):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD

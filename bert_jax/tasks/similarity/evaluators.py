@@ -170,6 +170,6 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
 def _overlaps(examples: Sequence[TextExample]) -> np.ndarray:
     """The Jaccard index of the words of both texts, float64 [n]."""
     words = [
-        (set(one.text.lower().split()), set(str(one.pair).lower().split())) for one in examples
+        (set(pair.text.lower().split()), set(str(pair.pair).lower().split())) for pair in examples
     ]
     return np.array([len(first & second) / max(len(first | second), 1) for first, second in words])

@@ -136,7 +136,7 @@ class SoftmaxObjective(Objective):
 
     def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
         """Whether there is a classifier, and the pairs have its labels."""
-        return bool(self.labels) and {one.label for one in examples} <= set(self.labels)
+        return bool(self.labels) and {example.label for example in examples} <= set(self.labels)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
         return optax.softmax_cross_entropy_with_integer_labels(output.logits, targets)
@@ -161,7 +161,7 @@ class MultipleNegativesRanking(Objective):
     def select(self, examples: list[TextExample]) -> list[TextExample]:
         """The pairs that belong together: without a label, or in the upper half of the range."""
         middle = sum(self.label_range) / 2
-        chosen = [one for one in examples if one.label is None or number_of(one) > middle]
+        chosen = [pair for pair in examples if pair.label is None or number_of(pair) > middle]
         if not chosen:
             raise OptionError(
                 "label_range",
@@ -192,8 +192,8 @@ def text_numbers(examples: Sequence[TextExample]) -> np.ndarray:
     """Equal numbers for equal texts, int32 [n, 2]."""
     known: dict[str, int] = {}
     numbers = [
-        [known.setdefault(text, len(known)) for text in (one.text, str(one.pair))]
-        for one in examples
+        [known.setdefault(text, len(known)) for text in (example.text, str(example.pair))]
+        for example in examples
     ]
     return np.array(numbers, np.int32)
 

@@ -139,7 +139,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
     ) -> dict[str, float]:
         """Those of the evaluator, and the mean loss where it is defined for the labels."""
         vectors = np.stack([prediction.vectors for prediction in predictions])
-        scores = [one.logits for one in predictions if one.logits is not None]
+        scores = [prediction.logits for prediction in predictions if prediction.logits is not None]
         logits = np.stack(scores) if scores else None
         metrics = find_evaluator(examples, self._objective.labels).metrics(vectors, logits)
         if not self._objective.can_evaluate(examples):
@@ -162,7 +162,8 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
     def examples_as_text(self, count: int) -> str:
         """Label and both texts, one pair a line."""
         return "\n".join(
-            "\t".join([str(one.label), *_texts(one)]) for one in self.splits.train[:count]
+            "\t".join([str(example.label), *_texts(example)])
+            for example in self.splits.train[:count]
         )
 
 
@@ -308,7 +309,8 @@ def _objective(
         return SoftmaxObjective()  # a finished model has no classifier
     named = tuple(map(str, data.labels)) or (options.layout.classes if options.layout else ())
     # A class of the validation examples alone is a class, too.
-    return SoftmaxObjective(choose_labels({str(one.label) for one in examples}, model_init, named))
+    used = {str(example.label) for example in examples}
+    return SoftmaxObjective(choose_labels(used, model_init, named))
 
 
 def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from bert_jax.data.examples import Entries, Entry
-from bert_jax.data.readers.conll import OUTSIDE, Block, as_columns
+from bert_jax.data.readers.conll import OUTSIDE, ColumnBlock, as_columns
 from bert_jax.data.readers.tagged import (
     CONLL,
     CONLL_ENDINGS,
@@ -135,7 +135,9 @@ class TagPredictor(Predictor[Any, Tagging]):
         self._labels = label_names(model.description)
 
     def prepare(self, example: Any, index: int) -> "_Split":
-        return _split(example.sentence.words if isinstance(example, Block) else example, index)
+        return _split(
+            example.sentence.words if isinstance(example, ColumnBlock) else example, index
+        )
 
     def encode(self, examples: Sequence["_Split"]) -> list[list[Encoding]]:
         return [[*rows] for rows in self._rows([example.texts for example in examples])]
@@ -269,7 +271,7 @@ def _conll(output: Output, options: PredictOptions) -> Iterator[Write[Sentence, 
     """Words and tags in columns; a file that was in columns gets the tags as one more."""
 
     def write(entry: Entry[Sentence], tagging: Tagging) -> None:
-        if isinstance(entry.item, Block):
+        if isinstance(entry.item, ColumnBlock):
             output.write(entry.item.tagged(tagging.tags))
         else:
             output.write(as_columns((word.text for word in tagging.words), tagging.tags))

@@ -97,20 +97,20 @@ class TagSet:
                 f"which has the {what} {', '.join(known)}",
             )
 
-    def drop_unknown_tags(self, part: EvalSet[TaggedSentence]) -> EvalSet[TaggedSentence]:
+    def drop_unknown_tags(self, eval_set: EvalSet[TaggedSentence]) -> EvalSet[TaggedSentence]:
         """Test sentences as they are, or untagged if their tags mean nothing to the model.
 
         The last column of a file without tags is some other column.
         """
-        unknown = next(iter(_unknown(part.examples, self.knows)), None)
+        unknown = next(iter(_unknown(eval_set.examples, self.knows)), None)
         if unknown is None:
-            return part
+            return eval_set
         print(
-            f"{part.source}: skipping metrics: the model has no tags such as {unknown[2]!r}",
+            f"{eval_set.source}: skipping metrics: the model has no tags such as {unknown[2]!r}",
             file=sys.stderr,
         )
-        untagged = [dataclasses.replace(example, tags=None) for example in part.examples]
-        return dataclasses.replace(part, examples=untagged)
+        untagged = [dataclasses.replace(example, tags=None) for example in eval_set.examples]
+        return dataclasses.replace(eval_set, examples=untagged)
 
 
 def find_tag_set(

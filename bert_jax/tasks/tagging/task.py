@@ -269,7 +269,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         if not self._lexicon:
             return {}
         lexicon, most_common = self._lexicon
-        tags = [[lexicon.get(word, most_common) for word in one.words] for one in examples]
+        tags = [[lexicon.get(word, most_common) for word in row.words] for row in examples]
         return {f"{name}_lexicon": value for name, value in self._scores(examples, tags).items()}
 
     @functools.cached_property
@@ -294,29 +294,30 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         )
 
     def write(
-        self, directory: Path, part: EvalSet[TaggedSentence], predictions: list[Tagging]
+        self, directory: Path, eval_set: EvalSet[TaggedSentence], predictions: list[Tagging]
     ) -> None:
         """`<set>.jsonl`, reports, and `<set>.conll`, the file's lines with a further column.
 
         In columns, tags are in the scheme of their file, if that has any.
         """
-        super().write(directory, part, predictions)
+        super().write(directory, eval_set, predictions)
         tags: Sequence[Sequence[str]] = [tagging.tags for tagging in predictions]
-        if self.is_labelled(part):
-            _, tags = self._tag_set.comparable(part.examples, tags)
-        text = add_tag_column(part.source, part.examples, tags, self._reading)
-        write_atomically(directory / f"{part.name}.{CONLL}", text.encode())
+        if self.is_labelled(eval_set):
+            _, tags = self._tag_set.comparable(eval_set.examples, tags)
+        text = add_tag_column(eval_set.source, eval_set.examples, tags, self._reading)
+        write_atomically(directory / f"{eval_set.name}.{CONLL}", text.encode())
 
     def write_reports(
-        self, directory: Path, part: EvalSet[TaggedSentence], predictions: list[Tagging]
+        self, directory: Path, eval_set: EvalSet[TaggedSentence], predictions: list[Tagging]
     ) -> None:
         tags = [tagging.tags for tagging in predictions]
-        counts, matrix = self._counts(part.examples, tags), self._confusion(part.examples, tags)
+        counts = self._counts(eval_set.examples, tags)
+        matrix = self._confusion(eval_set.examples, tags)
         text = matrix.as_text()
         if counts:
             text = f"{counts.as_text()}\n\nBy tag, as the model has them:\n\n{text}"
-        write_atomically(directory / f"{part.name}.report.txt", text.encode())
-        matrix.draw(directory / f"{part.name}.confusion.png")
+        write_atomically(directory / f"{eval_set.name}.report.txt", text.encode())
+        matrix.draw(directory / f"{eval_set.name}.confusion.png")
 
     def _gold(self, example: TaggedSentence) -> list[str]:
         return self._tag_set.translate(example.tags or ())
@@ -372,11 +373,11 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     known = list(splits.train)
     if not data.validation and not model_init.is_finished:
         # The validation examples are a part of the training file.
-        known += [example for part in splits.validation for example in part.examples]
+        known += [example for eval_set in splits.validation for example in eval_set.examples]
     tag_set = find_tag_set(known, model_init, data.scheme, tuple(map(str, data.labels)))
-    for part in splits.validation:
-        tag_set.check(part.examples)
-    test = [tag_set.drop_unknown_tags(part) for part in splits.test]
+    for eval_set in splits.validation:
+        tag_set.check(eval_set.examples)
+    test = [tag_set.drop_unknown_tags(eval_set) for eval_set in splits.test]
     description = model_init.describe(
         tokenizer, Head.TAGGING, num_labels=len(tag_set.labels), labels=tag_set.labels
     )

@@ -184,7 +184,7 @@ def test_another_model_than_the_files_hold(released):
     }
 
 
-def test_a_head_for_tagging_must_be_asked_for(checkpoints, tmp_path):
+def test_a_head_for_tagging_must_be_requested(checkpoints, tmp_path):
     checkpoints("labels", BERT | LABELS, tmp_path)
     model = load(find(tmp_path), Head.TAGGING)
     assert model.description.config.num_labels == 4

@@ -90,7 +90,7 @@ def test_validation_documents_are_chosen_by_their_text(make):
     assert len({json.dumps(found) for found in other_seed}) > 1
 
 
-def test_the_held_out_share_is_that_which_was_asked_for(make):
+def test_the_validation_share_is_that_of_the_options(make):
     text = "\n".join(f"cat {number}" for number in range(4000))
     counts = make(text, validation_fraction=0.1).manifest.splits["validation"]
     assert counts.documents == pytest.approx(400, abs=60)  # three standard deviations
@@ -134,7 +134,7 @@ def test_only_so_many_documents_of_each_source(tmp_path, tiny_vocabulary):
     assert corpus.splits["train"].source_documents.tolist() == [0, 2, 4]
 
 
-def test_a_vocabulary_is_trained_from_the_train_side_if_none_is_given(make, capfd):
+def test_without_a_tokenizer_a_vocabulary_is_trained_from_the_train_split(make, capfd):
     text = "\n".join(f"alpha beta {'gamma' if n % 2 else 'delta'} {n}" for n in range(400))
     vocabulary = VocabularyOptions(vocab_size=80)
     corpus = make(text, "a", tokenizer=None, vocabulary=vocabulary)

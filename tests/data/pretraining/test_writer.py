@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.pretraining.preparation.encoding import EncodedSplit
-from bert_jax.data.pretraining.preparation.writer import CorpusWriter, Progress
+from bert_jax.data.pretraining.preparation.writer import CorpusWriter, Journal
 from bert_jax.errors import UserError
 
 UINT16 = np.dtype("<u2")
@@ -24,7 +24,7 @@ SECOND = {"train": encoded([16], [1], [[2, 1, 1, 0, 1]]), "validation": NOTHING}
 
 
 def writer(path, progress=None):
-    return CorpusWriter(path, UINT16, progress or Progress.begin("work", sources=1))
+    return CorpusWriter(path, UINT16, progress or Journal.begin("work", sources=1))
 
 
 def arrays(path, split):
@@ -65,7 +65,7 @@ def test_what_stands_behind_the_journal_is_cut_off(tmp_path):
         files.append(0, FIRST)
         files.write_journal()
         files.append(0, SECOND)
-    with writer(tmp_path, Progress.read(tmp_path)) as files:
+    with writer(tmp_path, Journal.read(tmp_path)) as files:
         assert files.progress.batches == 1
         files.append(0, SECOND)
         files.finish()
@@ -86,7 +86,7 @@ def test_a_move_that_was_interrupted_is_made_once(tmp_path, journal_is_written):
     for name in before:
         is_old = name.startswith("train") or (name == "journal.json" and not journal_is_written)
         (tmp_path / name).write_bytes((before if is_old else after)[name])
-    with writer(tmp_path, Progress.read(tmp_path)) as files:
+    with writer(tmp_path, Journal.read(tmp_path)) as files:
         if files.progress.splits["validation"].total().documents == 0:
             files.move_last_document("train", "validation")
         files.finish()
@@ -102,12 +102,12 @@ def test_files_shorter_than_the_journal_says_are_refused(tmp_path):
     (tmp_path / "train.sentences.bin").write_bytes(b"")
     with (
         pytest.raises(UserError, match=r"train.sentences.bin: shorter than the 24 bytes"),
-        writer(tmp_path, Progress.read(tmp_path)),
+        writer(tmp_path, Journal.read(tmp_path)),
     ):
         pass
 
 
 def test_a_damaged_journal_is_none(tmp_path):
-    assert Progress.read(tmp_path) is None
+    assert Journal.read(tmp_path) is None
     (tmp_path / "journal.json").write_text('{"fingerprint": "work", "batches": 3, "spl')
-    assert Progress.read(tmp_path) is None
+    assert Journal.read(tmp_path) is None

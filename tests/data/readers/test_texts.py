@@ -119,7 +119,7 @@ def test_files_without_labels(texts):
     assert texts("a.tsv", "text\tlabel\n", needs_labels=True) == []
 
 
-def test_empty_texts_are_kept_where_that_is_asked_for(texts, capsys):
+def test_empty_texts_are_kept_where_requested(texts, capsys):
     table = "text\tlabel\na\tx\n \ty\nb\tx\n\tx\n"
     with pytest.raises(UserError, match="a.tsv:3: the text is empty; give it one, remove the row"):
         texts("a.tsv", table)

@@ -38,7 +38,7 @@ def test_the_rule_is_that_of_bert_s_tokenizer(text):
     assert [(word.text, (word.start, word.end)) for word in split_words(text)] == theirs
 
 
-def test_given_words_stand_between_blanks():
+def test_split_words_stand_between_blanks():
     assert [tuple(word) for word in join_words(["EU", "", "rejects"])] == [
         ("EU", 0, 2),
         ("", 3, 3),

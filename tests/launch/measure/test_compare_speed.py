@@ -20,7 +20,7 @@ print(len(done))
 """
 
 
-def test_a_contender_does_its_steps_when_it_is_asked(script, tmp_path):
+def test_a_contender_does_its_steps_on_request(script, tmp_path):
     log = tmp_path / "log"
 
     contender = script("timed_rounds").Contender(

@@ -13,7 +13,7 @@ def test_every_item_once_and_in_order(count):
     assert list(found) == [[-item] for item in range(count)]
 
 
-def test_no_more_is_read_and_encoded_than_is_asked_for():
+def test_no_more_is_read_and_encoded_than_is_requested():
     sizes = []
     items = iter(range(10_000))
 

@@ -219,7 +219,7 @@ def test_records(finder):
     assert record["answer"] == "cat"
 
 
-def test_what_cannot_be_asked(finder):
+def test_questions_that_are_refused(finder):
     model = finder("cat")
     with pytest.raises(UserError, match="top_k is 0; it must be at least 1"):
         answer(model, "Who?", PASSAGE, top_k=0)

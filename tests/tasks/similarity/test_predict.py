@@ -92,7 +92,7 @@ def test_a_stream_of_pairs_without_end(model):
     assert 99 <= sum(done) < 200  # the last is reported after its prediction is taken
 
 
-def test_what_is_found(model):
+def test_search_and_similarity(model):
     found = model.search("a dog", iter(TEXTS), top_k=2)
     assert found[0].index == 1
     assert found[0].text == "a dog"

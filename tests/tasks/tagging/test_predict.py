@@ -84,7 +84,7 @@ def test_a_text_by_eye(knowing):
     np.testing.assert_allclose([word.score for word in found.words], SURE, rtol=1e-5)
 
 
-def test_given_words_by_eye(knowing):
+def test_split_words_by_eye(knowing):
     found = tag(knowing(), ["the", "boy", "bird", "birds", "sea", "boy"])
     assert found.tags == ("O", "B-PER", "I-PER", "I-PER", "B-LOC", "B-PER")
     assert entities_of(found) == [

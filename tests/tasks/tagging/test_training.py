@@ -62,7 +62,7 @@ def tag(directory, *sentences):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("use_crf", [False, True])
-def test_names_are_learned_and_found(train, tmp_path, use_crf):
+def test_names_are_learned(train, tmp_path, use_crf):
     files = {
         "data__train": write(tmp_path / "train.txt", tagged(160)),
         "data__validation": (write(tmp_path / "dev.txt", tagged(20, 1), end="\r\n"),),
@@ -206,7 +206,7 @@ def test_the_loss_of_a_chain_is_that_of_all_paths_that_the_scheme_allows(make_ta
     assert loss == pytest.approx((np.logaddexp.reduce(totals) - gold) / 9, rel=1e-4)
 
 
-def test_windows_of_a_chain_are_learned_given_the_tags_beside_them(make_task):
+def test_windows_are_learned_with_the_tags_beside_them(make_task):
     task, params = make_task(8)
     assert task.examples_per_epoch == 3
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)

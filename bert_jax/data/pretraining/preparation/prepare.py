@@ -38,16 +38,16 @@ from bert_jax.data.pretraining.preparation.encoding import (
 )
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions, train_vocabulary
 from bert_jax.data.pretraining.preparation.workers import (
-    Encoder,
     Shard,
     ShardWork,
+    TextEncoder,
     encode_in_order,
     join_shards,
     plan_shards,
 )
 from bert_jax.data.pretraining.preparation.writer import (
     CorpusWriter,
-    Progress,
+    Journal,
     begin,
     finished_manifest,
     partial_directory,
@@ -222,12 +222,12 @@ def _load_tokenizer(options: PrepareOptions) -> Tokenizer | None:
     return load_tokenizer(options.tokenizer)
 
 
-def _resume_or_begin(job: _Job, partial: Path, fingerprint: str) -> Progress:
+def _resume_or_begin(job: _Job, partial: Path, fingerprint: str) -> Journal:
     if state := resume(partial, fingerprint):
         documents = sum(split.total().documents for split in state.splits.values())
         job.report(f"continuing in {partial} after {documents:,} documents")
         return state
-    if Progress.read(partial) is not None:
+    if Journal.read(partial) is not None:
         job.report(f"{partial} belongs to other text or options: starting again")
     return begin(partial, fingerprint, len(job.sources))
 
@@ -252,7 +252,9 @@ def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None)
 
 def _from_workers(job: _Job, partial: Path, done: int) -> Iterator[_Encoded]:
     """All batches, encoded by processes of this machine; the first `done` are left empty."""
-    encoder = Encoder(partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language)
+    encoder = TextEncoder(
+        partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language
+    )
     batches = read_batches(
         job.sources, job.validation, limit=job.limit, characters=job.batch_characters
     )
@@ -269,7 +271,7 @@ def _from_shards(
     options = job.options
     with atomic_directory(directory / TOKENIZER_DIRECTORY) as partial:
         tokenizer.save(partial)
-    encoder = Encoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
+    encoder = TextEncoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
     work = ShardWork(str(directory), encoder, job.validation, job.limit, job.batch_characters)
     shards = plan_shards(job.sources, job.limit)
     job.report(f"encoding {len(shards):,} shards; their files are in {directory}")
@@ -324,7 +326,7 @@ def _fill_empty_split(job: _Job, writer: CorpusWriter) -> None:
 
 
 def _manifest(
-    job: _Job, partial: Path, fingerprint: str, tokenizer: Tokenizer, state: Progress
+    job: _Job, partial: Path, fingerprint: str, tokenizer: Tokenizer, state: Journal
 ) -> Manifest:
     names = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]
     names += sorted(

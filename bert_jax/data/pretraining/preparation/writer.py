@@ -71,7 +71,7 @@ class SplitProgress:
 
 
 @dataclasses.dataclass(slots=True)
-class Progress:
+class Journal:
     """The content of the journal.
 
     Attributes:
@@ -85,7 +85,7 @@ class Progress:
     splits: dict[str, SplitProgress]
 
     @classmethod
-    def begin(cls, fingerprint: str, sources: int) -> "Progress":
+    def begin(cls, fingerprint: str, sources: int) -> "Journal":
         """Progress before the first batch."""
         splits = {split: SplitProgress([Counts() for _ in range(sources)]) for split in SPLITS}
         return cls(fingerprint, 0, splits)
@@ -101,7 +101,7 @@ class Progress:
         sync_directory(directory)
 
     @classmethod
-    def read(cls, directory: Path) -> "Progress | None":
+    def read(cls, directory: Path) -> "Journal | None":
         """The journal in a directory, or None if it is missing or damaged."""
         try:
             fields = read_json_object(directory / JOURNAL_NAME)
@@ -129,7 +129,7 @@ class CorpusWriter:
         progress: where to continue; the files are cut to these counts.
     """
 
-    def __init__(self, directory: Path, dtype: np.dtype, progress: Progress):
+    def __init__(self, directory: Path, dtype: np.dtype, progress: Journal):
         self.progress = progress
         self._directory = directory
         self._dtypes = {"tokens": dtype, "sentences": _OFFSET, "documents": _OFFSET}
@@ -291,19 +291,19 @@ def partial_directory(output: Path) -> Iterator[Path]:
         raise UserError(f"{partial}: {reason} and run the same command to continue") from error
 
 
-def resume(partial: Path, fingerprint: str) -> Progress | None:
+def resume(partial: Path, fingerprint: str) -> Journal | None:
     """The progress of an earlier call with this fingerprint, or None."""
-    progress = Progress.read(partial)
+    progress = Journal.read(partial)
     return progress if progress is not None and progress.fingerprint == fingerprint else None
 
 
-def begin(partial: Path, fingerprint: str, sources: int) -> Progress:
+def begin(partial: Path, fingerprint: str, sources: int) -> Journal:
     """Removes the files of an earlier call with another fingerprint, and starts a journal."""
     (partial / JOURNAL_NAME).unlink(missing_ok=True)
     for split, kind in itertools.product(SPLITS, FILE_KINDS):
         (partial / split_file(split, kind)).unlink(missing_ok=True)
     shutil.rmtree(partial / TOKENIZER_DIRECTORY, ignore_errors=True)
-    progress = Progress.begin(fingerprint, sources)
+    progress = Journal.begin(fingerprint, sources)
     progress.write(partial)
     return progress
 
