@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 
 from bert_jax.data.readers.conll import (
-    Block,
+    ColumnBlock,
     ColumnOptions,
     as_columns,
     read_blocks,
@@ -32,7 +32,7 @@ def lines_of(text: str) -> Lines:
     return Lines("f.txt", io.BytesIO(text.encode()), None)
 
 
-def blocks_of(text: str, **options) -> list[Block]:
+def blocks_of(text: str, **options) -> list[ColumnBlock]:
     return list(read_blocks(lines_of(text), ColumnOptions(**options)))
 
 
