@@ -9,7 +9,6 @@ from typing import Any
 import flax.linen as nn
 
 from bert_jax.errors import UserError, renamed_options
-from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.architectures import MODULES
@@ -58,7 +57,7 @@ class ModelDescription:
     mixed_dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     add_pooling_layer: bool = True
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    family: Family = BERT
+    family: Family = dataclasses.field(default_factory=lambda: find_family(DEFAULT_MODEL_TYPE))
 
     def __post_init__(self) -> None:
         if self.labels and len(self.labels) != self.config.num_labels:

@@ -20,7 +20,6 @@ def similarity(
     pooling: str | None,
     options: BatchOptions,
 ) -> np.ndarray:
-    """See `LoadedModel.similarity`."""
     chosen = pooling or stored_pooling(model.description)
 
     def unit_vectors(texts: Iterable[str]) -> np.ndarray:
@@ -42,7 +41,6 @@ def search(
     pooling: str | None,
     options: BatchOptions,
 ) -> list[Match]:
-    """See `LoadedModel.search`."""
     if top_k < 1:
         raise OptionError("top_k", top_k, "it must be at least 1")
     waiting: deque[str] = deque()  # texts without a vector yet

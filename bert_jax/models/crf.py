@@ -93,6 +93,7 @@ def log_partition_parts(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -
     sentence is.
     """
 
+    # alpha [B, C]: the log probability of each tag of the latest word, given the words so far.
     def step(alpha: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
         reached = alpha[:, :, None] + crf.transitions  # BCC
@@ -117,6 +118,7 @@ def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     Of equally probable paths it is the one with the lower tag where they differ last.
     """
 
+    # best [B, C]: the score of the best path that ends in each tag, up to a constant of the row.
     def step(best: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
         reached = best[:, :, None] + crf.transitions  # BCC
@@ -132,6 +134,7 @@ def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     )  # BC and (W-1)BC
     last = (best + crf.end).argmax(axis=-1)  # B
 
+    # From the last word to the first, each tag names the one that it was reached from.
     def back(tag: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
         before = jnp.take_along_axis(origin, tag[:, None], axis=1)[:, 0]
         return before, tag
@@ -148,6 +151,8 @@ def marginals(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Arra
     automatic differentiation would keep B·W·C² of them.
     """
 
+    # alpha covers the words up to here, beta those after here, both log [B, C] up to a constant of
+    # the row; so the softmax of their sum is the probability of each tag.
     def forward(alpha: jax.Array, word: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         emission, is_word = word
         reached = jax.nn.logsumexp(alpha[:, :, None] + crf.transitions, axis=1)  # BC

@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch, batches_in_order
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions, as_text
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import (
     TOKENIZER_DIRECTORY,
     Corpus,
@@ -29,6 +29,7 @@ from bert_jax.data.pretraining.corpus import (
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
+from bert_jax.data.pretraining.readable import as_text
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import OptionError
 from bert_jax.models.config import EncoderConfig, Head

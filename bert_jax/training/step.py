@@ -157,8 +157,8 @@ def make_train_step(
 
         def add_microbatch(total: Any, part: tuple[jax.Array, GlobalBatch]) -> tuple[Any, None]:
             number, rows = part
-            one = gradient(state.params, rows, weights, jax.random.fold_in(step_key, number))
-            return jax.tree.map(jnp.add, total, one), None
+            added = gradient(state.params, rows, weights, jax.random.fold_in(step_key, number))
+            return jax.tree.map(jnp.add, total, added), None
 
         if microbatches == 1:
             grads, sums = gradient(state.params, batch, weights, step_key)

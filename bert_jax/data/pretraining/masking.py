@@ -207,8 +207,8 @@ def _mask_spans(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Masks spans of whole words, each within one segment, until their number is reached.
 
-    The last span is cut there. Returns bool [B, T] and the first position of
-    the span that masked each token, int64 [B, T].
+    The last span is cut there. Returns bool [B, T], and the first position of the span that masked
+    each token, int64 [B, T]: one random number there decides what replaces the whole span.
     """
     rows, positions = np.arange(len(starts)), np.arange(starts.shape[1])
     segment_end = _next_true(~candidates)
@@ -221,14 +221,18 @@ def _mask_spans(
     order = _shuffled(starts, keys, starts.shape[1])
     remaining = targets.copy()
     masked, deciders = np.zeros_like(starts), np.zeros(starts.shape, np.int64)
+    # All examples at once: in each round, every example tries its next random word as the beginning
+    # of a span. A word that is masked already, or that the example does not have, gives no span.
     for rank in range(int(starts.sum(axis=1).max(initial=0))):
         anchor = np.maximum(order[:, rank], 0)
         usable = (order[:, rank] >= 0) & ~masked[rows, anchor]
         end = word_end[rows, anchor]
+        # Word by word, since words differ in tokens; at the end of the segment nothing grows.
         for extra in range(len(_SPAN_THRESHOLDS) - 1):
             grows = (lengths[rows, anchor] > extra) & (end < segment_end[rows, anchor])
             end = np.where(grows, word_end[rows, np.minimum(end, positions[-1])], end)
         span = usable[:, None] & (positions >= anchor[:, None]) & (positions < end[:, None])
+        # A span may run into an older one; only its new tokens count towards the number.
         span &= ~masked
         span &= np.cumsum(span, axis=1) <= remaining[:, None]
         masked |= span

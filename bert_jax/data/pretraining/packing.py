@@ -162,12 +162,14 @@ class PackedBatches:
             rows: int64 [n], ascending, the row of each.
             count: B.
         """
-        # Row by row, packed rows hold the tokens of the examples in the same order: non-padding
-        # entries of the examples go, in order, to the non-padding entries of the rows.
+        # No token needs a destination: the examples stand in the order of their rows, and a row
+        # holds them one after the other. So the non-padding entries of all examples, flattened, are
+        # those of all rows, flattened; only their number in each row is computed. The same is true
+        # of masked tokens and of labels.
         is_token = examples["attention_mask"] > 0  # [n, longest]
         is_masked = examples["masked_lm_weights"] > 0  # [n, P]
         first_of_row = np.searchsorted(rows, rows)
-        number = 1 + np.arange(len(rows)) - first_of_row
+        number = 1 + np.arange(len(rows)) - first_of_row  # of each example in its row
         before = np.cumsum(lengths) - lengths
         start = before - before[first_of_row]  # of each example in its row
 
@@ -179,6 +181,8 @@ class PackedBatches:
         masked = used(is_masked.sum(axis=1), self._predictions)
         labels = used(np.ones(len(rows)), self._labels)
         position = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
+        # The position ids of tokens start anew in each example; the positions of masked tokens
+        # count along the row, where the model looks them up.
         masked_position = examples["masked_lm_positions"] + start[:, None]
         pad = self._examples.padding_id
         return {

@@ -217,7 +217,6 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         return len(self.rows)
 
     def make_batches(self) -> LabelledBatches:
-        """See `TaggedRows.batch`."""
         return self.batches_of(self.rows.lengths, self.rows.batch)
 
     def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:

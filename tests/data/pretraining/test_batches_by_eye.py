@@ -2,8 +2,9 @@
 
 import copy
 
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions, as_text
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.data.pretraining.readable import as_text
 from bert_jax.tokenization import Template
 
 

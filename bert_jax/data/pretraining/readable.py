@@ -1,0 +1,79 @@
+"""Pre-training examples as text, to look at."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_jax.data.pipeline import Batch
+from bert_jax.tokenization.interface import Tokenizer
+
+_LABELS = {
+    "nsp": ("the second sentence is the next one", "the second sentence is random"),
+    "sop": ("the two are in order", "the two are swapped"),
+}
+
+
+def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
+    """Examples as readable text: tokens (masked ones as `shown←original`), lengths and label.
+
+    Args:
+        batch: from `PretrainingBatches` or `PackedBatches`.
+        tokenizer: that made the ids.
+        objective: "nsp", "sop" or "none".
+    """
+    blocks = []
+    for number in range(len(batch["input_ids"])):
+        row = {key: value[number] for key, value in batch.items()}
+        if "segment_ids" not in row:
+            blocks.append(_example_as_text(row, tokenizer, objective, f"example {number}"))
+            continue
+        examples = list(_examples_of(row))
+        padding = np.count_nonzero(row["segment_ids"] == 0)
+        blocks.append(
+            f"row {number}: {len(row['segment_ids']) - padding} tokens, {padding} of padding, "
+            f"examples: {len(examples)}"
+        )
+        blocks += [
+            _example_as_text(example, tokenizer, objective, f"row {number}, example {index}")
+            for index, example in enumerate(examples)
+        ]
+    return "\n\n".join(blocks)
+
+
+def _examples_of(row: Batch) -> Iterator[Batch]:
+    """The examples of a packed row, each as an unpacked row without padding."""
+    masked = row["masked_lm_weights"] > 0
+    positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
+    for number in range(1, row["segment_ids"].max() + 1):
+        inside = row["segment_ids"] == number
+        is_own = inside[positions]
+        yield {
+            "input_ids": row["input_ids"][inside],
+            "token_type_ids": row["token_type_ids"][inside],
+            "attention_mask": inside[inside],
+            "masked_lm_positions": positions[is_own] - inside.argmax(),
+            "masked_lm_ids": originals[is_own],
+            "masked_lm_weights": is_own[is_own],
+            "next_sentence_labels": row["next_sentence_labels"][number - 1],
+        }
+
+
+def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str) -> str:
+    length = int(row["attention_mask"].sum())
+    pieces = [tokenizer.id_to_token(int(token)) for token in row["input_ids"][:length]]
+    masked = row["masked_lm_weights"] > 0
+    positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
+    for position, original in zip(positions, originals, strict=True):
+        pieces[position] += f"←{tokenizer.id_to_token(int(original))}"
+    second = int(np.sum(row["token_type_ids"]))
+    lines = [
+        f"{name}: {length} tokens ({length - second} + {second}), "
+        f"{len(row['input_ids']) - length} of padding, {len(positions)} masked",
+        "  " + " ".join(pieces[: length - second]),
+    ]
+    if second:
+        lines.append("  " + " ".join(pieces[length - second :]))
+    if objective in _LABELS:
+        label = int(row["next_sentence_labels"])
+        lines.append(f"  label {label}: {_LABELS[objective][label]}")
+    return "\n".join(lines)
