@@ -77,6 +77,15 @@ def any_processor() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def quick_compilation() -> Iterator[None]:
+    """For small models most of the time would go into making code fast that runs once."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 #  0-9    [PAD]  [UNK]  [CLS]  [SEP]  [MASK] .      the    a      it     was
 # 10-19   cat    dog    bird   boy    mat    tree   song   sun    sea    shell
 # 20-29   sat    ran    sang   walk   play   went   found  on     in     to

@@ -4,7 +4,6 @@ import runpy
 import tempfile
 from pathlib import Path
 
-import jax
 import pytest
 from safetensors.numpy import load_file, save_file
 
@@ -45,12 +44,15 @@ ODD_SHAPES = {
         "BertForSequenceClassification",
         {"num_labels": 5, "problem_type": "multi_label_classification"},
     ),
+    "classification": Case("BertForSequenceClassification", {"num_labels": 3}),
     "regression": Case(
         "BertForSequenceClassification", {"num_labels": 1, "problem_type": "regression"}
     ),
     "tagging": Case("BertForTokenClassification", {"num_labels": 7, "type_vocab_size": 16}),
     "question_answering": Case("BertForQuestionAnswering", {"intermediate_size": 1}),
-    "multiple_choice": Case("BertForMultipleChoice", {"num_hidden_layers": 1}),
+    "multiple_choice": Case(
+        "BertForMultipleChoice", {"num_hidden_layers": 1, "hidden_act": "gelu_pytorch_tanh"}
+    ),
 }
 BASE = Case(
     "BertForPreTraining",
@@ -65,16 +67,7 @@ BASE = Case(
 )
 
 
-@pytest.fixture
-def _quick_compilation():
-    """For small models most of the time would go into making code fast that runs once."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.mark.usefixtures("_quick_compilation")
+@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("name", ODD_SHAPES)
 def test_values_in_odd_shapes(name, tokenizer, tmp_path):
     check_values(ODD_SHAPES[name], tokenizer, tmp_path)
@@ -92,6 +85,10 @@ def check_values(case, tokenizer, directory: Path) -> None:
     tokenizer.save(directory)
     report = compare(directory)
     assert report.agrees, report.as_table()
+    assert report.architecture == case.architecture
+    assert report.equal_tensors[0] == report.equal_tensors[1] > 0
+    assert list(report.inputs) == ["short", "padded", "full"]
+    assert report.causes == ()
     differences: dict[str, list] = {quantity: [] for quantity in LIMITS}
     for entry in report.differences:
         differences[entry.quantity].append(entry)
@@ -106,7 +103,7 @@ def check_values(case, tokenizer, directory: Path) -> None:
     assert gradients == {prefix + name for name in parameters}
 
 
-@pytest.mark.usefixtures("_quick_compilation")
+@pytest.mark.usefixtures("quick_compilation")
 def test_a_decoder_that_is_not_the_table_although_the_config_says_so(tokenizer, tmp_path):
     reference_model(Case("BertForMaskedLM")).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
