@@ -5,7 +5,7 @@ import contextlib
 import sys
 
 from bert_jax.cli.common import Parser, fields_from
-from bert_jax.errors import OptionError, renamed_options
+from bert_jax.errors import OptionError
 
 SUMMARY = "a model's answers to a file, row by row"
 
@@ -78,22 +78,21 @@ def run(options: argparse.Namespace) -> int:
 
     use_compilation_cache()
     predict_options = fields_from(PredictOptions, options, layers=_layers(options.layers))
-    with renamed_options(format="input_format"):
-        check_request(options.task, options.input, options.output, predict_options)
-        # Each device has the whole model and answers its part of every batch.
-        mesh = make_mesh(MeshShape(), jax.local_devices())
-        model = load(options.model, precision=options.precision, mesh=mesh)
-        # Not by an exception, which libraries that call Python may swallow; but nothing else wakes
-        # a process that waits for a line.
-        with contextlib.nullcontext() if may_wait(options.input) else StopSignals() as stop:
-            count = predict(
-                model,
-                options.task,
-                options.input,
-                options.output,
-                predict_options,
-                stopped=lambda: stop is not None and stop.requested,
-            )
+    check_request(options.task, options.input, options.output, predict_options)
+    # Each device has the whole model and answers its part of every batch.
+    mesh = make_mesh(MeshShape(), jax.local_devices())
+    model = load(options.model, precision=options.precision, mesh=mesh)
+    # Not by an exception, which libraries that call Python may swallow; but nothing else wakes
+    # a process that waits for a line.
+    with contextlib.nullcontext() if may_wait(options.input) else StopSignals() as stop:
+        count = predict(
+            model,
+            options.task,
+            options.input,
+            options.output,
+            predict_options,
+            stopped=lambda: stop is not None and stop.requested,
+        )
     print(f"{options.output}: {count:,} records", file=sys.stderr)
     return 0
 

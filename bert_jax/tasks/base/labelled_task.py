@@ -293,8 +293,8 @@ class LabelledTask(Task, Generic[Example, Prediction]):
 
     def best(self, metrics: dict[str, float]) -> dict[str, float]:
         """The metric that chooses the best checkpoint: of several sets, their mean."""
-        name, parts = self.best_metric[0], self.splits.validation
-        names = [name] if len(parts) == 1 else [f"{eval_set.name}_{name}" for eval_set in parts]
+        name, sets = self.best_metric[0], self.splits.validation
+        names = [name] if len(sets) == 1 else [f"{eval_set.name}_{name}" for eval_set in sets]
         return {name: sum(metrics[full] for full in names) / len(names)}
 
     def _entry(self, example: Example) -> Entry[Any]:

@@ -142,14 +142,14 @@ def _eval_sets(
     sources: list[str], split: str, read: Callable[[str, str], Iterable[Example]]
 ) -> list[EvalSet[Example]]:
     names = [Path(source).name.split(".")[0] if len(sources) > 1 else split for source in sources]
-    parts = [
+    sets = [
         EvalSet(name, source, list(read(source, split)))
         for name, source in zip(names, sources, strict=True)
     ]
-    for eval_set in parts:
+    for eval_set in sets:
         if not eval_set.examples:
             raise _no_examples(eval_set.source, split)
-    return parts
+    return sets
 
 
 def _no_examples(source: str, split: str) -> OptionError:
