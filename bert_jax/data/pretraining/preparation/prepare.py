@@ -38,9 +38,9 @@ from bert_jax.data.pretraining.preparation.encoding import (
 )
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions, train_vocabulary
 from bert_jax.data.pretraining.preparation.workers import (
+    BatchEncoder,
     Shard,
     ShardWork,
-    TextEncoder,
     encode_in_order,
     join_shards,
     plan_shards,
@@ -252,7 +252,7 @@ def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None)
 
 def _from_workers(job: _Job, partial: Path, done: int) -> Iterator[_Encoded]:
     """All batches, encoded by processes of this machine; the first `done` are left empty."""
-    encoder = TextEncoder(
+    encoder = BatchEncoder(
         partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language
     )
     batches = read_batches(
@@ -271,7 +271,7 @@ def _from_shards(
     options = job.options
     with atomic_directory(directory / TOKENIZER_DIRECTORY) as partial:
         tokenizer.save(partial)
-    encoder = TextEncoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
+    encoder = BatchEncoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
     work = ShardWork(str(directory), encoder, job.validation, job.limit, job.batch_characters)
     shards = plan_shards(job.sources, job.limit)
     job.report(f"encoding {len(shards):,} shards; their files are in {directory}")

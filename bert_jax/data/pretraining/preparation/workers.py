@@ -40,7 +40,7 @@ _FEWEST_BATCHES = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TextEncoder:
+class BatchEncoder:
     """How text is encoded, the same for every batch.
 
     Attributes:
@@ -58,7 +58,7 @@ Result = tuple[TextBatch, dict[str, EncodedSplit]]
 
 
 def encode_in_order(
-    batches: Iterator[TextBatch], encoder: TextEncoder, workers: int
+    batches: Iterator[TextBatch], encoder: BatchEncoder, workers: int
 ) -> Iterator[Result]:
     """Encodes batches; results come in their order.
 
@@ -115,14 +115,14 @@ def _take(
 class _Worker:
     """State of this process if it is a worker: the tokenizer is loaded once."""
 
-    encoder: TextEncoder | None = None
+    encoder: BatchEncoder | None = None
     tokenizer: Tokenizer | None = None
 
 
 _worker = _Worker()
 
 
-def _start_worker(encoder: TextEncoder) -> None:
+def _start_worker(encoder: BatchEncoder) -> None:
     # With one process per core, threads of the tokenizers library only compete.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops its workers
@@ -181,7 +181,7 @@ class ShardWork:
     """
 
     directory: str
-    encoder: TextEncoder
+    encoder: BatchEncoder
     validation: ValidationSplit
     limit: int | None
     batch_characters: int
