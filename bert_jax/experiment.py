@@ -53,6 +53,7 @@ from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import abstract_state, explain_step_out_of_memory
 
 PREDICTIONS = "predictions"
+RESULT = "result.json"
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -213,11 +214,7 @@ class Experiment:
 
     @_names_keys
     def check_options(self, examples_per_epoch: int) -> None:
-        """What `check` does without the data and the model: the schedule and the precision.
-
-        Args:
-            examples_per_epoch: of the task.
-        """
+        """Checks what needs neither data nor model: the schedule and the precision."""
         options = self.train_options.resolved(examples_per_epoch)
         make_optimizer(self.optimizer_options, options.steps)
         model_init.execution(self.config, self.platform)
@@ -249,57 +246,13 @@ class Experiment:
         self.check()
         with main_host_first():
             run_directory.init_workdir(workdir, self.config)
-        result_file = workdir / "result.json"
+        result_file = workdir / RESULT
         if from_main_host(result_file.is_file()):  # it is written last
             print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
             return json.loads(result_file.read_text(encoding="utf-8"))
-        task, mesh, options = self.task, self.mesh, self.options
-        if is_main_host():
-            execution = self.model_init.execution
-            print(
-                f"computing in {execution.dtype}, attention {execution.attention}", file=sys.stderr
-            )
-        is_new = from_main_host(not has_checkpoint(workdir))
-        if not is_new:
-            run_directory.check_unchanged(workdir, task)
-        elif is_main_host():
-            run_directory.save_model_files(workdir, task)
-        # If the last step is certain to become the model, its evaluation is the result; else the
-        # model that is exported is evaluated once more.
-        is_last = options.export == "latest" and not options.patience
-
-        def evaluate(params: Any, directory: Path | None) -> dict[str, float]:
-            return evaluate_task(task, params, mesh, directory)
-
-        with explain_step_out_of_memory(options, mesh):
-            metrics = train_loop(
-                task,
-                evaluate,
-                optimizer=self.optimizer,
-                options=options,
-                mesh=mesh,
-                workdir=workdir,
-                seed=self.config.seed,
-                initial_params=self._initial_params() if is_new else None,
-                predictions=workdir / PREDICTIONS if is_last else None,
-            )
-        baselines = task.baselines()
-        with as_retryable():
-            if not is_last:
-                params, _ = run_directory.restore_params(
-                    workdir, task.description, options.export, mesh, task.module
-                )
-                metrics = evaluate(params, workdir / PREDICTIONS)
-            result = metrics | baselines
-            with main_host_first():
-                # An evaluation may have set what the model needs, as a threshold.
-                if is_main_host():
-                    write_config(workdir / run_directory.MODEL_CONFIG, task.description)
-            run_directory.export(workdir, workdir / "model", which=options.export)
-            if is_main_host():
-                draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
-                write_atomically(result_file, (json.dumps(result, indent=2) + "\n").encode())
-        return result
+        is_new = self._start_or_resume(workdir)
+        metrics = self._run(workdir, is_new)
+        return self._publish(workdir, metrics)
 
     @_names_keys
     def evaluate(
@@ -401,6 +354,66 @@ class Experiment:
     def _task_of_model(self, description: ModelDescription, directory: Path) -> Task:
         """The task with a finished model, whose tokenizer is in a directory."""
         return self._checked_task(model_init.of_model(self.config, description, directory))
+
+    def _start_or_resume(self, workdir: Path) -> bool:
+        """Prepares a new run, or checks the data of an old one; returns whether it is new."""
+        if is_main_host():
+            execution = self.model_init.execution
+            print(
+                f"computing in {execution.dtype}, attention {execution.attention}", file=sys.stderr
+            )
+        is_new = from_main_host(not has_checkpoint(workdir))
+        if not is_new:
+            run_directory.check_unchanged(workdir, self.task)
+        elif is_main_host():
+            run_directory.save_model_files(workdir, self.task)
+        return is_new
+
+    def _run(self, workdir: Path, is_new: bool) -> dict[str, float]:
+        """Trains to the end; returns the metrics of the model that is exported."""
+        task, mesh, options = self.task, self.mesh, self.options
+        # If the last step is certain to become the model, its evaluation is the result; else the
+        # model that is exported is evaluated once more.
+        is_last = options.export == "latest" and not options.patience
+
+        def evaluate(params: Any, directory: Path | None) -> dict[str, float]:
+            return evaluate_task(task, params, mesh, directory)
+
+        with explain_step_out_of_memory(options, mesh):
+            metrics = train_loop(
+                task,
+                evaluate,
+                optimizer=self.optimizer,
+                options=options,
+                mesh=mesh,
+                workdir=workdir,
+                seed=self.config.seed,
+                initial_params=self._initial_params() if is_new else None,
+                predictions=workdir / PREDICTIONS if is_last else None,
+            )
+        if is_last:
+            return metrics
+        with as_retryable():
+            params, _ = run_directory.restore_params(
+                workdir, task.description, options.export, mesh, task.module
+            )
+            return evaluate(params, workdir / PREDICTIONS)
+
+    def _publish(self, workdir: Path, metrics: dict[str, float]) -> dict[str, float]:
+        """Exports the model, then writes the curves and the result, which it returns."""
+        task = self.task
+        baselines = task.baselines()
+        result = metrics | baselines
+        with as_retryable():
+            with main_host_first():
+                # An evaluation may have set what the model needs, as a threshold.
+                if is_main_host():
+                    write_config(workdir / run_directory.MODEL_CONFIG, task.description)
+            run_directory.export(workdir, workdir / "model", which=self.options.export)
+            if is_main_host():
+                draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
+                write_atomically(workdir / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+        return result
 
     def _initial_params(self) -> Any:
         """Parameters of `init_from`, None if there is none."""

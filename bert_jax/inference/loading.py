@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.families.family import head_of_class
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
@@ -20,6 +20,9 @@ from bert_jax.models.execution import resolve_execution
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks import find_task, task_names
+
+# Heads whose outputs have names.
+_NAMED_OUTPUTS = (Head.CLASSIFICATION, Head.TAGGING)
 
 
 def load(
@@ -56,8 +59,8 @@ def load(
             have a head for others, it is made again.
 
     Raises:
-        UserError: there is no such model, it is none that we can load, or its files are damaged or
-            do not fit together.
+        UserError: there is no such model, it is none that we can load, its files are damaged or
+            do not fit together, or its head has no labels.
     """
     head = _requested_head(task)
     google = None if is_remote(path) else google_files.find(Path(path).expanduser())
@@ -105,6 +108,14 @@ def _with_requested_labels(
     family = description.family
     reinitialize: tuple[str, ...] = ()
     head, default = description.head, EncoderConfig.num_labels
+    if labels is not None and head not in _NAMED_OUTPUTS:
+        able = " or ".join(one.value for one in _NAMED_OUTPUTS)
+        raise OptionError(
+            "labels",
+            labels,
+            f"leave {{labels}} out, or set {{task}} to {able}",
+            problem=f"a model with the head {head.value if head else 'unknown'} has no labels",
+        )
     if stored_head is not head and {stored_head, head} <= set(family.heads_of_labels):
         # These heads' parameters have the same names and another meaning.
         description = _with_labels(description, default, problem_type=None)

@@ -65,6 +65,16 @@ def test_heads_of_one_name_are_not_taken_for_each_other(make_model, tmp_path, ca
             assert model.description.labels == (labels if task == theirs else ())
 
 
+def test_labels_are_for_heads_that_have_them(make_model, tmp_path):
+    make_model(Head.MASKED_LM).save(tmp_path / "model")
+    with pytest.raises(UserError) as error:
+        bert_jax.load(tmp_path / "model", labels=["cat", "dog"])
+    assert str(error.value) == (
+        "a model with the head masked_lm has no labels; leave labels out, or set task to "
+        "classification or tagging"
+    )
+
+
 def test_a_directory_that_is_no_model(tmp_path):
     with pytest.raises(UserError, match="config.json does not exist; give a model directory"):
         bert_jax.load(tmp_path)
