@@ -14,14 +14,14 @@ class TrainOptions:
     """The section `train` of a config.
 
     Attributes:
-        steps: steps of the whole training; 0 where `epochs` are set.
+        steps: steps of the whole training; 0: those of `epochs`.
         global_batch_size: examples of one step, over all devices and micro-batches.
         microbatches: parts of a step that pass through the model one after the other.
         log_every, eval_every, checkpoint_every: in steps; 0 for only at the end (and the log also
             at the first step). The best checkpoint is chosen among those that were evaluated; with
             `export` "best", each evaluation that is the best so far is saved besides.
         keep_checkpoints: how many of the newest stay, besides the best.
-        epochs: passes over the training examples; 0 where `steps` are set.
+        epochs: passes over the training examples, where `steps` is 0.
         evaluate_per_epoch: evaluations of an epoch, where `eval_every` is 0.
         patience: so many evaluations without a better one end the training; 0: never.
         export: which checkpoint becomes the model, "latest" or "best".
@@ -54,8 +54,6 @@ class TrainOptions:
         for name in ("epochs", "evaluate_per_epoch", "patience"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise OptionError(name, getattr(self, name), "it must be 0 or more")
-        if self.steps and self.epochs:
-            raise OptionError("epochs", self.epochs, f"set it or {{steps}} ({self.steps}) to 0")
         for name in ("log_every", "eval_every", "checkpoint_every"):
             if getattr(self, name) < 0:
                 rule = "it must be 0 (only at the end) or more"
@@ -78,11 +76,10 @@ class TrainOptions:
             examples_per_epoch: what there is to train on.
         """
         batches = -(-examples_per_epoch // self.global_batch_size)
-        changes: dict[str, float | Fraction] = {}
+        changes: dict[str, int | Fraction] = {}
         if not self.steps:
             # 0.07 × 100 is a little more than 7: what is not seen in six places is rounding.
             changes["steps"] = max(1, math.ceil(round(self.epochs * batches, 6)))
-            changes["epochs"] = 0.0
         if self.evaluate_per_epoch and not self.eval_every:
             changes["eval_every"] = Fraction(batches, self.evaluate_per_epoch)
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
