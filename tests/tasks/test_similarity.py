@@ -263,7 +263,7 @@ def test_what_comes_out_is_what_sentence_transformers_makes_of_it(
     from sentence_transformers.sentence_transformer import losses
 
     table = write_pairs("train.tsv", (0, 1), count=40)
-    _, workdir = train("similarity", data__train=table, data__pooling=pooling, train__steps=2)  # fmt: skip
+    _, workdir = train("similarity", data__train=table, data__pooling=pooling, train__steps=2)
     theirs = sentence_transformers.SentenceTransformer(str(workdir / "model"), device="cpu").eval()
     model = bert_jax.load(workdir / "model")
     texts = [text for row in pairs(12, seed=5) for text in row[:2]]
