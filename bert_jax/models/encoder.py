@@ -327,6 +327,7 @@ def init_params(module: nn.Module, key: jax.Array) -> Any:
 
 def abstract_params(module: nn.Module) -> Any:
     """Shapes and dtypes of the parameters of a model, without computing them."""
+    # Of the kept tree each caller has its own dicts, which it may change.
     return jax.tree.map(lambda leaf: leaf, _abstract_params(module))
 
 

@@ -13,6 +13,7 @@ from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.models.execution import Execution
+from tests.random_params import random_params
 
 CONFIG = EncoderConfig(
     vocab_size=11,
@@ -25,18 +26,6 @@ CONFIG = EncoderConfig(
 )
 IDS = np.array([[2, 5, 6, 3], [2, 7, 3, 0]])
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]])
-
-
-def random_params(module, seed=0):
-    """Weights drawn by NumPy (nothing is compiled for it), biases 0 and scales 1."""
-    generator = np.random.default_rng(seed)
-
-    def draw(path, leaf):
-        if path[-1].key in ("bias", "scale"):
-            return np.full(leaf.shape, path[-1].key == "scale", np.float32)
-        return generator.normal(0, 0.3, leaf.shape).astype(np.float32)
-
-    return jax.tree_util.tree_map_with_path(draw, abstract_params(module))
 
 
 def run(module, params, ids=IDS, attention_mask=None, **switches):
@@ -86,7 +75,7 @@ def test_an_unknown_argument_is_an_error():
 
 def test_an_answer_has_a_start_and_an_end():
     module = MODULES[Head.QUESTION_ANSWERING](CONFIG)
-    params = random_params(module, 0)
+    params = random_params(module, scale=0.3)
     output = run(module, params, attention_mask=MASK)
     assert output.start_logits.shape == output.end_logits.shape == (2, 4)
     assert set(params["bert"]) == {"embeddings", "encoder"}
@@ -101,7 +90,7 @@ def test_an_answer_has_a_start_and_an_end():
 
 def test_every_choice_is_scored_by_itself():
     module = MODULES[Head.MULTIPLE_CHOICE](CONFIG)
-    params = random_params(module, 1)
+    params = random_params(module, seed=1, scale=0.3)
     # [B, C, T]: two choices of one question, and each as the only one of its question.
     both = run(module, params, IDS[None], MASK[None])
     alone = run(module, params, IDS[:, None], MASK[:, None])
@@ -116,7 +105,7 @@ def test_the_dropout_before_a_classifier_has_its_own_rate(head):
         CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout=0.5
     )
     module = MODULES[head](config)
-    params = random_params(module)
+    params = random_params(module, scale=0.3)
 
     @jax.jit
     def logits(seed):
@@ -138,7 +127,7 @@ def test_the_dropout_before_a_classifier_has_its_own_rate(head):
 def test_an_untied_decoder_has_its_own_table():
     config = dataclasses.replace(CONFIG, tie_word_embeddings=False)
     module = MODULES[Head.MASKED_LM](config)
-    params = random_params(module, 0)
+    params = random_params(module, scale=0.3)
     assert params["mlm_head"]["decoder"].shape == (11, 6)
     apply = jax.jit(lambda params: module.apply({"params": params}, IDS))
     before = apply(params)
@@ -147,7 +136,7 @@ def test_an_untied_decoder_has_its_own_table():
 
 
 def test_hidden_states_and_attention_weights():
-    params = random_params(Encoder(CONFIG), 0)
+    params = random_params(Encoder(CONFIG), scale=0.3)
     plain = run(Encoder(CONFIG), params, attention_mask=MASK)
     assert plain.hidden_states is None
     assert plain.attentions is None
