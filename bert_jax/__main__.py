@@ -3,30 +3,44 @@
 import os
 import sys
 
+from bert_jax import interrupts
+from bert_jax.standard_streams import open_streams
+
 _TUNABLES = "GLIBC_TUNABLES"
 _TUNED = ":".join(
     (
-        "glibc.malloc.hugetlb=1",  # huge pages where Linux gives them on request
-        "glibc.malloc.mmap_threshold=68719476736",  # what is large is kept when it is free, …
-        "glibc.malloc.trim_threshold=68719476736",  # … and used again
+        "glibc.malloc.hugetlb=1",  # huge pages if Linux grants them on request
+        "glibc.malloc.mmap_threshold=68719476736",  # large blocks are kept when they are freed, …
+        "glibc.malloc.trim_threshold=68719476736",  # … and reused
     )
 )
 
 
 def main() -> int:
     """Runs the command; returns its exit code."""
+    interrupts.block()
     _tune_memory()
-    from bert_jax.cli import main as run
+    open_streams()
+    try:
+        interrupts.install()
+        from bert_jax.cli import main as run
 
-    return run()
+        code = run()
+        interrupts.last_line(code)
+    except KeyboardInterrupt:
+        interrupts.end()
+    if interrupts.was_raised():  # threads of libraries may not be prepared for an orderly end
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def _tune_memory() -> None:
     """Restarts the process with the C library's memory tuned for large arrays.
 
-    A step on a CPU touches gigabytes of memory. In pages of 2 MiB it takes 0.85 times as long, and
-    where the C library gives nothing back between steps, the hidden states of 512 tokens take 0.95
-    times as long again. It reads these values only when a process starts.
+    A step on a CPU touches gigabytes of memory. With pages of 2 MiB it takes 0.85 times as long,
+    and if the C library returns no memory between steps, the hidden states of 512 tokens take 0.95
+    times as long again. The C library reads these values only when a process starts.
     """
     if sys.platform == "linux" and _TUNABLES not in os.environ:
         os.environ[_TUNABLES] = _TUNED

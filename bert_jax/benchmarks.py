@@ -1,4 +1,4 @@
-"""`bert-jax bench`: how fast this machine does the work of a config, as an object of JSON."""
+"""`bert-jax bench`: speed of this machine for the work of a config, as a JSON object."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
-from bert_jax.errors import OptionError
+from bert_jax.errors import require_at_least, require_between
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.planning.hardware import hardware_of
@@ -29,9 +29,9 @@ from bert_jax.training.options import TrainOptions
 from bert_jax.training.progress import computed_tokens
 from bert_jax.training.step import abstract_state, make_train_step, new_state, pack_rows
 
-# Batches that are placed on the devices before the clock starts, and then used in turn.
+# Batches that are placed on the devices before the timing, and then used in turn.
 _BATCHES = 4
-# The pipeline starts with an empty queue, and must be timed with one that is in use.
+# The queue of the pipeline is filled before the timing.
 _WARMUP_OF_PIPELINE = 20
 _TRACED_STEPS = 3
 
@@ -40,14 +40,14 @@ Step = Callable[[int], Any]
 
 @dataclasses.dataclass(frozen=True)
 class BenchOptions:
-    """What is timed.
+    """Options of a benchmark.
 
     Attributes:
         work: "train" or "finetune", the training step of a config; "infer", its encoder forward;
             "pipeline", the making of its batches.
-        steps: how many are timed, each separately.
-        profile: a directory for a trace of three more steps, None: no trace.
-        peak_flops: of a device, FLOP/s, in place of the published figure.
+        steps: number of steps that are timed, each separately.
+        profile: directory for a trace of three more steps; None: no trace.
+        peak_flops: peak of a device in FLOP/s, instead of the published figure.
     """
 
     work: str
@@ -56,29 +56,8 @@ class BenchOptions:
     peak_flops: float | None = None
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise OptionError("steps", self.steps, "it must be at least 1")
-        if self.peak_flops is not None and not self.peak_flops > 0:
-            raise OptionError("peak_flops", self.peak_flops, "it must be above 0")
-
-
-@dataclasses.dataclass(frozen=True)
-class Workload:
-    """What a config computes.
-
-    Attributes:
-        task: model and batches.
-        execution: how the model is computed.
-        optimizer: of the training step.
-        options: batch and micro-batches.
-        mesh: where it runs.
-    """
-
-    task: Task
-    execution: Execution
-    optimizer: Optimizer
-    options: TrainOptions
-    mesh: Mesh
+        require_at_least("steps", self.steps, 1)
+        require_between("peak_flops", self.peak_flops, 0, without_low=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +65,8 @@ class Timing:
     """Seconds of wall-clock time.
 
     Attributes:
-        first: of the first step, with compilation and whatever else happens once.
-        steps: of each later step.
+        first: time of the first step, including compilation and other one-time work.
+        steps: times of the later steps.
     """
 
     first: float
@@ -100,21 +79,27 @@ class Timing:
 
     @property
     def once(self) -> float:
-        """How much longer the first step took."""
+        """How much longer the first step took than the median of the later ones."""
         return max(0.0, self.first - self.median)
 
 
-def bench(workload: Workload, options: BenchOptions) -> dict[str, Any]:
+def bench(
+    options: BenchOptions,
+    *,
+    task: Task,
+    execution: Execution,
+    optimizer: Optimizer,
+    train_options: TrainOptions,
+    mesh: Mesh,
+) -> dict[str, Any]:
     """Times the work.
 
     Returns:
-        `median_s`, `min_s`, `steps_s`, `compile_s` (what the first step took longer; 0: there is
-        nothing to compile; a program in the compilation cache is only read), `tokens_per_s`
-        (padding counted), `real_tokens_per_s`, and for what computes `flops_per_s` (of the model,
-        for real tokens), `mfu` (as a share of the devices' peak; None where that is unknown),
-        `peak_bytes`.
+        `median_s`, `min_s`, `steps_s`, `compile_s` (extra time of the first step; 0 if nothing is
+        compiled; programs in the compilation cache are only read), `tokens_per_s` (including
+        padding), `real_tokens_per_s`, and for computations `flops_per_s` (of the model, for real
+        tokens), `mfu` (as a fraction of the devices' peak; None if that is unknown), `peak_bytes`.
     """
-    task, mesh = workload.task, workload.mesh
     if options.work == "pipeline":
         step, made = batch_making(task)
         timing = time_steps(
@@ -124,14 +109,14 @@ def bench(workload: Workload, options: BenchOptions) -> dict[str, Any]:
         return {"work": options.work, **_times(timing), **_rates(timing, timed)}
 
     batches = first_batches(task)
-    work = f"a batch of {workload.options.global_batch_size} rows"
+    work = f"a batch of {train_options.global_batch_size} rows"
     with explain_out_of_memory(work, "global_batch_size", "lower {global_batch_size}"):
         if options.work == "infer":
-            step = forward_pass(workload, batches)
+            step = forward_pass(task, execution, mesh, batches)
         else:
-            parts = workload.options.microbatches
+            parts = train_options.microbatches
             batches = [pack_rows(task, mesh, parts, batch) for batch in batches]
-            step = training_step(workload, batches)
+            step = training_step(task, optimizer, mesh, parts, batches)
         # Each batch once: those of other lengths are other programs.
         timing = time_steps(step, options.steps, warmup=len(batches), profile=options.profile)
     numbers = range(len(batches), len(batches) + options.steps)
@@ -140,7 +125,7 @@ def bench(workload: Workload, options: BenchOptions) -> dict[str, Any]:
     flops = sum(_flops(task, batch, training=options.work != "infer") for batch in timed)
     per_second = flops / sum(timing.steps)
     hardware = hardware_of(devices[0].device_kind)
-    peak = options.peak_flops or (hardware and hardware.flops(workload.execution.dtype))
+    peak = options.peak_flops or (hardware and hardware.flops(execution.dtype))
     return {
         "work": options.work,
         **_times(timing),
@@ -151,7 +136,7 @@ def bench(workload: Workload, options: BenchOptions) -> dict[str, Any]:
         "peak_bytes": peak_bytes(devices),
         "device": devices[0].device_kind,
         "devices": len(devices),
-        "precision": workload.execution.dtype,
+        "precision": execution.dtype,
         "rows": int(timed[0]["input_ids"].shape[0]),
         "length": max(int(batch["input_ids"].shape[-1]) for batch in timed),
     }
@@ -174,13 +159,13 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 def time_steps(step: Step, steps: int, *, warmup: int, profile: Path | None = None) -> Timing:
-    """Times a step, each time from its begin until its result is there.
+    """Times a step from its start until its result is ready.
 
     Args:
-        step: does the work of a number, from 0; its result is waited for.
-        steps: how many are timed.
-        warmup: how many are done before, the first of which is timed as well.
-        profile: a directory for a trace of a few further steps.
+        step: runs step number n, from 0, and returns its result, which is awaited.
+        steps: number of timed steps.
+        warmup: number of steps before these; the first of them is timed as well.
+        profile: directory for a trace of a few further steps.
     """
 
     def seconds(number: int) -> float:
@@ -198,7 +183,7 @@ def time_steps(step: Step, steps: int, *, warmup: int, profile: Path | None = No
 
 
 def peak_bytes(devices: Sequence[jax.Device]) -> int | None:
-    """The most memory that was in use: of the fullest device, on a CPU of this process."""
+    """Peak memory in use: that of the fullest device, on a CPU that of this process."""
     if devices[0].platform == "cpu":
         with contextlib.suppress(ImportError):  # not on every system
             import resource
@@ -213,7 +198,7 @@ def peak_bytes(devices: Sequence[jax.Device]) -> int | None:
 
 
 def row_lengths(batch: Batch) -> np.ndarray:
-    """The tokens of each text of a batch that sees no other, int64 [n], without padding."""
+    """Number of tokens of each text of a batch, int64 [n]; texts packed in one row count apart."""
     if "segment_ids" in batch:
         ids = batch["segment_ids"]  # BT
         numbers = ids + (ids.max() + 1) * np.arange(len(ids))[:, None]
@@ -232,32 +217,37 @@ def first_batches(task: Task, count: int = _BATCHES) -> list[Batch]:
         made.close()
 
 
-def training_step(workload: Workload, batches: list[Batch]) -> Step:
-    """The very step of the training loop, on batches that lie on the devices."""
-    task, optimizer, mesh = workload.task, workload.optimizer, workload.mesh
+def training_step(
+    task: Task, optimizer: Optimizer, mesh: Mesh, microbatches: int, batches: list[Batch]
+) -> Step:
+    """The step of the training loop, on batches that are already on the devices."""
     abstract = abstract_state(task, optimizer, mesh)
     state = new_state(task, optimizer, abstract, seed=0)
-    microbatches = workload.options.microbatches
     step = make_train_step(
-        task, optimizer, mesh=mesh, abstract=abstract, microbatches=microbatches, seed=0
+        task,
+        optimizer,
+        mesh=mesh,
+        abstract=abstract,
+        microbatches=microbatches,
+        seed=0,
+        constants=task.constants(mesh),
     )
     placed = [to_global(mesh, batch) for batch in batches]
 
     def run(number: int) -> Any:
-        nonlocal state  # the step before has taken its memory
+        nonlocal state  # its memory was donated to the step before
         state, metrics = step(state, placed[number % len(placed)])
         return metrics
 
     return run
 
 
-def forward_pass(workload: Workload, batches: list[Batch]) -> Step:
-    """The encoder without dropout: token ids to hidden states, as `embed` computes them."""
-    config, mesh = workload.task.description.config, workload.mesh
-    encoder = Encoder(config, workload.execution, add_pooling_layer=False)
+def forward_pass(task: Task, execution: Execution, mesh: Mesh, batches: list[Batch]) -> Step:
+    """The encoder without dropout: token ids to hidden states, as in `embed`."""
+    encoder = Encoder(task.description.config, execution, add_pooling_layer=False)
     names = ("input_ids", "token_type_ids", "attention_mask", "segment_ids", "position_ids")
     placed = [
-        # Choices and pairs, which have more dimensions, as rows.
+        # Choices and pairs have more dimensions; they become rows.
         to_global(
             mesh,
             {
@@ -284,7 +274,7 @@ def forward_pass(workload: Workload, batches: list[Batch]) -> Step:
 
 
 def batch_making(task: Task) -> tuple[Step, list[Batch]]:
-    """The input pipeline, which makes the batches one after the other; the list gets all."""
+    """The input pipeline, which makes the batches one after the other; `made` collects them."""
     made: list[Batch] = []
     stream: Iterator[Batch] = task.train_batches(0, 1 << 40, host=0, hosts=1)
 
@@ -304,7 +294,7 @@ def _times(timing: Timing) -> dict[str, Any]:
 
 
 def _rates(timing: Timing, batches: list[Batch]) -> dict[str, float]:
-    """Tokens a second over all steps that were timed."""
+    """Tokens per second over all timed steps."""
     seconds = sum(timing.steps)
     computed = sum(map(computed_tokens, batches))
     return {

@@ -13,20 +13,33 @@ import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.distillation.options import DistillationOptions
 from bert_jax.errors import OptionError, UserError
+from bert_jax.models.config import SWITCHES, EncoderConfig
 from bert_jax.options import keys_of
+from bert_jax.presets import keys_of_preset
+from bert_jax.sharding.mesh import MeshShape
+from bert_jax.tasks import find_task
+from bert_jax.training.optimizer import OptimizerOptions
+from bert_jax.training.options import TrainOptions
 
 # Keys of earlier versions; the error for one of them names the new one.
 RENAMED_KEYS = {
     "data.development": "data.validation",
     "data.held_out": "data.validation_fraction",
 }
+# Pairs of keys of which one applies: one that is given sets the other to 0, unless both are given.
+ALTERNATIVES = (
+    ("train.steps", "train.epochs"),
+    ("train.eval_every", "train.evaluate_per_epoch"),
+    ("optimizer.warmup_steps", "optimizer.warmup_ratio"),
+)
 # Lists of texts, where 2026 and 1e3 are no numbers.
 TEXT_LISTS = frozenset({"data.labels", "data.test", "data.validation"})
 
@@ -34,23 +47,19 @@ TEXT_LISTS = frozenset({"data.labels", "data.test", "data.validation"})
 def default_config(task: str) -> ConfigDict:
     """Every known key with its default, for one task.
 
-    Sections `model`, `optimizer`, `train` and `mesh` are the fields of `EncoderConfig` and
-    `Execution`, `OptimizerOptions`, `TrainOptions` and `MeshShape`. The task's own `defaults()` add
-    its keys and other defaults. A model field that is None is as in `init_from`, else decided by
-    `model.size` and the vocabulary; `model.family` is a module of `families/`, None that of
-    `init_from`, else BERT; precision "auto", attention "auto" and `scan_layers` None are
-    what is fastest on the device.
+    Sections `model`, `optimizer`, `train`, `distillation` and `mesh` are the fields of
+    `EncoderConfig` and `Execution`, `OptimizerOptions`, `TrainOptions`, `DistillationOptions` and
+    `MeshShape`. The task's own `defaults()` add its keys and other defaults. A model field that is
+    None is taken from `init_from`, else from `model.size` and the vocabulary; `model.family` is a
+    module of `families/`, None: that of `init_from`, else BERT; `model.keep_layers` are the layers
+    of `init_from` that the model starts from, see `models.surgery.chosen_layers`, None: all;
+    precision "auto", attention "auto" and `scan_layers` None select the fastest on the device.
     """
-    from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
-    from bert_jax.sharding.mesh import MeshShape
-    from bert_jax.tasks import find_task
-    from bert_jax.training.optimizer import OptimizerOptions
-    from bert_jax.training.options import TrainOptions
-
     config: dict[str, Any] = {
         "task": task,
         "seed": 0,
         "precision": "auto",
+        "preset": "",
         "init_from": "",
         "model": {
             "family": None,
@@ -61,26 +70,28 @@ def default_config(task: str) -> ConfigDict:
             # 128 for the matrix units, and 3 × 16 for every mesh.tensor that divides the heads of
             # a named size. It does not follow the mesh: a run may continue on another one.
             "pad_vocab_to_multiple_of": 384,
-            **dict.fromkeys(keys_of(EncoderConfig, omit=FAMILY_FIELDS)),
+            "keep_layers": None,
+            **dict.fromkeys(keys_of(EncoderConfig, omit=SWITCHES)),
         },
         "tokenizer": {"path": ""},
         "data": {},
         "optimizer": keys_of(OptimizerOptions),
         "train": keys_of(TrainOptions),
+        "distillation": keys_of(DistillationOptions),
         "mesh": keys_of(MeshShape),
     }
     for section, keys in find_task(task).TRAIN.defaults().items():
-        config[section] = {**config[section], **keys}
+        config[section] = {**config.get(section, {}), **keys}
     return ConfigDict(config)
 
 
 def load_config(specification: str, overrides: Sequence[tuple[str, str]] = ()) -> ConfigDict:
-    """Reads a config file and puts its keys, then the overrides, on the defaults.
+    """Reads a config file and applies its keys, then the overrides, to the defaults.
 
     Args:
         specification: `FILE` or `FILE:name=value,name=value`; FILE may be the name of a config of
-            the package, as `glue`.
-        overrides: dotted keys with values as text, the later one wins.
+            the package, such as `glue`.
+        overrides: dotted keys with values as text; of equal keys the last one wins.
 
     Raises:
         UserError: the file, an argument, a key or a value is wrong.
@@ -91,26 +102,27 @@ def load_config(specification: str, overrides: Sequence[tuple[str, str]] = ()) -
 
 
 def complete_config(keys: Any, *, where: str) -> ConfigDict:
-    """Puts the keys that a file sets on the defaults.
+    """Applies the keys that a file sets to the defaults.
 
     Raises:
-        UserError: it is no mapping, or a key or a value is wrong.
+        UserError: it is not a mapping, or a key or a value is wrong.
     """
     if not isinstance(keys, Mapping | ConfigDict):
         raise UserError(f"{where}: the config is {keys!r}, not a mapping of keys")
     config = default_config(keys.get("task", "pretraining"))
-    for key, value in _flat(keys):
-        set_key(config, key, value, where=where)
-    return config
+    return set_keys(config, dict(_flat(keys)), where=where)
 
 
 def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> ConfigDict:
-    """Sets dotted keys from text, as in `--config.KEY=VALUE`; returns the config.
+    """Sets dotted keys from text, as in `--config.KEY=VALUE`, see `set_keys`; returns the config.
 
     Raises:
         UserError: a key or a value is wrong.
     """
     defaults = _flat_defaults(config.task)
+    for name, preset in overrides:
+        if name == "preset":
+            set_keys(config, {name: preset}, where="--config.preset")
     for key, text in overrides:
         default = defaults.get(key)
         is_text = isinstance(default, str) or (key in TEXT_LISTS and not text.startswith(_QUOTED))
@@ -118,19 +130,44 @@ def override_keys(config: ConfigDict, overrides: Sequence[tuple[str, str]]) -> C
         if isinstance(default, tuple) and isinstance(value, str):
             value = tuple(filter(None, value.split(",")))
         set_key(config, key, value, where=f"--config.{key}")
-    return config
+    return _unset_alternatives(config, {key for key, _ in overrides})
+
+
+def set_keys(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> ConfigDict:
+    """Sets dotted keys, see `set_key`; one of `ALTERNATIVES` replaces the other.
+
+    Returns:
+        The config.
+    """
+    values = _with_preset(config, values, where)
+    for key, value in values.items():
+        set_key(config, key, value, where=where)
+    return _unset_alternatives(config, values)
+
+
+def _with_preset(config: ConfigDict, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The keys of a preset among the values, if the task has them, then all values."""
+    if not values.get("preset"):
+        return dict(values)
+    known = _flat_defaults(config.task)
+    try:
+        preset = keys_of_preset(values["preset"], config.task)
+    except OptionError as error:
+        raise UserError(f"{where}: {error}") from error
+    return {key: value for key, value in preset.items() if key in known} | dict(values)
 
 
 def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
-    """Sets a dotted key that must be known, to a value of its kind.
+    """Sets a known dotted key to a value of its type.
 
     A key whose default is a tuple takes a list, or one value; one whose default is None takes
-    anything, which the code that reads it checks. `mesh=auto` sets the boolean key `mesh.auto`, and
-    so for other sections.
+    anything, and the code that reads it checks it. `mesh=auto` sets the boolean key `mesh.auto`;
+    the same holds for other sections.
 
     Raises:
-        UserError: the key is unknown (the new name of an old key, or the nearest known key is
-            named), the value is of another kind, or it is another task, which has other keys.
+        UserError: the key is unknown (the message names the new name of an old key, or the nearest
+            known key), the value has another type, or the task is another one, which has other
+            keys.
     """
     defaults = _flat_defaults(config.task)
     if isinstance(defaults.get(f"{key}.{value}"), bool):
@@ -166,15 +203,27 @@ def set_key(config: ConfigDict, key: str, value: Any, *, where: str) -> None:
         section[name] = value
 
 
+def _unset_alternatives(config: ConfigDict, given: Collection[str]) -> ConfigDict:
+    for pair in ALTERNATIVES:
+        for key, other in (pair, pair[::-1]):
+            if key in given and other not in given:
+                section, _, name = other.partition(".")
+                config[section][name] = type(config[section][name])(0)
+    return config
+
+
 @contextlib.contextmanager
 def key_names(config: ConfigDict) -> Iterator[None]:
-    """Errors about options name the config's keys: `text_column` as `data.text_column`.
+    """Rewords errors about options with the config's keys: `text_column` as `data.text_column`.
 
     Raises:
-        UserError: in place of OptionError, if its option is a key.
+        UserError: instead of an OptionError about an option that is a key.
     """
-    # Where sections share a name, the earlier one here has it.
-    sections = ("data", "train", "optimizer", "model", "tokenizer", "mesh")
+    # If several sections have a key of this name, the first one in this order is meant: those that
+    # only this task has come first.
+    shared = ("data", "train", "optimizer", "model", "tokenizer", "distillation", "mesh")
+    every = (name for name, value in config.items() if isinstance(value, ConfigDict))
+    sections = (*sorted(set(every) - set(shared)), *shared)
 
     def key_of(option: str) -> str | None:
         keys = (f"{section}.{option}" for section in sections if option in config[section])
@@ -211,7 +260,7 @@ def _config_file(name: str) -> Path:
     if path.name != name or path.suffix:
         raise UserError(f"--config {path}: no such file")
     package = Path(__file__).parent
-    # As installed, and in a clone.
+    # The configs of an installed package, else those of a clone.
     directory = next(filter(Path.is_dir, (package / "configs", package.parent / "configs")), path)
     files = {file.stem: file for file in sorted(directory.glob("*.py"))}
     if name not in files:
@@ -221,10 +270,10 @@ def _config_file(name: str) -> Path:
 
 
 def _call(path: Path, arguments: str) -> Any:
-    """Runs `get_config` of a file with its arguments, as text turned to the parameters' types."""
+    """Calls `get_config` of a file; its arguments are parsed as the types of the parameters."""
     spec = importlib.util.spec_from_file_location("bert_jax_config", path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise UserError(f"--config {path}: a config is a Python file; give FILE.py")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -248,7 +297,8 @@ def _call(path: Path, arguments: str) -> Any:
         if kind is float and type(value) is int:
             value = float(value)
         if type(value) is not kind:
-            raise UserError(f"{path}: argument {name} is {text!r}, it must be a {kind.__name__}")
+            rule = f"it must be of type {kind.__name__}"
+            raise UserError(f"{path}: argument {name} is {text!r}; {rule}")
         values[name] = value
     try:
         return module.get_config(**values)
@@ -268,7 +318,7 @@ def _parse(text: str) -> Any:
     """A Python literal, else the text itself; `true` and `false` count as literals too."""
     try:
         return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 

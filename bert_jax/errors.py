@@ -1,28 +1,42 @@
-"""The exceptions that users see, and what is passed on of those of libraries."""
+"""The exceptions that users see, and helpers that shorten library errors."""
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
-# How a face names an option: from its Python name, and a value to give it or None.
+# JAX counts and indexes with int32, and computes with float32.
+LARGEST_WHOLE = 2**31 - 1
+LARGEST, SMALLEST = 3.4e38, 1.2e-38
+
+# How an interface (Python, config, command line) writes an option: (Python name, value or None).
 OptionName = Callable[[str, str | None], str]
+
+# What would break a line or give orders to a terminal, as names in files may contain it.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# The characters of a message that are kept at its begin and its end, where the remedy is.
+_HEAD, _TAIL = 1000, 500
 
 
 class UserError(Exception):
     """Wrong usage or bad input.
 
     The message is one line: what was wrong, where (file, line, key), the limit, and how to fix
-    it. The command line prints it to stderr and exits with 2, without a traceback.
+    it. The command line prints it to stderr and exits with 2, without a traceback. Control
+    characters of names and values in it are escaped, and the middle of a very long one is left out.
     """
+
+    def __str__(self) -> str:
+        return _one_line(super().__str__())
 
 
 class OptionError(UserError):
     """An option has a wrong value, or an option is the remedy for bad input.
 
     The same option is `text_column` in Python, `data.text_column` in a config and `--text-column`
-    on the command line. Who raises the error uses the Python name; so does `str(error)`, and the
-    other faces write the message with `worded`.
+    on the command line. The code that raises the error uses the Python name; so does `str(error)`.
+    The config and the command line write the message with `worded`.
 
         raise OptionError("top_k", 0, "it must be at least 1")
         raise OptionError(
@@ -31,11 +45,11 @@ class OptionError(UserError):
         )
 
     Attributes:
-        option: the Python name.
-        value: of the option.
-        rule: what the value must be, or the remedy. Options in it stand in braces, `{name}` or
-            `{name=value}`, so it holds no text of the user's.
-        problem: used as it is in place of "OPTION is VALUE"; names from data and files stand here.
+        option: Python name of the option.
+        value: value of the option.
+        rule: requirement on the value, or the remedy. Options in it stand in braces, `{name}` or
+            `{name=value}`, so it must not contain text from users.
+        problem: replaces "OPTION is VALUE" unchanged; it may contain names from data and files.
     """
 
     def __init__(self, option: str, value: Any, rule: str, problem: str = "") -> None:
@@ -46,12 +60,12 @@ class OptionError(UserError):
         return self.worded(_python_name)
 
     def worded(self, name: OptionName) -> str:
-        """The message with the names that a face has for the options."""
+        """The message with the option names of an interface (Python, config, command line)."""
         problem = self.problem or f"{name(self.option, None)} is {self.value!r}"
-        return f"{problem}; {_with_names(self.rule, name)}"
+        return _one_line(f"{problem}; {_with_names(self.rule, name)}")
 
     def renamed(self, names: Mapping[str, str]) -> "OptionError":
-        """The same error where a caller has other names for some options."""
+        """The same error for a caller with other names for some options."""
 
         def field(option: str, value: str | None) -> str:
             return "{" + _python_name(names.get(option, option), value) + "}"
@@ -60,15 +74,81 @@ class OptionError(UserError):
         return OptionError(names.get(self.option, self.option), self.value, rule, self.problem)
 
 
+def require_at_least(option: str, value: Any, least: int, most: int = LARGEST_WHOLE) -> None:
+    """Checks a whole number; None is an option that is not set.
+
+    Raises:
+        OptionError: it is no whole number, smaller than `least` or larger than `most`.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise OptionError(option, value, f"it must be a whole number, at least {least}")
+    if value < least:
+        raise OptionError(option, value, f"it must be at least {least}")
+    if value > most:
+        raise OptionError(option, value, f"it must be at most {most:,}")
+
+
+def require_between(
+    option: str,
+    value: Any,
+    low: float = -LARGEST,
+    high: float = LARGEST,
+    *,
+    without_low: bool = False,
+    without_high: bool = False,
+) -> None:
+    """Checks a number; None is an option that is not set.
+
+    Args:
+        option: Python name of the option.
+        value: value of the option.
+        low: the lowest value; above 0, the lowest is the smallest number of float32.
+        high: the highest value; by default, every number of float32 is allowed.
+        without_low: whether the value must be above `low`.
+        without_high: whether the value must be below `high`.
+
+    Raises:
+        OptionError: it is no number, not finite, or out of the range.
+    """
+    if value is None:
+        return
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value
+    least = SMALLEST if without_low and low == 0 else low
+    is_excluded = (without_low and value == low) or (without_high and value == high)
+    if is_number and least <= value <= high and not is_excluded:
+        return
+    limits = []
+    if low > -LARGEST:
+        limits.append(f"{'above' if without_low else 'at least'} {low:,}")
+    if high < LARGEST:
+        limits.append(f"{'below' if without_high else 'at most'} {high:,}")
+    elif is_number and abs(value) > LARGEST:
+        limits.append("finite in float32")
+    kind = "" if is_number else "a number, " if limits else "a number"
+    raise OptionError(option, value, f"it must be {kind}{' and '.join(limits)}")
+
+
+def require_one_of(option: str, value: Any, known: Collection[str]) -> None:
+    """Checks a name; "" among the known ones is an option that is not set.
+
+    Raises:
+        OptionError: it is not known.
+    """
+    if value not in known:
+        raise OptionError(option, value, f"known are {', '.join(filter(None, known))}")
+
+
 class RetryableError(UserError):
-    """A store did not answer; the same command can continue, nothing needs to be fixed.
+    """A store did not answer; the same command can be repeated, nothing needs to be fixed.
 
     The command line exits with 75, as after a signal, so that launchers start it again.
     """
 
 
 class UnreachableError(UserError):
-    """A store did not answer, or refused: the path, the credentials or the network."""
+    """A store did not answer, or refused access: check path, credentials and network."""
 
 
 class NotFiniteError(UserError):
@@ -77,12 +157,12 @@ class NotFiniteError(UserError):
 
 @contextlib.contextmanager
 def renamed_options(**names: str) -> Iterator[None]:
-    """For a function with other names of options than the functions that it calls.
+    """Renames options in errors, for a function whose callees have other option names.
 
         with renamed_options(max_length="length"): ...
 
     Raises:
-        OptionError: in place of one with the old names.
+        OptionError: an OptionError of the callees, with the new names.
     """
     try:
         yield
@@ -92,10 +172,10 @@ def renamed_options(**names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_retryable() -> Iterator[None]:
-    """For access to a store that the run has used before, so that a retry may succeed.
+    """For access to a store that the run has already used, so that a retry may succeed.
 
     Raises:
-        RetryableError: in place of UnreachableError.
+        RetryableError: instead of UnreachableError.
     """
     try:
         yield
@@ -103,9 +183,21 @@ def as_retryable() -> Iterator[None]:
         raise RetryableError(str(error)) from error
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are: "a, b and 7 more"."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def first_line(error: BaseException) -> str:
     """The first line of a library's error, at most 200 characters; else the name of its class."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def _one_line(text: str) -> str:
+    text = _CONTROL.sub(lambda character: repr(character[0])[1:-1], text)
+    too_long = len(text) > _HEAD + _TAIL
+    return f"{text[:_HEAD]} … {text[-_TAIL:]}" if too_long else text
 
 
 def _python_name(option: str, value: str | None) -> str:
@@ -113,5 +205,5 @@ def _python_name(option: str, value: str | None) -> str:
 
 
 def _with_names(rule: str, name: OptionName) -> str:
-    """The rule with its fields `{name}` and `{name=value}` written by a face."""
+    """The rule with its fields `{name}` and `{name=value}` as written by an interface."""
     return re.sub(r"\{([a-z_.]+)(?:=([^{}]*))?\}", lambda field: name(field[1], field[2]), rule)

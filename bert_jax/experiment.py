@@ -1,91 +1,64 @@
 """`Experiment.from_config(config)`: everything that a config means, built once.
 
 A verb of the command line loads a config, makes an `Experiment` of it and calls one method. The
-sections `train`, `optimizer` and `mesh` become typed options here; the task and the model are built
+sections `train`, `optimizer` and `mesh` become typed options; the task and the model are built
 when they are first needed, so that `plan` and `bench` work before there are data.
 """
 
-import contextlib
 import dataclasses
 import functools
 import json
-import math
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from jax.sharding import Mesh
-from ml_collections import ConfigDict, FrozenConfigDict
+from ml_collections import ConfigDict
 
-from bert_jax import model_init
+from bert_jax import model_init, presets
 from bert_jax import workdir as run_directory
-from bert_jax.benchmarks import BenchOptions, Workload
-from bert_jax.benchmarks import bench as time_workload
+from bert_jax.benchmarks import BenchOptions
+from bert_jax.benchmarks import bench as time_work
 from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.config_file import ModelDescription, write_config
-from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.runs import has_checkpoint
+from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
+from bert_jax.checkpoints.hub import MODEL, MODEL_CONFIG, RESULT, resolve
+from bert_jax.checkpoints.runs import newest_step
 from bert_jax.config import key_names
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
-from bert_jax.errors import OptionError, UserError, as_retryable
-from bert_jax.files import write_atomically
-from bert_jax.inference.evaluation import evaluate as evaluate_task
+from bert_jax.distillation.options import DistillationOptions
+from bert_jax.distillation.report import compare
+from bert_jax.distillation.task import DistilledTask, distilled
+from bert_jax.errors import OptionError, UserError, as_retryable, require_at_least
+from bert_jax.inference.identity import identity_of
 from bert_jax.options import from_keys
-from bert_jax.planning.hardware import Slice, find_topology
-from bert_jax.planning.meshes import (
-    auto_mesh,
-    candidate_meshes,
-    choose_mesh,
-    parse_mesh,
-    usable_memory,
-)
-from bert_jax.planning.plan import as_json, make_plan
-from bert_jax.planning.training_on_mesh import TrainingOnMesh
+from bert_jax.planning.hardware import Slice
+from bert_jax.planning.meshes import auto_mesh
+from bert_jax.planning.plan import PlanOptions, make_plans
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks import find_task
-from bert_jax.tasks.base.task import ModelInit, Task, TrainingTask
+from bert_jax.tasks.base.kept_outputs import kept_beside
+from bert_jax.tasks.base.predictor import Model
+from bert_jax.tasks.base.task import ModelInit, Task, TrainSpec
 from bert_jax.training.logs import draw_curves
 from bert_jax.training.loop import train as train_loop
 from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.training.step import abstract_state, explain_step_out_of_memory
+from bert_jax.training.step import abstract_state, check_memory, explain_step_out_of_memory
 
 PREDICTIONS = "predictions"
-RESULT = "result.json"
+WARNINGS = "warnings"
+"""The key of `result.json` that is no metric."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-@dataclasses.dataclass(frozen=True)
-class PlanOptions:
-    """What is planned, besides the config.
-
-    Attributes:
-        mesh: as `fsdp=8,data=4`, `auto` or `all`, one or several; none: that of the config.
-        search: whether the largest micro-batch is searched for.
-        steps: of the training; None: those of the config.
-        price: of a device for an hour, in any currency.
-    """
-
-    mesh: tuple[str, ...] = ()
-    search: bool = True
-    steps: int | None = None
-    price: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps is not None and self.steps < 1:
-            raise OptionError("steps", self.steps, "it must be at least 1")
-        if self.price is not None and not 0 <= self.price < math.inf:
-            raise OptionError("price", self.price, "it must be 0 or more")
-
-
 def _names_keys(
     method: Callable[Concatenate["Experiment", Arguments], Result],
 ) -> Callable[Concatenate["Experiment", Arguments], Result]:
-    """Errors of a method name options as keys of the config."""
+    """Rewords errors of a method with the keys of the config."""
 
     @functools.wraps(method)
     def call(self: "Experiment", *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -97,15 +70,15 @@ def _names_keys(
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """What a config means; `dataclasses.replace` makes another one that shares no built part.
+    """The meaning of a config; `dataclasses.replace` makes another one that shares no built part.
 
     Attributes:
-        config: every key; nobody changes it any more.
-        train_options: the section `train`, as it is written: see `options`.
-        optimizer_options: the section `optimizer`.
-        mesh_shape: the section `mesh`.
-        platform: "cpu", "gpu" or "tpu" of devices elsewhere; "" for the devices that are here.
-        with_data: whether the task reads its data; without, it may use a synthetic corpus, whose
+        config: a copy of the whole config; nothing changes it.
+        train_options: section `train` as written; for epochs as steps see `options`.
+        optimizer_options: section `optimizer`.
+        mesh_shape: section `mesh`.
+        platform: "cpu", "gpu" or "tpu" to plan for other devices; "" for the local devices.
+        with_data: whether the task reads its data; if not, it may use a synthetic corpus, whose
             batches have the same shapes.
     """
 
@@ -124,36 +97,42 @@ class Experiment:
             UserError: a value is out of range.
         """
         with key_names(config):
-            if not 0 <= config.seed < 2**32:
-                raise OptionError("seed", config.seed, "it must lie between 0 and 2**32 - 1")
-            return cls(
+            require_at_least("seed", config.seed, 0, 2**32 - 1)
+            model_init.check_options(config)
+            experiment = cls(
                 ConfigDict(config.to_dict()),
                 from_keys(TrainOptions, config.train),
                 from_keys(OptimizerOptions, config.optimizer),
                 from_keys(MeshShape, config.mesh),
             )
+            from_keys(DistillationOptions, config.distillation)
+            experiment._train_spec.check_options(config)
+            return experiment
 
     # The parts, built when they are first needed.
 
     @functools.cached_property
     @_names_keys
     def model_init(self) -> ModelInit:
-        """Architecture, tokenizer and start of the model."""
+        """Architecture, tokenizer and initial parameters of the model."""
         return model_init.of_config(self.config, self.platform)
 
     @functools.cached_property
     @_names_keys
     def task(self) -> Task:
-        """The task, with its data open."""
-        create = self._training_task.create_without_data
+        """The task, with its data loaded, and the teacher of `distillation`, if there is one."""
+        create, init = self._train_spec.create_without_data, self.model_init
         if create is not None and not self.with_data:
-            return create(self.config, self.model_init)
-        return self._checked_task(self.model_init)
+            task = create(self.config, init)
+        else:
+            task = self._checked_task(init)
+        make = functools.partial(self._train_spec.create, self.config)
+        return distilled(task, self.config, init.execution, make)
 
     @functools.cached_property
     @_names_keys
     def options(self) -> TrainOptions:
-        """The section `train`, its epochs as steps."""
+        """The section `train`, with epochs converted to steps."""
         return self.train_options.resolved(self.task.examples_per_epoch)
 
     @functools.cached_property
@@ -165,7 +144,7 @@ class Experiment:
     @functools.cached_property
     @_names_keys
     def mesh(self) -> Mesh:
-        """The devices that are here; `mesh=auto` needs the task.
+        """The mesh of the local devices; `mesh=auto` needs the task.
 
         Raises:
             UserError: the mesh does not divide the batch, or does not fit the devices.
@@ -178,22 +157,18 @@ class Experiment:
         return mesh
 
     @property
-    def workload(self) -> Workload:
-        """What is computed on the devices that are here."""
-        execution = self.model_init.execution
-        return Workload(self.task, execution, self.optimizer, self.options, self.mesh)
-
-    @property
-    def task_key(self) -> Hashable:
-        """Equal where `check` differs in nothing but `check_options`."""
-        names = ("task", "data", "model", "tokenizer", "init_from")
-        optimizer = self.optimizer_options
+    def check_key(self) -> Hashable:
+        """Of experiments with equal keys, one needs `check`, the others only `check_options`."""
+        names = ("task", "data", "model", "tokenizer", "init_from", "distillation")
+        train, optimizer = self.train_options, self.optimizer_options
         return (
-            FrozenConfigDict({name: self.config[name] for name in names}),
-            self.train_options.microbatches,
+            json.dumps({name: self.config.to_dict()[name] for name in names}, sort_keys=True),
+            train.microbatches,
+            train.global_batch_size if self.mesh_shape.auto else None,
             self.mesh_shape,
             optimizer.freeze_encoder,
             optimizer.freeze_layers,
+            optimizer.shard_over_data,
         )
 
     @_names_keys
@@ -210,25 +185,27 @@ class Experiment:
             UserError: devices, data, model and optimizer do not fit together.
         """
         self.check_devices()
-        abstract_state(self.task, self.optimizer, self.mesh)
+        abstract = abstract_state(self.task, self.optimizer, self.mesh)
+        hidden_size = self.task.description.config.hidden_size
+        check_memory(abstract, self.options, self.mesh, hidden_size=hidden_size)
 
     @_names_keys
     def check_options(self, examples_per_epoch: int) -> None:
-        """Checks what needs neither data nor model: the schedule and the precision."""
+        """Checks the schedule and the precision, which need neither data nor model."""
         options = self.train_options.resolved(examples_per_epoch)
         make_optimizer(self.optimizer_options, options.steps)
         model_init.execution(self.config, self.platform)
 
-    # What can be done with it.
+    # The work of the verbs.
 
     @_names_keys
     def prepare_options(self) -> PrepareOptions:
-        """What `bert-jax prepare` makes.
+        """The options of `bert-jax prepare`.
 
         Raises:
             UserError: the task is not trained on a corpus, or a value is wrong.
         """
-        prepare_options = self._training_task.prepare_options
+        prepare_options = self._train_spec.prepare_options
         if prepare_options is None:
             raise UserError(
                 f"task {self.config.task} reads its files as they are; there is nothing to "
@@ -237,22 +214,38 @@ class Experiment:
         return prepare_options(self.config)
 
     @_names_keys
-    def train(self, workdir: Path) -> dict[str, float]:
+    def describe_data(self) -> None:
+        """Prints what is read, and what looks wrong in it, on the main host's stderr."""
+        if is_main_host():
+            print(*self.task.data_summary.lines(), sep="\n", file=sys.stderr)
+            differing = presets.deviations(self.config, self.task.description.config)
+            _warn([*self.task.data_summary.warnings(), *differing])
+
+    @_names_keys
+    def train(self, workdir: Path, *, describe: bool = True) -> dict[str, float]:
         """Trains a run to its end; writes `model/`, `curves.png` and `result.json` beside its logs.
 
+        Args:
+            workdir: directory of the run.
+            describe: whether `describe_data` is called first.
+
         Returns:
-            The validation metrics of the exported model and their baselines, as in `result.json`.
+            The validation metrics of the exported model, their baselines, and the metrics of test
+            sets that have labels, as in `result.json`, which has a list of warnings, too.
         """
         self.check()
-        with main_host_first():
-            run_directory.init_workdir(workdir, self.config)
-        result_file = workdir / RESULT
-        if from_main_host(result_file.is_file()):  # it is written last
-            print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
-            return json.loads(result_file.read_text(encoding="utf-8"))
-        is_new = self._start_or_resume(workdir)
-        metrics = self._run(workdir, is_new)
-        return self._publish(workdir, metrics)
+        with run_directory.writing(workdir):
+            with main_host_first():
+                run_directory.init_workdir(workdir, self.config, self.task)
+            if result := from_main_host(run_directory.finished_result(workdir)):
+                print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
+                result.pop(WARNINGS, None)
+                return result
+            if describe:
+                self.describe_data()
+            is_new = self._start_or_resume(workdir)
+            metrics = self._run(workdir, is_new)
+            return self._publish(workdir, metrics)
 
     @_names_keys
     def evaluate(
@@ -261,123 +254,118 @@ class Experiment:
         """Validation metrics of a run or of a model directory, with baselines.
 
         Args:
-            workdir: of the run; the checkpoint that it exports is evaluated.
-            model: a model directory, in place of a run.
-            output: a directory for predictions and reports.
+            workdir: directory of a run; the checkpoint that it exports is evaluated.
+            model: a model directory, instead of a run.
+            output: directory for predictions and reports, in which only files of earlier calls are
+                replaced. With it, test sets are predicted, too, and evaluated if they have labels;
+                and a labelled task continues from OUTPUT.partial after a stop or a kill.
         """
         mesh = make_mesh(self.mesh_shape)
         if workdir is not None:
             description = run_directory.description_of(workdir)
             task = self._task_of_model(description, workdir / run_directory.TOKENIZER)
+            if is_main_host() and (changed := run_directory.changed_evaluation_data(workdir, task)):
+                _warn([f"{workdir} was trained with another {' and '.join(changed)}"])
             params, _ = run_directory.restore_params(
                 workdir, description, self.train_options.export, mesh, task.module
             )
         elif model is not None:
-            directory = resolve(model)
-            description = model_directory.load_description(directory)
-            task = self._task_of_model(description, directory)
-            params, report = model_directory.load_params(
-                directory, task.description, task.module, mesh=mesh
-            )
-            if report.new:
-                raise UserError(
-                    f"{directory} cannot be evaluated for task {self.config.task}: {report}"
-                )
+            task, params = self._finished_model(resolve(model), mesh)
         else:
             raise UserError("evaluate needs --workdir RUN or --model DIR")
-        return evaluate_task(task, params, mesh, output) | task.baselines()
+
+        def request() -> dict[str, Any]:
+            model = Model(task.module, params, task.tokenizer, task.description, mesh)
+            return {**self.config.to_dict(), "examples": task.fingerprints(), **identity_of(model)}
+
+        with (
+            kept_beside(output, request) as kept,
+            run_directory.predictions_directory(output) as place,
+        ):
+            metrics = task.evaluate(params, mesh, place, kept)  # sets those of the test sets
+        return {**metrics, **task.test_metrics, **task.baselines()}
 
     @_names_keys
-    def plan(
-        self, devices: Slice, plan_options: PlanOptions = PlanOptions()
-    ) -> list[dict[str, Any]]:
-        """What a training would cost on devices that are not here, see `planning.plan.as_json`.
-
-        Returns:
-            A plan for each mesh, in their order; of those for "all", what cannot be divided is left
-            out, and the first is the one that fits with the shortest step.
-        """
-        topology = find_topology(devices)
-        there = dataclasses.replace(self, platform=devices.hardware.platform, with_data=False)
-        task, optimizer, options = there.task, there.optimizer, there.options
-        steps = plan_options.steps or options.steps
-
-        def planned(shape: MeshShape) -> dict[str, Any]:
-            training = TrainingOnMesh(task, optimizer, options, topology, shape)
-            dtype = there.model_init.execution.dtype
-            plan = make_plan(training, dtype=dtype, search=plan_options.search)
-            return as_json(plan, steps=steps, price=plan_options.price)
-
-        plans: list[dict[str, Any]] = []
-        for text in plan_options.mesh or ("auto" if self.mesh_shape.auto else "",):
-            if text == "all":
-                for shape in candidate_meshes(devices.count):
-                    with contextlib.suppress(UserError):
-                        plans.append(planned(shape))
-            elif text == "auto":
-                memory = usable_memory(devices)
-                shape = choose_mesh(task, optimizer, options, topology.devices, memory)
-                plans.append(planned(shape))
-            else:
-                plans.append(planned(parse_mesh(text) if text else self.mesh_shape))
-        if not plans:
-            raise OptionError(
-                "global_batch_size",
-                options.global_batch_size,
-                f"no mesh of {devices} divides a batch of so many rows and this model; change it",
-            )
-        if "all" in plan_options.mesh:
-            plans.sort(key=lambda plan: (not plan["fits"], plan["step_floor_s"] or 0.0))
-        return plans
+    def plan(self, devices: Slice, plan_options: PlanOptions) -> list[dict[str, Any]]:
+        """Plans the cost of a training on devices that need not exist locally, see `make_plans`."""
+        planned = dataclasses.replace(self, platform=devices.hardware.platform, with_data=False)
+        return make_plans(
+            planned.task,
+            planned.optimizer,
+            planned.options,
+            self.mesh_shape,
+            devices,
+            plan_options,
+            dtype=planned.model_init.execution.dtype,
+        )
 
     @_names_keys
     def bench(self, options: BenchOptions) -> dict[str, Any]:
-        """Times the work of a config on the devices that are here, see `benchmarks.bench`."""
-        task = self._training_task
-        if options.work == "finetune" and task.prepare_options is not None:
+        """Times the work of a config on the local devices, see `benchmarks.bench`."""
+        spec = self._train_spec
+        if options.work == "finetune" and spec.prepare_options is not None:
             raise OptionError(
                 "work", "finetune", "it needs the config of a labelled task, or {work=train}"
             )
-        here = dataclasses.replace(self, with_data=task.has_data(self.config))
-        return time_workload(here.workload, options)
+        here = dataclasses.replace(self, with_data=spec.has_data(self.config))
+        return time_work(
+            options,
+            task=here.task,
+            execution=here.model_init.execution,
+            optimizer=here.optimizer,
+            train_options=here.options,
+            mesh=here.mesh,
+        )
 
     @property
-    def _training_task(self) -> TrainingTask:
-        training_task: TrainingTask = find_task(self.config.task).TRAIN
-        return training_task
+    def _train_spec(self) -> TrainSpec:
+        spec: TrainSpec = find_task(self.config.task).TRAIN
+        return spec
 
     def _checked_task(self, init: ModelInit) -> Task:
-        task = self._training_task.create(self.config, init)
+        task = self._train_spec.create(self.config, init)
         task.check()
         return task
 
+    def _finished_model(self, directory: Path, mesh: Mesh) -> tuple[Task, Any]:
+        """The task with the model of a directory, and the parameters of this model on a mesh."""
+        task = self._task_of_model(model_directory.load_description(directory), directory)
+        params, report = model_directory.load_params(
+            directory, task.description, task.module, mesh=mesh
+        )
+        if report.new:
+            raise UserError(
+                f"{directory} cannot be evaluated for task {self.config.task}: {report}"
+            )
+        return task, params
+
     def _task_of_model(self, description: ModelDescription, directory: Path) -> Task:
-        """The task with a finished model, whose tokenizer is in a directory."""
+        """The task with a finished model; the tokenizer is read from a directory."""
         return self._checked_task(model_init.of_model(self.config, description, directory))
 
     def _start_or_resume(self, workdir: Path) -> bool:
-        """Prepares a new run, or checks the data of an old one; returns whether it is new."""
+        """Prepares a new run; returns whether it is new."""
         if is_main_host():
             execution = self.model_init.execution
             print(
                 f"computing in {execution.dtype}, attention {execution.attention}", file=sys.stderr
             )
-        is_new = from_main_host(not has_checkpoint(workdir))
-        if not is_new:
-            run_directory.check_unchanged(workdir, self.task)
-        elif is_main_host():
+        is_new = from_main_host(newest_step(workdir) is None)
+        if is_new and is_main_host():
             run_directory.save_model_files(workdir, self.task)
         return is_new
 
     def _run(self, workdir: Path, is_new: bool) -> dict[str, float]:
         """Trains to the end; returns the metrics of the model that is exported."""
-        task, mesh, options = self.task, self.mesh, self.options
-        # If the last step is certain to become the model, its evaluation is the result; else the
-        # model that is exported is evaluated once more.
+        task, mesh, options, init = self.task, self.mesh, self.options, self.model_init
+        # If the last step is certain to be exported, its evaluation is the result; otherwise the
+        # exported model is evaluated once more.
         is_last = options.export == "latest" and not options.patience
 
+        first = model_init.initial_params(self.config, init, task, mesh) if is_new else None
+
         def evaluate(params: Any, directory: Path | None) -> dict[str, float]:
-            return evaluate_task(task, params, mesh, directory)
+            return task.evaluate(params, mesh, directory)
 
         with explain_step_out_of_memory(options, mesh):
             metrics = train_loop(
@@ -388,7 +376,7 @@ class Experiment:
                 mesh=mesh,
                 workdir=workdir,
                 seed=self.config.seed,
-                initial_params=self._initial_params() if is_new else None,
+                initial_params=first,
                 predictions=workdir / PREDICTIONS if is_last else None,
             )
         if is_last:
@@ -403,45 +391,30 @@ class Experiment:
         """Exports the model, then writes the curves and the result, which it returns."""
         task = self.task
         baselines = task.baselines()
-        result = metrics | baselines
+        result = {**metrics, **task.test_metrics, **baselines}
+        worse = [why] if (why := task.shortfall(metrics, baselines)) else []
         with as_retryable():
             with main_host_first():
-                # An evaluation may have set what the model needs, as a threshold.
+                # An evaluation may have set a value of the model, such as a threshold.
                 if is_main_host():
-                    write_config(workdir / run_directory.MODEL_CONFIG, task.description)
-            run_directory.export(workdir, workdir / "model", which=self.options.export)
+                    content = config_bytes(task.description)
+                    run_directory.write(workdir, {MODEL_CONFIG: content})
+            run_directory.export(workdir, workdir / MODEL, which=self.options.export)
+            if isinstance(task, DistilledTask):
+                teacher, student = (
+                    self._finished_model(directory, self.mesh)
+                    for directory in (task.teacher.directory, resolve(workdir / MODEL))
+                )
+                result |= compare(teacher, student, self.mesh, metrics)
             if is_main_host():
                 draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
-                write_atomically(workdir / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+                _warn([*worse, *task.export_notes])
+                stored = {**result, WARNINGS: task.data_summary.warnings() + worse}
+                content = (json.dumps(stored, indent=2) + "\n").encode()
+                run_directory.write(workdir, {RESULT: content})
         return result
 
-    def _initial_params(self) -> Any:
-        """Parameters of `init_from`, None if there is none."""
-        source = self.model_init.description
-        if source is None:
-            return None
-        directory = resolve(self.config.init_from)
-        params, report = model_directory.load_params(
-            directory,
-            self.task.description,
-            self.task.module,
-            mesh=self.mesh,
-            seed=self.config.seed,
-            reinitialize=_heads_to_reinitialize(source, self.task.description),
-        )
-        if is_main_host():
-            print(f"init_from {directory}: {report}", file=sys.stderr)
-        return params
 
-
-def _heads_to_reinitialize(source: ModelDescription, target: ModelDescription) -> tuple[str, ...]:
-    """Prefixes of the names of parameters that mean something else in the source model."""
-    if source.problem_type == target.problem_type == "regression":
-        return ()
-    if (
-        source.head is target.head
-        and source.config.num_labels == target.config.num_labels
-        and source.labels in ((), target.labels)
-    ):
-        return ()
-    return target.family.label_parameters
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)

@@ -1,8 +1,12 @@
-"""The model that a task trains or evaluates: from a config, or a finished one."""
+"""The model that a task trains or evaluates: described by a config, or finished."""
 
 import dataclasses
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints import model_directory
@@ -10,21 +14,27 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import OptionError
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
-from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig
+from bert_jax.models import surgery
+from bert_jax.models.config import SWITCHES, EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.options import keys_of
-from bert_jax.tasks.base.task import ModelInit
+from bert_jax.presets import model_fields
+from bert_jax.sharding.hosts import fetch, is_main_host
+from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.tokenization import Tokenizer
 
-# Fields of the architecture that do not change what its parameters compute.
+# Fields of the architecture that do not change the meaning of its parameters.
 TRAINING_FIELDS = frozenset(
     {
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
         "classifier_dropout",
+        "qa_dropout",
+        "summary_last_dropout",
         "initializer_range",
         "num_labels",
         "use_crf",
+        "qa_head",
     }
 )
 
@@ -34,10 +44,10 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
 
     Args:
         config: the whole config.
-        platform: as for `execution`.
+        platform: platform, see `execution`.
 
     Raises:
-        UserError: `init_from` is no model directory, or the config contradicts it.
+        UserError: `init_from` is not a model directory, or the config contradicts it.
     """
     description, tokenizer, directory = None, None, None
     if config.init_from:
@@ -50,8 +60,8 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
         raise OptionError("family", name, rule)
     if config.tokenizer.path:
         tokenizer = family.load_tokenizer(config.tokenizer.path)
-    if directory:
-        model_tokenizer = family.load_tokenizer(directory)
+    if directory and description:
+        model_tokenizer = family.load_tokenizer(directory, config=description.config)
         if tokenizer is not None and tokenizer.fingerprint() != model_tokenizer.fingerprint():
             raise OptionError(
                 "path",
@@ -61,6 +71,8 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
                 f"{directory}",
             )
         tokenizer = model_tokenizer
+    if config.model.keep_layers is not None:
+        description = _with_layers(description, config.model.keep_layers)
     base = description.config if description else None
     return ModelInit(
         execution=execution(config, platform),
@@ -71,30 +83,74 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     )
 
 
+def _with_layers(
+    description: ModelDescription | None, layers: int | Sequence[int]
+) -> ModelDescription:
+    """The description of the model to start from, with a part of its layers."""
+    if description is None:
+        rule = "it chooses layers of the model {init_from}: give one, or leave {keep_layers} out"
+        raise OptionError("keep_layers", layers, rule)
+    config = description.config
+    kept = surgery.chosen_layers(layers, config.num_hidden_layers)
+    fewer = dataclasses.replace(config, num_hidden_layers=len(kept))
+    return dataclasses.replace(description, config=fewer)
+
+
+def initial_params(config: ConfigDict, init: ModelInit, task: Task, mesh: Mesh) -> Any:
+    """Parameters of `init_from` for the model of a task, on a mesh; None if there is none.
+
+    Raises:
+        UserError: its files are damaged, or hold another model.
+    """
+    if init.description is None:
+        return None
+    directory = resolve(config.init_from)
+    layers = config.model.keep_layers
+    module: Any = task.module
+    description = task.description
+    if layers is not None:
+        stored = model_directory.load_description(directory).config
+        whole = dataclasses.replace(description.config, num_hidden_layers=stored.num_hidden_layers)
+        module = module.clone(config=whole)
+    params, report = model_directory.load_params(
+        directory,
+        description,
+        module,
+        mesh=mesh,
+        seed=config.seed,
+        reinitialize=heads_to_reinitialize(init.description, description),
+    )
+    if is_main_host():
+        print(f"init_from {directory}: {report}", file=sys.stderr)
+    if layers is None:
+        return params
+    return surgery.keep_layers(fetch(params), module.config, layers)[0]
+
+
 def of_model(config: ConfigDict, description: ModelDescription, directory: Path) -> ModelInit:
-    """A finished model, which is evaluated as it is.
+    """A finished model, to be evaluated unchanged.
 
     Args:
         config: precision and section `model`, see `execution`.
-        description: of the model.
-        directory: of its tokenizer.
+        description: description of the model.
+        directory: directory of its tokenizer.
     """
     return ModelInit(
         execution=execution(config),
         architecture=lambda tokenizer: description.config,
         family=description.family,
-        tokenizer=description.family.load_tokenizer(directory),
+        tokenizer=description.family.load_tokenizer(directory, config=description.config),
         description=description,
         is_finished=True,
     )
 
 
 def execution(config: ConfigDict, platform: str = "") -> Execution:
-    """How the model is computed: as the config requires, else as is fastest on the device.
+    """How the model is computed: as set in the config, else the fastest way on the device.
 
     Args:
-        config: precision and section `model`.
-        platform: "cpu", "gpu" or "tpu"; "" for the devices that are here.
+        config: config with precision and section `model`.
+        platform: "cpu", "gpu" or "tpu"; "" for the local devices.
     """
     model = config.model
     fastest = resolve_execution(
@@ -107,24 +163,34 @@ def execution(config: ConfigDict, platform: str = "") -> Execution:
     )
 
 
+def check_options(config: ConfigDict) -> None:
+    """Raises OptionError where a key of section `model` is out of range; reads no file."""
+    model = config.model
+    fields = {name: model[name] for name in keys_of(EncoderConfig, omit=SWITCHES)}
+    check_fields({name: value for name, value in fields.items() if value is not None})
+    Execution(
+        remat=model.remat, pad_vocab_to_multiple_of=model.pad_vocab_to_multiple_of
+    )  # which checks them
+
+
 def model_config(
     config: ConfigDict, tokenizer: Tokenizer, family: Family, base: EncoderConfig | None = None
 ) -> EncoderConfig:
-    """The architecture that a config describes for a vocabulary.
+    """The architecture of a config for a vocabulary.
 
     Args:
-        config: sizes and fields are those of section `model`.
-        tokenizer: of the vocabulary.
-        family: of the model.
-        base: the architecture that parameters are taken from; what the config does not say is as
-            there.
+        config: config; sizes and fields are those of section `model`.
+        tokenizer: tokenizer that defines the vocabulary.
+        family: family of the model.
+        base: architecture of the initial parameters; it supplies the fields that the config does
+            not set.
 
     Raises:
         UserError: the config contradicts `base`.
     """
     fields = {
         name: config.model[name]
-        for name in keys_of(EncoderConfig, omit=FAMILY_FIELDS)
+        for name in keys_of(EncoderConfig, omit=SWITCHES)
         if config.model[name] is not None
     }
     if base is not None and not config.model.size:
@@ -133,9 +199,9 @@ def model_config(
         known = {
             "vocab_size": tokenizer.vocab_size,
             "pad_token_id": tokenizer.special_ids.pad,
-            "position_offset": family.position_offset,
         }
-        described = EncoderConfig.from_size(config.model.size or "base", **(known | fields))
+        fields = {**_of_preset(config.preset, family), **known, **fields}
+        described = family.new_config(config.model.size or "base", **fields)
     if base is None:
         return described
     for field in dataclasses.fields(EncoderConfig):
@@ -148,3 +214,22 @@ def model_config(
                 "model out",
             )
     return described
+
+
+def _of_preset(preset: str, family: Family) -> dict[str, Any]:
+    """The fields of a preset that the family does not fix."""
+    known = family.file_fields()
+    return {name: value for name, value in model_fields(preset).items() if name in known}
+
+
+def heads_to_reinitialize(source: ModelDescription, target: ModelDescription) -> tuple[str, ...]:
+    """Prefixes of the names of parameters that have another meaning in the source model."""
+    if source.problem_type == target.problem_type == "regression":
+        return ()
+    if (
+        source.head is target.head
+        and source.config.num_labels == target.config.num_labels
+        and source.labels in ((), target.labels)
+    ):
+        return ()
+    return target.family.label_parameters

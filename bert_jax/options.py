@@ -8,16 +8,21 @@ Options = TypeVar("Options")
 
 
 def keys_of(cls: type, omit: Collection[str] = ()) -> dict[str, Any]:
-    """The fields of a dataclass and their defaults, without those in `omit`."""
+    """The fields of a dataclass and their defaults, except those in `omit`."""
     return {
         field.name: field.default for field in dataclasses.fields(cls) if field.name not in omit
     }
 
 
 def from_keys(cls: type[Options], section: Mapping[str, Any], **values: Any) -> Options:
-    """A dataclass with fields from a section of a config, and those in `values`.
+    """A dataclass whose fields are taken from a config's section and from `values`.
 
     The section may have other keys.
     """
     read = {name: section[name] for name in keys_of(cls, omit=values)}
     return cls(**read, **values)
+
+
+def differing_names(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names, sorted, whose values differ, or that only one of the two has."""
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))

@@ -1,17 +1,16 @@
-"""Several runs of one config: with other seeds (the paper's restarts), or over a grid of values.
+"""Several runs of one config: with several seeds (the paper's restarts), or over a grid of values.
 
 A work directory of several runs:
 
-several_runs.json    what it holds: {"kind": "seeds" or "sweep"}
-seed-1/ …            the run of each seed or of each point of the grid, see `workdir`
-RUN/diverged.txt     why a run ended at a loss that was not finite; remove it to try again
+several_runs.json    kind of the directory: {"kind": "seeds" or "sweep"}
+seed-1/ …            the run of each seed or of each grid point, see `workdir`
+RUN/diverged.txt     the error of a run with a loss that was not finite; remove it to try again
 result.json          see `Report.as_dict`
 result.md            the same as a table
 result.png           the same as a picture
-model/               a copy of the best run's
+model/               a copy of the best run's model
 """
 
-import dataclasses
 import functools
 import gc
 import hashlib
@@ -28,8 +27,9 @@ from ml_collections import ConfigDict
 
 from bert_jax import workdir as run_directory
 from bert_jax.checkpoints.config_file import CONFIG
+from bert_jax.checkpoints.hub import MODEL, RESULT, SEVERAL_RUNS
 from bert_jax.checkpoints.tensors import SAFETENSORS
-from bert_jax.config import key_names, override_keys, set_key
+from bert_jax.config import key_names, override_keys, set_keys
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, write_atomically
@@ -53,30 +53,30 @@ DIVERGED = "diverged.txt"
 
 
 def train_seeds(config: ConfigDict, workdir: Path) -> dict[str, Any]:
-    """A run for each of `train.seeds`, in `WORKDIR/seed-N`; finished ones stay as they are.
+    """Trains a run for each of `train.seeds` in `WORKDIR/seed-N`; finished runs are kept.
 
     With few examples some runs end no better than guessing (paper, section 4.1; Mosbach et al.,
-    2021), so the best of several on the validation set is taken, and the failed ones are named.
+    2021), so the best run on the validation set is taken, and the failed ones are reported.
 
     Returns:
         See `Report.as_dict`.
 
     Raises:
-        UserError: a run was refused. One that diverges only fails.
+        UserError: a run was refused. A run that diverges is only reported as failed.
     """
     return _train_seeds(config, workdir).as_dict()
 
 
 def sweep(config: ConfigDict, workdir: Path, grid: Grid) -> dict[str, Any]:
-    """A run for each combination of the values of a grid, in `WORKDIR/KEY=VALUE,…`.
+    """Trains a run for each combination of the values of a grid, in `WORKDIR/KEY=VALUE,…`.
 
-    Where the config has `train.seeds`, each combination has these, and its mean counts.
+    If the config has `train.seeds`, each combination is run with each seed and ranked by its mean.
 
     Returns:
         See `Report.as_dict`.
 
     Raises:
-        UserError: as in `train_seeds`, or a combination makes no sense.
+        UserError: see `train_seeds`; or a combination is invalid.
     """
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     configs = {name_of(point, grid): _changed(config, point, where="--sweep") for point in points}
@@ -84,9 +84,9 @@ def sweep(config: ConfigDict, workdir: Path, grid: Grid) -> dict[str, Any]:
 
 
 def parse_grid(texts: Sequence[str], config: ConfigDict) -> Grid:
-    """A grid from `KEY=V,V` texts; none of them: `PAPER_GRID`.
+    """A grid from texts of the form `KEY=V,V`; without any, `PAPER_GRID`.
 
-    A value that is itself a list is written as one: `data.labels=['a','b'],['b','a']`.
+    A value that is a list is written as one: `data.labels=['a','b'],['b','a']`.
 
     Raises:
         UserError: a text has another form, or a key or a value is wrong.
@@ -134,71 +134,72 @@ def _train_seeds(config: ConfigDict, workdir: Path) -> Report:
 
 
 def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> Report:
-    """Trains all runs, or continues them; then reports and copies the best model."""
-    experiments = {name: Experiment.from_config(config) for name, config in configs.items()}
-    best_metric, baselines = _check_all(experiments)
-    with main_host_first():
-        _init_workdir(workdir, kind)
-    outcomes = []
-    for number, (name, experiment) in enumerate(experiments.items(), start=1):
+    """Trains all runs, or continues them; then writes the report and copies the best model."""
+    best_metric, baselines = _check_all(configs)
+    with run_directory.writing(workdir):
+        with main_host_first():
+            _init_workdir(workdir, kind)
+        outcomes = []
+        for number, (name, config) in enumerate(configs.items(), start=1):
+            if is_main_host():
+                print(f"run {number} of {len(configs)}: {workdir / name}", file=sys.stderr)
+            outcomes.append(_train_one(config, workdir, name))
+            gc.collect()  # programs and arrays of a run refer to each other in cycles
+        report = Report(outcomes, best_metric, baselines, kind)
         if is_main_host():
-            print(f"run {number} of {len(experiments)}: {workdir / name}", file=sys.stderr)
-        outcomes.append(_train_one(experiment, workdir, name))
-        gc.collect()  # programs and arrays of a run refer to each other in cycles
-    report = Report(outcomes, best_metric, baselines, kind)
-    if is_main_host():
-        _finish(report, workdir)
+            _finish(report, workdir)
     return report
 
 
-def _check_all(
-    experiments: Mapping[str, Experiment],
-) -> tuple[tuple[str, bool], dict[str, float]]:
-    """The metric that the best run is chosen by, and the baselines of the first.
+def _check_all(configs: Mapping[str, ConfigDict]) -> tuple[tuple[str, bool], dict[str, float]]:
+    """The metric that chooses the best run, and the baselines of the first run.
 
-    All are checked first, so that none is refused after others have trained for hours; the data of
-    experiments with the same task are read once.
+    All runs are checked first, so that none is refused after others have trained for hours; the
+    data of experiments with the same task are read once.
 
     Raises:
         UserError: an experiment is refused, or they are evaluated by different metrics.
     """
-    for experiment in experiments.values():
-        dataclasses.replace(experiment).check_devices()
-    examples: dict[Hashable, int] = {}  # of an epoch of each task
+    for config in configs.values():
+        Experiment.from_config(config).check_devices()
+    examples: dict[Hashable, int] = {}  # examples per epoch of each task
     best_metric: tuple[str, bool] | None = None
     baselines: dict[str, float] = {}
-    for name, experiment in experiments.items():
-        key = experiment.task_key
+    for name, config in configs.items():
+        experiment = Experiment.from_config(config)
+        key = experiment.check_key
         if key in examples:
             experiment.check_options(examples[key])
             continue
-        trial = dataclasses.replace(experiment)  # its data are not kept
-        trial.check()
-        examples[key] = trial.task.examples_per_epoch
+        experiment.check()
+        examples[key] = experiment.task.examples_per_epoch
+        experiment.describe_data()
         if best_metric is None:
-            best_metric, baselines = trial.task.best_metric, trial.task.baselines()
-        elif trial.task.best_metric != best_metric:
+            best_metric, baselines = experiment.task.best_metric, experiment.task.baselines()
+        elif experiment.task.best_metric != best_metric:
             raise UserError(
-                f"run {name} is evaluated by {trial.task.best_metric[0]} and the first by "
+                f"run {name} is evaluated by {experiment.task.best_metric[0]} and the first by "
                 f"{best_metric[0]}; compare runs by one metric: set data.best_metric"
             )
     assert best_metric is not None, "there are runs"
     return best_metric, baselines
 
 
-def _train_one(experiment: Experiment, workdir: Path, name: str) -> Outcome:
-    """Trains one run, unless it has diverged before with the same config."""
+def _train_one(config: ConfigDict, workdir: Path, name: str) -> Outcome:
+    """Trains one run, unless it has already diverged with the same config."""
+    experiment = Experiment.from_config(config)
     directory = workdir / name
     note = directory / DIVERGED
     if from_main_host(note.is_file()):
-        run_directory.init_workdir(directory, experiment.config)  # refuses another config
+        run_directory.check_config(directory, experiment.config)
         return Outcome(name, {}, note.read_text(encoding="utf-8").strip())
     if experiment.train_options.seeds:
         inner = _train_seeds(experiment.config, directory)
-        return Outcome(name, inner.means, "" if inner.means else "no run of any seed has ended")
+        diverged = [outcome for outcome in inner.outcomes if not outcome.metrics]
+        why = f"{len(diverged)} of {len(inner.outcomes)} seeds diverged" if diverged else ""
+        return Outcome(name, inner.means, why, len(diverged))
     try:
-        # A copy, so that its data and programs go when it ends.
-        return Outcome(name, dataclasses.replace(experiment).train(directory), "")
+        return Outcome(name, experiment.train(directory, describe=False), "")
     except DivergedError as error:
         if is_main_host():
             write_atomically(note, f"{error}\n".encode())
@@ -206,12 +207,12 @@ def _train_one(experiment: Experiment, workdir: Path, name: str) -> Outcome:
 
 
 def _init_workdir(workdir: Path, kind: str) -> None:
-    """Makes a work directory of several runs, or checks that it is one; each run checks itself.
+    """Creates a work directory of several runs, or checks that it is one; each run checks itself.
 
     Raises:
-        UserError: it is something else, is damaged, or cannot be made.
+        UserError: it is something else, is damaged, or cannot be created.
     """
-    path = workdir / run_directory.SEVERAL_RUNS
+    path = workdir / SEVERAL_RUNS
     if path.is_file():
         try:
             old = json.loads(path.read_text(encoding="utf-8"))["kind"]
@@ -226,39 +227,34 @@ def _init_workdir(workdir: Path, kind: str) -> None:
             raise UserError(f"{workdir} holds the runs of {old}; use another --workdir")
     elif (workdir / "config.json").exists():
         raise UserError(f"{workdir} is a single run; use another --workdir for several")
-    run_directory.make_directory(workdir)
     if is_main_host():
         write_atomically(path, (json.dumps({"kind": kind}) + "\n").encode())
 
 
 def _finish(report: Report, workdir: Path) -> None:
-    """Shows the report, and writes it and the best model; `result.json` is written last."""
+    """Prints the report, and writes it and the best model; `result.json` is written last."""
     print(report.as_text(), flush=True)
     write_atomically(workdir / "result.md", report.as_markdown().encode())
-    with atomic_directory(workdir) as place:
-        report.draw(place / "result.png")
+    report.draw(workdir / "result.png")
     if report.best is not None:
-        _copy_model(workdir / report.best.name / "model", workdir / "model")
+        _copy_model(workdir / report.best.name / MODEL, workdir / MODEL)
     result = json.dumps(report.as_dict(), indent=2) + "\n"
-    write_atomically(workdir / "result.json", result.encode())
+    write_atomically(workdir / RESULT, result.encode())
 
 
 def _copy_model(source: Path, target: Path) -> None:
-    """A copy in place of an older model; it is complete when its tensors are there.
+    """Replaces an older copy of the model; the tensors are copied last.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the copy cannot be written.
     """
     with atomic_directory(target, marker=CONFIG, last=SAFETENSORS, obsolete=("*",)) as partial:
         shutil.copytree(fetch(source), partial, dirs_exist_ok=True)
 
 
 def _changed(config: ConfigDict, values: Mapping[str, Any], *, where: str) -> ConfigDict:
-    """A copy of a config with other values."""
-    changed = _copy(config)
-    for key, value in values.items():
-        set_key(changed, key, value, where=where)
-    return changed
+    """A copy of a config with some values replaced."""
+    return set_keys(_copy(config), values, where=where)
 
 
 def _copy(config: ConfigDict) -> ConfigDict:

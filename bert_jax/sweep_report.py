@@ -2,13 +2,13 @@
 
 import dataclasses
 import math
-import re
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.files import save_figure
+from bert_jax.metrics.baselines import baselines_of, shortfall
 from bert_jax.metrics.tables import aligned
 
 
@@ -17,14 +17,16 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        name: of its directory.
-        metrics: validation metrics of its model; none if it diverged.
-        diverged: why it has none.
+        name: name of its directory.
+        metrics: validation metrics of its model, or their means over seeds; empty if it diverged.
+        diverged: the error if the run, or how many of its seeds, diverged; else "".
+        diverged_seeds: number of seeds without metrics, which are not in the means.
     """
 
     name: str
     metrics: dict[str, float]
     diverged: str
+    diverged_seeds: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +34,9 @@ class Report:
     """The outcomes of runs that differ in their seeds or in some values.
 
     Attributes:
-        outcomes: of the runs, in their order.
-        best_metric: what the best run is chosen by, and whether the higher value is better.
-        baselines: metrics of answers that need no model, named `<metric>_<name>`.
+        outcomes: outcomes of the runs, in their order.
+        best_metric: metric that chooses the best run, and whether higher is better.
+        baselines: metrics of trivial predictions, named `<metric>_<name>`.
         kind: "seeds" or "sweep".
     """
 
@@ -45,37 +47,40 @@ class Report:
 
     @property
     def ranked(self) -> list[Outcome]:
-        """The best first; the order of the runs decides between equals."""
+        """Outcomes, best first; ties stay in the order of the runs.
+
+        A run with diverged seeds comes after all with fewer of them: its mean is that of the rest.
+        """
         higher_is_better = self.best_metric[1]
 
-        def key(outcome: Outcome) -> float:
+        def key(outcome: Outcome) -> tuple[bool, int, float]:
             value = self._value(outcome)
             if math.isnan(value):
-                return math.inf
-            return -value if higher_is_better else value
+                return True, 0, 0.0
+            return False, outcome.diverged_seeds, -value if higher_is_better else value
 
         return sorted(self.outcomes, key=key)
 
     @property
     def best(self) -> Outcome | None:
-        """The run with the best metric, None if there is no run with one."""
+        """The run with the best metric; None if no run has one."""
         first = self.ranked[0]
         return None if math.isnan(self._value(first)) else first
 
     @property
     def failed(self) -> dict[str, str]:
-        """Why each failed run failed: it diverged, or is no better than an answer without model."""
+        """The reason of each failed run: it diverged, or is no better than a trivial prediction."""
         return {outcome.name: why for outcome in self.outcomes if (why := self._failure(outcome))}
 
     @property
     def metrics(self) -> list[str]:
-        """Names of all metrics but the baselines, which are the same for all runs."""
+        """The names of all metrics except baselines, which are the same for all runs."""
         names = dict.fromkeys(name for outcome in self.outcomes for name in outcome.metrics)
         return [name for name in names if name not in self.baselines]
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean of each metric over all runs that have it; the failed are not left out."""
+        """The mean of each metric over all runs that have it, including failed runs."""
         return {name: statistics.fmean(values) for name, values in self._columns()}
 
     @property
@@ -87,15 +92,15 @@ class Report:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """What stands in `result.json`.
+        """The contents of `result.json`.
 
-        best_metric       what the best run is chosen by
-        higher_is_better  whether its higher value is the better one
+        best_metric       metric that chooses the best run
+        higher_is_better  whether a higher value of it is better
         best              name of the best run, null if none has ended
-        failed            {run: why}
-        mean, deviation   {metric: value} over the runs that have ended, the failed included;
-                          the deviation is that of a sample, null for a single run
-        baselines         {metric: value} of answers that need no model
+        failed            {run: reason}
+        mean, deviation   {metric: value} over the runs that have ended, including failed ones;
+                          sample standard deviation, null for a single run
+        baselines         {metric: value} of trivial predictions
         runs              {run: {metric: value}}, in the order of the runs (a sweep: best first)
         """
         outcomes = self.ranked if self.kind == "sweep" else self.outcomes
@@ -114,21 +119,21 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """The table in aligned columns, with what has failed below it."""
+        """The table in aligned columns, followed by the failed runs."""
         return "\n".join([*aligned(self._table()), *self._remarks()])
 
     def as_markdown(self) -> str:
-        """The table in Markdown, with what has failed below it."""
+        """The table in Markdown, followed by the failed runs."""
         head, *rows = self._table()
         ruler = ["---", *["---:"] * (len(head) - 1)]
         lines = ["| " + " | ".join(row) + " |" for row in (head, ruler, *rows)]
         return "\n".join([*lines, *(f"\n{line}" for line in self._remarks()), ""])
 
     def draw(self, path: Path) -> None:
-        """A picture: a row for each run, and how far its best metric came, with the baselines.
+        """Draws the best metric of each run, one row per run, with the baselines.
 
         Raises:
-            UserError: it cannot be written; an old one is whole.
+            UserError: the picture cannot be written; an older one is unchanged.
         """
         from matplotlib.figure import Figure
 
@@ -139,7 +144,7 @@ class Report:
         axes.plot([self._value(outcome) for outcome in shown], range(len(shown)), "o")
         axes.set_yticks(range(len(shown)), [outcome.name for outcome in shown])
         axes.invert_yaxis()
-        for baseline, value in self._baselines_of(name).items():
+        for baseline, value in baselines_of(name, self.baselines).items():
             axes.axvline(value, linestyle="--", color="gray", label=f"{baseline} (baseline)")
             axes.legend()
         axes.set_xlabel(name.replace("_", " "))
@@ -147,7 +152,7 @@ class Report:
         save_figure(path, figure)
 
     def _table(self) -> list[list[str]]:
-        """A row for each run, the best first in a sweep; seeds have their mean and deviation."""
+        """One row per run, in a sweep the best first; for seeds also mean and deviation."""
         first = self.best_metric[0]
         names = sorted(self.metrics, key=lambda name: name != first)
         outcomes = self.ranked if self.kind == "sweep" else self.outcomes
@@ -176,30 +181,17 @@ class Report:
         return outcome.metrics.get(self.best_metric[0], math.nan)
 
     def _failure(self, outcome: Outcome) -> str:
-        """Why a run has failed, "" if it has not."""
+        """The reason why a run has failed; "" if it has not."""
         if outcome.diverged:
             return outcome.diverged
-        name, higher_is_better = self.best_metric
         value = self._value(outcome)
         if math.isnan(value):
-            return f"it has no {name}"
-        for key, base in self._baselines_of(name).items():
-            if (value <= base) if higher_is_better else (value >= base):
-                return f"{name} {value:.4f} is not better than {key} {base:.4f}"
-        return ""
-
-    def _baselines_of(self, metric: str) -> dict[str, float]:
-        """The baselines of a metric; of a mean over parts, the mean of the parts' baselines."""
-        parts: dict[str, list[float]] = {}
-        for name, value in self.baselines.items():
-            match = re.search(rf"(?:^|_){re.escape(metric)}_.+$", name)
-            if match:
-                parts.setdefault(match[0].removeprefix("_"), []).append(value)
-        return {name: statistics.fmean(values) for name, values in parts.items()}
+            return f"it has no {self.best_metric[0]}"
+        return shortfall(self.best_metric, value, self.baselines)
 
 
 def _finite(value: float | None) -> float | None:
-    """None for NaN and infinity, which JSON does not have."""
+    """The value; None for NaN and infinity, which JSON does not have."""
     return None if value is None or not math.isfinite(value) else value
 
 

@@ -1,15 +1,21 @@
-"""A run's work directory, here or in a bucket: what a run needs to continue and to be exported.
+"""A run's work directory, local or in a bucket: all files to continue a run and to export it.
 
-config.json          of the run, complete
-model_config.json    of the model that it trains, as in a model directory
-tokenizer/           of that model
-data.json            what a change of the data would show in
+config.json          complete config of the run
+model_config.json    config of the trained model, as in a model directory
+tokenizer/           tokenizer of that model
+data.json            fingerprint of the data, to detect a change
+data_summary.json    counts of the data and warnings, see `DataSummary`
+checksums.json       checksums of these files and of the result, to detect damage
 checkpoints/         by orbax, see `checkpoints.runs`
 metrics.jsonl, tensorboard/, curves.png, predictions/, result.json, model/
 """
 
+import contextlib
 import dataclasses
 import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,33 +28,58 @@ from bert_jax import model_init
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
+    config_bytes,
     read_config,
-    write_config,
 )
-from bert_jax.checkpoints.runs import RunCheckpoints
+from bert_jax.checkpoints.hub import (
+    MODEL,
+    MODEL_CONFIG,
+    RESULT,
+    SEVERAL_RUNS,
+    check_not_of_run,
+)
+from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
 from bert_jax.config import complete_config, differing_keys
-from bert_jax.errors import OptionError
-from bert_jax.files import atomic_directory, reachable, read_json_object, write_atomically
+from bert_jax.errors import OptionError, listed
+from bert_jax.files import (
+    atomic_directory,
+    check_undamaged,
+    is_remote,
+    locked,
+    reachable,
+    read_json_object,
+    remove_partial_files,
+    write_listed,
+)
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.surgery import without_padding
-from bert_jax.sharding.hosts import is_main_host
+from bert_jax.options import differing_names, from_keys
+from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
-from bert_jax.sharding.rules import state_shardings
+from bert_jax.sharding.rules import sharded_shapes
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
+from bert_jax.training.options import TrainOptions
 
-MODEL_CONFIG = "model_config.json"
-DATA = "data.json"
-SEVERAL_RUNS = "several_runs.json"
+CONFIG, DATA = "config.json", "data.json"
+DATA_SUMMARY, _CHECKSUMS = "data_summary.json", "checksums.json"
 TOKENIZER = "tokenizer"
 
-# What may change between two calls of one run: it does not change what a step computes.
+# What a run writes after its config.
+_NAMES = (
+    *("checkpoints", DATA, MODEL_CONFIG, TOKENIZER, "metrics.jsonl", "tensorboard", "curves.png"),
+    *("predictions", RESULT, MODEL, DATA_SUMMARY),
+)
+
+# Keys that may change when a run continues: they do not change the result of a step.
 FREE_KEYS = frozenset(
     {
         "data.evaluation_batches",
         "train.log_every",
         "train.eval_every",
+        "train.evaluate_per_epoch",
         "train.checkpoint_every",
         "train.keep_checkpoints",
         "mesh.data",
@@ -56,124 +87,251 @@ FREE_KEYS = frozenset(
         "mesh.tensor",
         "optimizer.shard_over_data",
         "mesh.auto",
-        # How it is computed; what comes out is the same, but for rounding.
+        # Ways of computing the same result, up to rounding.
         "model.remat",
         "model.scan_layers",
         "model.attention",
     }
 )
 
+# Keys that may change as long as the training does not become shorter than what is done.
+LENGTH_KEYS = frozenset({"train.steps", "train.epochs"})
+
+
+def _unusable(problem: str, remedy: str = "use another {workdir}") -> OptionError:
+    return OptionError("workdir", None, remedy, problem)
+
 
 def run_config(workdir: Path) -> ConfigDict:
     """The config of a run.
 
     Raises:
-        UserError: there is no run, or its config is damaged.
+        UserError: the run does not exist, or its config is damaged.
     """
-    path = workdir / "config.json"
+    path = workdir / CONFIG
     with reachable(path):
         is_there = path.is_file()
     if not is_there:
-        problem = f"{workdir} is not a run: it has no config.json"
-        raise OptionError("workdir", None, "give another {workdir}", problem)
+        raise _unusable(f"{workdir} is not a run: it has no {CONFIG}")
+    check_undamaged(workdir, [CONFIG], _CHECKSUMS)
     fields = read_json_object(path, remedy="use another run")
+    if "model_type" in fields:
+        raise _unusable(f"{workdir} is not a run: its {CONFIG} is that of a model")
     return complete_config(fields, where=str(path))
 
 
-def init_workdir(workdir: Path, config: ConfigDict) -> None:
-    """Makes a work directory, or checks that it belongs to the same config.
-
-    The main host goes first; the others find what it made.
+@contextlib.contextmanager
+def writing(workdir: Path) -> Iterator[None]:
+    """Makes a work directory, which only these hosts write within the block; all of them call it.
 
     Raises:
-        UserError: it belongs to another, cannot be made, or is not shared by all hosts.
+        UserError: other processes write it, or it cannot be created.
+    """
+    with contextlib.ExitStack() as stack:
+        with main_host_first():
+            if is_main_host():
+                make_directory(workdir)
+                stack.enter_context(locked(workdir, inside=True))
+        yield
+
+
+def check_config(workdir: Path, config: ConfigDict) -> ConfigDict | None:
+    """The config of the run in a work directory, None if there is none.
+
+    Raises:
+        UserError: the run belongs to another config.
     """
     with reachable(workdir):
         holds_several = (workdir / SEVERAL_RUNS).exists()
     if holds_several:
-        raise OptionError(
-            "workdir",
-            None,
-            "give one of those in it as {workdir} to go on with it, or another place for a new run",
+        raise _unusable(
             f"{workdir} holds several runs",
+            "give one of those in it as {workdir} to continue it, or another place for a new run",
         )
-    path = workdir / "config.json"
-    new = json.loads(json.dumps(config.to_dict()))  # tuples as the lists that they become
-    if path.is_file():
-        old = json.loads(json.dumps(run_config(workdir).to_dict()))
-        changed = [item for item in differing_keys(old, new) if item[0] not in FREE_KEYS]
-        if changed:
-            key, old_value, new_value = changed[0]
-            raise OptionError(
-                "workdir",
-                None,
-                "use another {workdir}, or that value",
-                f"{workdir} belongs to another config: {key} was {old_value!r} and is {new_value!r}"
-                f" now ({len(changed)} keys differ)",
-            )
+    if not (workdir / CONFIG).is_file():
+        return None
+    old = run_config(workdir)
+    changed = [
+        item
+        for item in differing_keys(_as_json(old), _as_json(config))
+        if item[0] not in FREE_KEYS | LENGTH_KEYS
+    ]
+    if changed:
+        key, old_value, new_value = changed[0]
+        raise _unusable(
+            f"{workdir} belongs to another config: {key} was {old_value!r} and is {new_value!r}"
+            f" now ({len(changed)} keys differ)",
+            "use another {workdir}, or that value",
+        )
+    return old
+
+
+def _as_json(config: ConfigDict) -> dict[str, Any]:
+    return json.loads(json.dumps(config.to_dict()))  # tuples become lists
+
+
+def init_workdir(workdir: Path, config: ConfigDict, task: Task) -> None:
+    """Creates a work directory, or checks that it belongs to the same config and data.
+
+    The training may have become longer: from the steps that are done, the learning rate follows the
+    schedule of the new length. The main host goes first; the others find the files that it made.
+
+    Args:
+        workdir: the directory.
+        config: the whole config.
+        task: task with the data of the config.
+
+    Raises:
+        UserError: it belongs to another config or other data, has done more steps, cannot be
+            created, or is not shared by all hosts.
+    """
+    old, done = check_config(workdir, config), newest_step(workdir)
+    if old is not None and done is not None:
+        check_unchanged(workdir, task)
+        _change_length(workdir, done, *(_steps(each, task) for each in (old, config)))
+    path = workdir / CONFIG
     if not is_main_host():
         if not path.is_file():
-            raise OptionError(
-                "workdir",
-                None,
-                "give a {workdir} on a disk that all hosts share",
+            raise _unusable(
                 f"{path} of the main host is not seen from here",
+                "give a {workdir} on a disk that all hosts share",
             )
         return
     make_directory(workdir)
-    write_atomically(path, (json.dumps(new, indent=2) + "\n").encode())
+    if not path.is_file() and (foreign := [name for name in _NAMES if (workdir / name).exists()]):
+        raise _unusable(f"{workdir} is not a run: it has {listed(foreign)}, but no {path.name}")
+    if not is_remote(workdir):
+        remove_partial_files(workdir)
+    write(workdir, {CONFIG: (json.dumps(_as_json(config), indent=2) + "\n").encode()})
+
+
+def _steps(config: ConfigDict, task: Task) -> int:
+    return from_keys(TrainOptions, config.train).resolved(task.examples_per_epoch).steps
+
+
+def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
+    """Checks and announces another number of steps; the run is not finished any more.
+
+    Raises:
+        UserError: more steps are done.
+    """
+    if now == before:
+        return
+    if now < done:
+        raise _unusable(
+            f"{workdir} has done {done} steps already, and the config asks for {now}",
+            f"use another {{workdir}}, or at least {{steps={done}}}",
+        )
+    if is_main_host():
+        print(
+            f"{workdir}: {before} steps before, {now} now, {done} of them done; from here on the "
+            f"learning rate follows the schedule of {now} steps",
+            file=sys.stderr,
+        )
+        # Before the config, which is written next: a run that is killed here is continued.
+        with reachable(workdir):
+            (workdir / RESULT).unlink(missing_ok=True)
 
 
 def make_directory(workdir: Path) -> None:
-    """Makes a work directory, unless it is there.
+    """Creates a work directory, unless it exists.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: it cannot be created.
     """
     try:
         with reachable(workdir):
             workdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        problem = f"cannot make {workdir}: {error.strerror}"
-        raise OptionError("workdir", None, "choose another {workdir}", problem) from error
+        raise _unusable(f"cannot make {workdir}: {error.strerror}") from error
 
 
 def save_model_files(workdir: Path, task: Task) -> None:
-    """Writes what an export needs besides a checkpoint: the data may be gone by then."""
-    with atomic_directory(workdir / TOKENIZER) as place:
+    """Writes the files that an export needs in addition to a checkpoint, without the data."""
+    with tempfile.TemporaryDirectory(prefix="bert-jax-") as place:
         task.tokenizer.save(place)
-    write_config(workdir / MODEL_CONFIG, task.description)
-    write_atomically(workdir / DATA, json.dumps(_of_data(task)).encode())
+        paths = sorted(Path(place).iterdir())
+        files = {f"{TOKENIZER}/{path.name}": path.read_bytes() for path in paths}
+    files[MODEL_CONFIG] = config_bytes(task.description)
+    summary = json.dumps(task.data_summary.as_dict(), indent=2, ensure_ascii=False)
+    files[DATA_SUMMARY] = f"{summary}\n".encode()
+    write(workdir, {**files, DATA: json.dumps(_of_data(task)).encode()})
+
+
+def write(workdir: Path, files: Mapping[str, bytes]) -> None:
+    """Writes files of a run, each atomically, with their checksums."""
+    write_listed(workdir, files, _CHECKSUMS)
+
+
+def finished_result(workdir: Path) -> dict[str, Any] | None:
+    """The content of `result.json`, which is written last; None if the run is not finished.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    with reachable(workdir):
+        is_finished = (workdir / RESULT).exists()
+    if not is_finished:
+        return None
+    check_undamaged(workdir, [RESULT], _CHECKSUMS)
+    return read_json_object(workdir / RESULT, remedy="remove it and run again")
 
 
 def check_unchanged(workdir: Path, task: Task) -> None:
-    """Checks that a run that continues still has its data and labels.
+    """Checks that a run that continues still has the same data and labels.
 
     Raises:
         UserError: its files have changed.
     """
     old = description_of(workdir)
-    before, now = label_names(old), label_names(task.description)
-    if before != now:
-        raise OptionError(
-            "workdir",
-            None,
-            "use another {workdir}, or the old data",
+    before, labels = label_names(old), label_names(task.description)
+    if before != labels:
+        raise _unusable(
             f"{workdir} learns the labels {', '.join(before)}, but those of the data are now "
-            f"{', '.join(now)}",
-        )
-    then, today = read_json_object(workdir / DATA), _of_data(task)
-    if then != today:
-        raise OptionError(
-            "workdir",
-            None,
+            f"{', '.join(labels)}",
             "use another {workdir}, or the old data",
-            f"{workdir} was started with {then} and the data now have {today}",
+        )
+    if old.config != task.description.config:
+        names = differing_names(vars(old.config), vars(task.description.config))
+        raise _unusable(
+            f"{workdir} was started with another model: {', '.join(names)} changed since",
+            "use another {workdir}, or the old model",
+        )
+    if changed := differing_names(read_json_object(workdir / DATA), _of_data(task)):
+        raise _unusable(
+            f"{workdir} was started with other data: {', '.join(changed)} changed since",
+            "use another {workdir}, or the old data",
         )
 
 
-def _of_data(task: Task) -> dict[str, int]:
-    return {"examples_per_epoch": task.examples_per_epoch}
+def changed_evaluation_data(workdir: Path, task: Task) -> list[str]:
+    """The names of what an evaluation reads that is not as in the training of a run."""
+    then = read_json_object(workdir / DATA)
+    now = {name: digest for name, digest in task.fingerprints().items() if name != "train"}
+    return differing_names({name: then.get(name) for name in now}, now)
+
+
+def _of_data(task: Task) -> dict[str, int | str]:
+    return {
+        # Also the windows that options of a task make of the examples.
+        "examples_per_epoch": task.examples_per_epoch,
+        "tokenizer": task.tokenizer.fingerprint(),
+        **task.fingerprints(),
+    }
+
+
+@contextlib.contextmanager
+def predictions_directory(output: Path | None) -> Iterator[Path | None]:
+    """The directory of an evaluation beside a run; all hosts call it, and the main one writes.
+
+    Raises:
+        UserError: `output` has files of others.
+    """
+    if output is None or not is_main_host():
+        yield output
+        return
+    with atomic_directory(output, marker=MANIFEST) as directory:
+        yield directory
 
 
 def description_of(workdir: Path) -> ModelDescription:
@@ -182,8 +340,10 @@ def description_of(workdir: Path) -> ModelDescription:
     Raises:
         UserError: the run has not started.
     """
+    check_undamaged(workdir, [MODEL_CONFIG, f"{TOKENIZER}/*"], _CHECKSUMS)
     description = read_config(workdir / MODEL_CONFIG)
-    # Only tensors tell a pooler; a bare encoder is trained without, as no loss would reach it.
+    # Only the tensors show whether there is a pooler; a bare encoder is trained without one, as no
+    # loss would reach it.
     has_pooler = description.head is not Head.ENCODER
     return dataclasses.replace(description, add_pooling_layer=has_pooler)
 
@@ -194,18 +354,20 @@ def export(workdir: Path, output: Path, *, which: str = "") -> int:
     With several hosts all call it.
 
     Args:
-        workdir: of the run.
+        workdir: directory of the run.
         output: the model directory.
-        which: "latest", "best" or a step; "" for the run's `train.export`.
+        which: "latest", "best" or a step; "": the run's `train.export`.
 
     Returns:
-        The step that was exported.
+        The exported step.
     """
+    if output != workdir / MODEL:
+        check_not_of_run(output)
     which = which or run_config(workdir).train.export
     description = description_of(workdir)
     tokenizer = description.family.load_tokenizer(workdir / TOKENIZER)
     params, step = restore_params(workdir, description, which)
-    # A bare encoder is trained with a loss around it.
+    # A bare encoder is trained with a loss on top.
     if description.head is Head.ENCODER:
         params = params[ENCODER_SCOPE]
     model_directory.save(output, description, params, tokenizer)
@@ -222,30 +384,24 @@ def restore_params(
     """The parameters of a checkpoint, on a mesh, and its step; all hosts call it.
 
     Args:
-        workdir: of the run.
-        description: of the model that it trains.
+        workdir: directory of the run.
+        description: description of the model that the run trains.
         which: "latest", "best" or a step.
-        mesh: the devices; None for one, or for those of all hosts.
-        module: the model that is trained; None for as much of it as is exported, without the
-            padding of its vocabulary. What is exported as a bare encoder is trained with something
-            around it, and lies under `ENCODER_SCOPE`.
+        mesh: devices for the parameters; None: a single device, or those of all hosts.
+        module: the model that is trained; None: only its exported part, without the padding of its
+            vocabulary. The trained model of a bare encoder has it under `ENCODER_SCOPE`.
 
     Raises:
-        UserError: there is no such checkpoint, or it is damaged.
+        UserError: the checkpoint does not exist, or is damaged.
     """
     config = run_config(workdir)
     if mesh is None:
-        # Of several hosts each must take part.
+        # With several hosts, each must take part.
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(model_init.execution(config)))
     if module is None and description.head is Head.ENCODER:
         abstract = {ENCODER_SCOPE: abstract}
-    placed = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        abstract,
-        state_shardings(mesh, abstract),
-    )
-    checkpoints = RunCheckpoints(workdir, keep=config.train.keep_checkpoints, read_only=True)
-    step = checkpoints.step_of(which)
-    params = checkpoints.restore_params(step, placed)
+    with RunCheckpoints(workdir, keep=config.train.keep_checkpoints, read_only=True) as checkpoints:
+        step = checkpoints.step_of(which)
+        params = checkpoints.restore_params(step, sharded_shapes(mesh, abstract))
     return (params if module else without_padding(params, description.config)), step

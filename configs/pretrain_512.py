@@ -1,6 +1,6 @@
 r"""Pre-training at length 512, from a model trained at 128: the paper's second phase (A.2).
 
-    bert-jax train --config configs/pretrain_512.py:corpus=CORPUS,init_from=RUN/model \
+    bert-jax train --config configs/pretrain_512.py:corpus=CORPUS,init_from=RUN \
         --workdir RUN512
 
 The parameters come from the first phase; the optimizer starts again, as google-research/bert does
@@ -26,7 +26,7 @@ def get_config(size: str = "base", corpus: str = "", init_from: str = "") -> Con
             "init_from": init_from,
             # 15 % of 512 are 77; a packed row has some more, as each of its examples rounds.
             "data": {"corpus": corpus, "length": 512, "packing": True, "max_predictions": 80},
-            "optimizer": {"learning_rate": 1e-4, "warmup_steps": 10_000},
+            "optimizer": {"learning_rate": 1e-4, "warmup_ratio": 0.1},
             "train": {
                 "steps": 100_000,
                 "global_batch_size": 256,

@@ -1,7 +1,7 @@
 r"""Pre-training with LAMB in very large batches (You et al., 2020, https://arxiv.org/abs/1904.00962).
 
     bert-jax train --config configs/pretrain_lamb.py:corpus=CORPUS --workdir RUN
-    bert-jax train --config configs/pretrain_lamb.py:length=512,corpus=CORPUS,init_from=RUN/model \
+    bert-jax train --config configs/pretrain_lamb.py:length=512,corpus=CORPUS,init_from=RUN \
         --workdir RUN512
 
 The first command is the first phase, 65,536 sequences of 128 a step, the second one the second

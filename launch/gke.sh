@@ -7,7 +7,7 @@
 #   start     starts the run                                      (--image, --topology, -- train …)
 #   follow    shows the log of host 0 until the run ends
 #   status    of the JobSet and its pods
-#   stop      the run saves and ends; `start` goes on with it
+#   stop      the run saves and ends; `start` continues it
 #
 #   --topology SLICE        as `bert-jax plan` names it: v5e:16x16, v4:4x4x4, v5p:2x2x2, v6e:8x8
 #   --image IMAGE           as us-docker.pkg.dev/PROJECT/REPOSITORY/bert-jax:1
@@ -126,7 +126,7 @@ start() {
     fi
 }
 
-how_it_ended() { # prints Completed or Failed; nothing of a run that goes on, or is not there
+how_it_ended() { # prints Completed or Failed; nothing of a run that continues, or is not there
     kubectl get jobset "$name" --ignore-not-found "--output=jsonpath={.status.terminalState}"
 }
 

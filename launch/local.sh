@@ -4,7 +4,7 @@
 #   bash launch/local.sh [RUN]      RUN is the work directory, runs/quickstart by default
 #
 # The text is English that every Python carries: its documentation topics and the docstrings of its
-# standard library. Running it again goes on where it stopped, or shows the result.
+# standard library. Running it again continues where it stopped, or shows the result.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/environment.sh

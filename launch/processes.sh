@@ -6,7 +6,7 @@
 # N processes with D devices each (1) find one another on a free port. Process 0 writes to this
 # terminal, process I to DIR/process-I.log (runs/processes). When one fails the others are stopped,
 # and its code is the exit code. Ctrl-C, SIGTERM and a terminal that is closed reach all of them: they
-# save, and the code is 75; the same command goes on. A second one ends them without saving.
+# save, and the code is 75; the same command continues. A second one ends them without saving.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/commands.sh

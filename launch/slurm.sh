@@ -13,7 +13,7 @@
 #
 # The repository, its environment (with .venv/bin/pip install -e ".[cuda]") and RUN must lie on a file
 # system that all nodes share. Follow with `tail -f slurm-JOB.out`; `scancel JOB` stops for good, and
-# the same command goes on.
+# the same command continues.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/commands.sh

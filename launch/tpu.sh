@@ -20,7 +20,7 @@
 #   --dry-run          prints the commands instead of running them
 #
 # The run lies in a bucket, so it survives the machines. `run` may be broken off and called again:
-# it goes on with what it finds. Several hosts need your key in the agent:
+# it continues with what it finds. Several hosts need your key in the agent:
 # ssh-add ~/.ssh/google_compute_engine
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -269,7 +269,7 @@ run() {
                 return
                 ;;
             75) say "$name: saved, starting again" ;;
-            130) say "$name: stopped; run the same command to go on, or: $(again delete)" && exit 75 ;;
+            130) say "$name: stopped; run the same command to continue, or: $(again delete)" && exit 75 ;;
             *)
                 ask_state
                 case $state in

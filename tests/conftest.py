@@ -66,6 +66,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[name.upper()] = str(value)  # for processes that tests start
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The fast tests read no file of slow tests alone: some import PyTorch at once."""
+    if collection_path.suffix != ".py" or "not slow" not in config.option.markexpr:
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return "\npytestmark = pytest.mark.slow\n" in text or None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """Pytest and Python collect garbage at the end; what was traced takes them seconds."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def any_processor() -> Iterator[None]:
     """precision=auto is float32 on every machine, so that tolerances are the same on all.
@@ -434,7 +448,7 @@ def make_model(tiny_config: EncoderConfig, tokenizer: Tokenizer) -> ModelMaker:
         params = jax.device_put(random_params(module))
         report = LoadReport((), (), ())
         mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
-        return LoadedModel(config, module, params, tokenizer, description, report, mesh)
+        return LoadedModel(module, params, tokenizer, description, mesh, report)
 
     return make
 

@@ -12,6 +12,7 @@ import email
 import http.server
 import itertools
 import json
+import math
 import re
 import threading
 import time
@@ -36,10 +37,15 @@ class Stored:
 
 
 class Storage:
-    """The buckets' objects, by (bucket, name), and the uploads that are under way."""
+    """The buckets' objects, by (bucket, name), and the uploads that are under way.
+
+    Attributes:
+        writes_left: requests that may write; all later ones are refused.
+    """
 
     def __init__(self, bucket: str) -> None:
         self.bucket = bucket
+        self.writes_left = math.inf
         self.objects: dict[tuple[str, str], Stored] = {}
         self.uploads: dict[str, tuple[tuple[str, str], bytes]] = {}
         self._numbers = itertools.count(int(time.time() * 1e6))
@@ -118,6 +124,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         path, query = self._request()
+        if self._refuses():
+            return None
         if found := UPLOAD.fullmatch(path):
             return self._upload(urllib.parse.unquote(found[1]), query)
         if (found := COPY.fullmatch(path)) and (source := _key(found)) in self.storage.objects:
@@ -150,7 +158,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self._json(self.storage.put(key, content))
 
     def do_PUT(self) -> None:
-        self._resume(self._request()[0])
+        path, _ = self._request()
+        if not self._refuses():
+            self._resume(path)
+
+    def _refuses(self) -> bool:
+        """Counts a request that writes, and answers one too many."""
+        self.storage.writes_left -= 1
+        if self.storage.writes_left < 0:
+            self._answer(403)
+        return self.storage.writes_left < 0
 
     def _resume(self, path: str) -> None:
         number = path.removeprefix("/resume/")
@@ -163,6 +180,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         path, query = self._request()
+        if self._refuses():
+            return None
         found = OBJECT.fullmatch(path)
         key = _key(found) if found else ("", "")
         if key not in self.storage.objects:
@@ -236,9 +255,10 @@ def _parts(content_type: str, body: bytes) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def google_storage(bucket: str) -> Iterator[str]:
-    """Serves an empty bucket; gives the address."""
-    handler = type("BucketHandler", (Handler,), {"storage": Storage(bucket)})
+def google_storage(bucket: str | Storage) -> Iterator[str]:
+    """Serves a bucket, an empty one for a name; gives the address."""
+    storage = Storage(bucket) if isinstance(bucket, str) else bucket
+    handler = type("BucketHandler", (Handler,), {"storage": storage})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.request_queue_size = 128
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,6 +1,7 @@
 """The whole road through a bucket, by real processes: the same run as on this machine's disk."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def test_a_run_in_a_bucket_is_the_run_on_disk(bucket, train_command, tiny_corpus
     assert exported == (here / "model" / "model.safetensors").read_bytes()
 
     # From there a second phase begins.
-    overrides |= {"train.steps": 1, "optimizer.warmup_steps": 0, "init_from": f"{bucket}/exported"}
+    overrides |= {"train.steps": 1, "optimizer.warmup_steps": 0, "init_from": str(there)}
     train(train_command(tmp_path / "next", overrides))
 
 
@@ -88,3 +89,28 @@ def test_a_bucket_that_is_not_there_is_one_line(store, train_command, tmp_path, 
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("bert-jax: gs://other/corpus: not a finished corpus: it does not exist")
+
+
+def test_a_store_that_does_not_answer_is_one_line(tmp_path):
+    began = time.monotonic()
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "bert_jax",
+            "export",
+            "--workdir",
+            "gs://bucket/run",
+            "--output",
+            "a",
+        ],
+        env=os.environ | {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"},  # where nobody listens
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("bert-jax: gs://bucket/run/config.json: cannot be reached: no answer wi")
+    assert time.monotonic() - began < 40  # 10 s and the start of the process

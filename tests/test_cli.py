@@ -9,9 +9,9 @@ import pytest
 from bert_jax import cli
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.families import bert
 from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig, Head
-from bert_jax.options import keys_of
+from bert_jax.models.config import Head
 from tests.random_params import random_params
 
 
@@ -167,7 +167,7 @@ def test_a_corpus_without_held_out_documents_is_refused_at_once(
         ("nowhere.py", "--config nowhere.py: no such file"),
         ("{config}:sizes=tiny", "argument 'sizes=tiny' is not name=value of one of size, length"),
         ("{config}:tiny", "argument 'tiny' is not name=value of one of size, length"),
-        ("{config}:length=long", "argument length is 'long', it must be a int"),
+        ("{config}:length=long", "argument length is 'long'; it must be of type int"),
         ("{config}:size=huge", "model.size is 'huge'; known are tiny, mini"),
         ("{directory}", "no such file"),
         ("{broken}", "broken.py:2: "),
@@ -198,10 +198,13 @@ def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text("{")
+    (tmp_path / "thesis" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "thesis" / "tokenizer" / "vocab.txt").write_text("years of work")
     for name, message in {
         "file": "cannot make",
         "file/run": "cannot make",
         "damaged": "config.json",
+        "thesis": "is not a run: it has tokenizer, but no config.json; use another --workdir",
     }.items():
         line = refused(
             capsys, "train", "--config", config, "--workdir", tmp_path / name,
@@ -209,11 +212,15 @@ def test_work_directories_that_cannot_be(config, tiny_corpus, tmp_path, capsys):
         )  # fmt: skip
         assert message in line
     assert (tmp_path / "damaged" / "config.json").read_text() == "{"
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["tokenizer"]
 
 
 def test_exporting_what_is_no_run(tmp_path, capsys):
     line = refused(capsys, "export", "--workdir", tmp_path, "--output", tmp_path / "model")
-    assert "is not a run: it has no config.json; give another --workdir" in line
+    assert "is not a run: it has no config.json; use another --workdir" in line
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    line = refused(capsys, "export", "--workdir", tmp_path, "--output", tmp_path / "model")
+    assert "is not a run: its config.json is that of a model; use another --workdir" in line
     assert not (tmp_path / "model").exists()
 
 
@@ -269,7 +276,7 @@ def test_another_architecture_than_that_of_init_from_is_refused(
     start = tmp_path / "start"
     description = ModelDescription(tiny_config, Head.PRETRAINING)
     model_directory.save(start, description, params, tokenizer)
-    fields = keys_of(EncoderConfig, omit=FAMILY_FIELDS)
+    fields = bert.FAMILY.file_fields()
     fields = {name: getattr(tiny_config, name) for name in fields} | {"num_attention_heads": 1}
     overrides = [f"--config.model.{name}={value}" for name, value in fields.items()]
     line = refused(

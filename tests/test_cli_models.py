@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -89,6 +90,9 @@ def test_predict_does_what_the_model_is_for(classifier, tmp_path):
     assert cli.main([*arguments, str(tmp_path / "out.jsonl")]) == 0
     records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [record["label"] for record in records] == labels
+    assert cli.main([*arguments, str(tmp_path / "kept.tsv"), "--keep-columns", "1,0"]) == 0
+    expected = f"1\t0\tprediction\nthe cat\t1\t{labels[0]}\nthe sun\t2\t{labels[1]}\n"
+    assert (tmp_path / "kept.tsv").read_text() == expected
 
 
 @pytest.mark.slow
@@ -180,9 +184,9 @@ def test_google_and_back(model, tmp_path):
         "bert_model.ckpt.data-00000-of-00001",
     }
     assert cli.main(["convert", "--input", str(google), "--output", str(back)]) == 0
-    one, other = (load_file(path / "model.safetensors") for path in (model, back))
-    assert set(one) == set(other)
-    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+    before, after = (load_file(path / "model.safetensors") for path in (model, back))
+    assert set(before) == set(after)
+    assert all(before[name].tobytes() == after[name].tobytes() for name in before)
     assert (back / "config.json").read_bytes() == (model / "config.json").read_bytes()
 
 
@@ -199,7 +203,7 @@ def test_google_and_back(model, tmp_path):
             {"--input-format": "tsv", "--text-column": "b"},
             "no column 'b', only 'the cat'; set --te",
         ),
-        ({"--layers": "last"}, "--layers is 'last'; give whole numbers, as -4,-3,-2,-1"),
+        ({"--layers": "last"}, "--layers is 'last'; give whole numbers, such as -4,-3,-2,-1"),
         ({"--task": "hidden_states", "--layers": "9"}, "layer"),
         ({"--pooling": "median"}, "median"),
         (
@@ -244,23 +248,11 @@ def test_what_convert_refuses(model, tmp_path, capsys, arguments, message):
     assert not output.exists()
 
 
-def test_parity_without_pytorch_is_one_line(model):
-    """With PyTorch installed or not: a finder that hides it comes first."""
-    script = (
-        "import sys\n"
-        "class Hide:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('torch', 'transformers'):\n"
-        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
-        "sys.meta_path.insert(0, Hide())\n"
-        "from bert_jax.cli import main\n"
-        f"sys.exit(main(['parity', '--model', {str(model)!r}]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
+def test_parity_without_pytorch_is_one_line(model, monkeypatch, capsys):
+    for library in ("torch", "transformers"):  # None: installed or not, it cannot be imported
+        monkeypatch.setitem(sys.modules, library, None)
+    assert cli.main(["parity", "--model", str(model)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
     assert "pip install" in line
     assert "torch" in line
 
@@ -291,7 +283,7 @@ def test_parity_agrees_with_itself_and_names_a_cause(model, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_predict_leaves_nothing(model, tmp_path, number):
+def test_a_stopped_predict_is_continued(model, tmp_path, number):
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("the cat sat on the mat .\n" * 400_000)
     arguments = ["predict", "--model", model, "--task", "embed", "--input", source]
@@ -300,12 +292,15 @@ def test_a_stopped_predict_leaves_nothing(model, tmp_path, number):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not list(tmp_path.glob(".out.jsonl.*")):
+    partial = tmp_path / "out.jsonl.partial"
+    written = partial / "out.jsonl"
+    while not written.exists() or written.stat().st_size < 3_000_000:
         assert process.poll() is None
         time.sleep(0.1)
-    time.sleep(0.5)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 75
-    assert errors.splitlines()[-1].endswith("bert-jax: interrupted; run the same command again")
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+    pattern = r"bert-jax: stopped; the same command continues after ([\d,]+) predictions$"
+    rows = re.search(pattern, errors.splitlines()[-1])[1]
+    assert json.loads((partial / ".record.json").read_text())["rows"] == int(rows.replace(",", ""))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.jsonl.partial"]

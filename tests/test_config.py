@@ -19,6 +19,7 @@ from bert_jax.config import (
 )
 from bert_jax.errors import OptionError, UserError
 from bert_jax.experiment import Experiment
+from bert_jax.families import bert
 from bert_jax.families.bert import FAMILY as BERT
 from bert_jax.models.config import EncoderConfig
 
@@ -37,8 +38,8 @@ def set_all(config: ConfigDict, **texts: str) -> ConfigDict:
 
 def test_sections_and_some_defaults(config):
     assert set(config) == {
-        "task", "seed", "precision", "init_from", "model", "tokenizer", "data", "optimizer",
-        "train", "mesh",
+        "task", "seed", "precision", "preset", "init_from", "model", "tokenizer", "data",
+        "optimizer", "train", "distillation", "mesh",
     }  # fmt: skip
     assert (config.task, config.precision, config.model.size) == ("pretraining", "auto", "")
     assert config.model.hidden_size is None
@@ -47,7 +48,7 @@ def test_sections_and_some_defaults(config):
         "token",
         "nsp",
     )
-    # As BERT has it: FIDELITY 11, 12, 14 and 15.
+    # The optimizer and schedule of the original, see docs/differences.md.
     optimizer = config.optimizer
     assert (optimizer.epsilon, optimizer.weight_decay) == (1e-6, 0.01)
     assert (optimizer.beta1, optimizer.beta2) == (0.9, 0.999)
@@ -89,6 +90,35 @@ def test_the_later_override_wins_over_the_file(tmp_path):
     path.write_text("def get_config():\n    return {'train': {'steps': 5, 'log_every': 6}}\n")
     config = load_config(str(path), [("train.steps", "7"), ("train.steps", "8")])
     assert (config.train.steps, config.train.log_every) == (8, 6)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        # The file gives 5 steps and a warm-up of 0.5; the task's own defaults are 3 epochs and 0.1.
+        ("", (5, 0.0, 0, 0.5)),
+        ("train.epochs=2", (0, 2.0, 0, 0.5)),
+        ("optimizer.warmup_steps=3", (5, 0.0, 3, 0.0)),
+        ("optimizer.warmup_steps=0", (5, 0.0, 0, 0.0)),
+        ("train.steps=0 train.epochs=4 optimizer.warmup_ratio=0.2", (0, 4.0, 0, 0.2)),
+        ("train.epochs=4 train.steps=0", (0, 4.0, 0, 0.5)),
+        ("train.epochs=4 train.steps=7", (7, 4.0, 0, 0.5)),
+    ],
+)
+def test_one_of_two_alternatives_replaces_the_other(tmp_path, overrides, expected):
+    path = tmp_path / "config.py"
+    path.write_text(
+        "def get_config():\n"
+        "    return {'task': 'classification', 'train': {'steps': 5}, "
+        "'optimizer': {'warmup_ratio': 0.5}}\n"
+    )
+    pairs = [(key, value) for key, _, value in (item.partition("=") for item in overrides.split())]
+    config = load_config(str(path), pairs)
+    found = (config.train.steps, config.train.epochs)
+    found += (config.optimizer.warmup_steps, config.optimizer.warmup_ratio)
+    assert found == expected
+    # A run's config.json gives both: it is read as it was written.
+    assert complete_config(config.to_dict(), where="here") == config
 
 
 @pytest.mark.parametrize(
@@ -137,7 +167,7 @@ def test_the_architecture_of_a_config(config, tokenizer):
 
 
 def test_the_architecture_of_a_model_to_begin_with(config, tokenizer):
-    base = EncoderConfig.from_size("mini", vocab_size=99, hidden_act="relu")
+    base = bert.FAMILY.new_config("mini", vocab_size=99, hidden_act="relu")
     assert model_init.model_config(config, tokenizer, BERT, base) == base
     set_all(config, model__hidden_dropout_prob="0.3")
     assert model_init.model_config(config, tokenizer, BERT, base).hidden_dropout_prob == 0.3
@@ -232,7 +262,7 @@ def test_errors_about_options_name_keys():
     )
     assert message("steps", "or set {epochs=1}") == "train.steps is 3; or set train.epochs=1"
     assert message("seed", "see {pooling}") == "seed is 3; see pooling"
-    # What is no key is for another face.
+    # Options that are not keys are left to the command line.
     with pytest.raises(OptionError), key_names(config):
         raise OptionError("top_k", 0, "it must be at least 1")
 

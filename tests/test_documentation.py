@@ -60,7 +60,7 @@ def test_every_key_in_backquotes_is_known():
             if isinstance(keys, ConfigDict):
                 known |= {f"{section}.{key}" for key in keys}
     for page in PAGES:
-        pattern = r"`(?:--config\.)?((?:data|model|optimizer|train|mesh)\.\w+)[=`]"
+        pattern = r"`(?:--config\.)?((?:data|model|optimizer|train|distillation|mesh)\.\w+)[=`]"
         keys = re.findall(pattern, page.read_text())
         unknown = {key for key in keys if key not in known} - {"model.report", "model.safetensors"}
         assert not unknown, page

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from bert_jax import sweep
-from bert_jax import workdir as run_directory
 from bert_jax.config import default_config, set_key
 from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
+from bert_jax.training.loop import DivergedError
 from bert_jax.workdir import run_config
 
 ANIMALS = ("cat", "dog")
@@ -132,6 +133,25 @@ def test_names_of_different_points_differ():
     assert max(map(len, names)) < 120
 
 
+def test_which_points_are_checked_by_one_look_at_data_and_model(make_config):
+    def key(**changes):
+        return Experiment.from_config(make_config(**changes)).check_key
+
+    same = {"seed": 1, "optimizer__learning_rate": 1e-4, "train__epochs": 3.0}
+    assert key(**same) == key(train__global_batch_size=16) == key()
+    assert key(optimizer__shard_over_data=True) != key()
+    assert key(data__length=8) != key()
+    # mesh=auto depends on the size of the batch.
+    assert key(mesh__auto=True, train__global_batch_size=16) != key(mesh__auto=True)
+
+
+def test_a_mixture_of_sources_can_be_swept():
+    config = default_config("pretraining")
+    mixture = [{"source": "text:a.txt", "weight": 2}, "text:b.txt"]
+    set_key(config, "data.source", mixture, where="test")
+    assert Experiment.from_config(config).check_key == Experiment.from_config(config).check_key
+
+
 def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_path):
     grid = {"optimizer.layer_decay": (0.9, 2.0)}
     with pytest.raises(UserError, match="optimizer.layer_decay is 2.0; it must be above 0"):
@@ -154,7 +174,7 @@ def test_a_point_that_makes_no_sense_is_refused_before_any_run(make_config, tmp_
         config = make_config(optimizer__warmup_steps=5, optimizer__warmup_ratio=0.0)
         with pytest.raises(UserError, match=message):
             sweep.sweep(config, tmp_path / "runs", {key: values})
-    with pytest.raises(UserError, match="train.seeds is .* has a seed twice"):
+    with pytest.raises(UserError, match="train.seeds is .*; seeds must be distinct"):
         sweep.train_seeds(make_config(train__seeds=(1, 1)), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
@@ -170,7 +190,8 @@ def test_a_damaged_work_directory_is_named(make_config, tmp_path, content):
 def test_that_a_run_has_diverged_counts_for_its_config_alone(make_config, tmp_path):
     directory = tmp_path / "runs" / "seed-1"
     config = make_config(train__seeds=(1,))
-    run_directory.init_workdir(directory, make_config(seed=1))
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text(json.dumps(make_config(seed=1).to_dict()))
     (directory / "diverged.txt").write_text("the loss of step 7 is not finite\n")
     result = sweep.train_seeds(config, tmp_path / "runs")
     assert result["failed"] == {"seed-1": "the loss of step 7 is not finite"}
@@ -255,7 +276,7 @@ def test_other_work_directories_are_refused(make_config, three_seeds, tmp_path):
         sweep.train_seeds(make_config(train__seeds=(1,)), workdir / "seed-1")
     assert sorted(path.name for path in workdir.iterdir()) == before
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot make .*; choose another workdir"):
+    with pytest.raises(UserError, match="cannot make .*; use another workdir"):
         sweep.train_seeds(make_config(train__seeds=(1,)), tmp_path / "file" / "runs")
 
 
@@ -296,3 +317,21 @@ def test_a_sweep_with_seeds_compares_their_means(make_config, tmp_path):
         assert result["runs"][name] == inner["mean"]
         assert (workdir / name / "model" / "model.safetensors").is_file()
     assert (workdir / "model" / "model.safetensors").is_file()
+
+
+def test_diverged_seeds_count_against_a_point(make_config, tmp_path, monkeypatch):
+    def train(self, workdir, *, describe=True):
+        rate, seed = self.optimizer_options.learning_rate, self.config.seed
+        (workdir / "model").mkdir(parents=True)
+        if (rate, seed) == (0.1, 2):
+            raise DivergedError("the loss of step 7 is not finite")
+        (workdir / "model" / "model.safetensors").write_bytes(b"parameters")
+        return {"accuracy": 0.9 if rate == 0.1 else 0.8, "loss": 0.5}
+
+    monkeypatch.setattr(Experiment, "train", train)
+    monkeypatch.setattr(sweep, "_check_all", lambda configs: (("accuracy", True), {}))
+    config = make_config(train__seeds=(1, 2), data__best_metric="accuracy")
+    result = sweep.sweep(config, tmp_path / "runs", {"optimizer.learning_rate": (0.1, 0.01)})
+    assert list(result["runs"]) == ["learning_rate=0.01", "learning_rate=0.1"]
+    assert result["best"] == "learning_rate=0.01"
+    assert result["failed"] == {"learning_rate=0.1": "1 of 2 seeds diverged"}

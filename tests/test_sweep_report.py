@@ -5,6 +5,7 @@ import json
 import math
 import os
 
+import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
@@ -46,6 +47,39 @@ def test_the_shape_of_the_result():
     }
 
 
+def test_ranks_and_means_of_random_outcomes():
+    draw = np.random.default_rng(0)
+    for _ in range(300):
+        higher = bool(draw.integers(2))
+        outcomes = []
+        for number in range(draw.integers(1, 7)):
+            value = float(draw.choice([0.25, 0.5, 0.75, math.nan]))
+            seeds = int(draw.integers(3))
+            outcomes.append(Outcome(str(number), {"loss": value} if seeds < 2 else {}, "", seeds))
+        found = report(outcomes, ("loss", higher), {}, "sweep")
+        values = [outcome.metrics.get("loss", math.nan) for outcome in outcomes]
+        known = [number for number, value in enumerate(values) if not math.isnan(value)]
+
+        def is_before(a, b, values=values, outcomes=outcomes, higher=higher):
+            """Fewer diverged seeds, then a better value, then the earlier run."""
+            if outcomes[a].diverged_seeds != outcomes[b].diverged_seeds:
+                return outcomes[a].diverged_seeds < outcomes[b].diverged_seeds
+            if values[a] != values[b]:
+                return (values[a] > values[b]) is higher
+            return a < b
+
+        # By the number of runs before each, not by sorting.
+        places = {n: sum(is_before(other, n) for other in known if other != n) for n in known}
+        ranked = [int(outcome.name) for outcome in found.ranked]
+        assert {n: ranked.index(n) for n in known} == places
+        assert (found.best is None) == (not known)
+        if known:
+            finite = np.array([values[n] for n in known])
+            assert found.means["loss"] == pytest.approx(finite.mean())
+            if len(known) > 1:
+                assert found.deviations["loss"] == pytest.approx(finite.std(ddof=1))
+
+
 def test_the_table_by_eye():
     assert report().as_text() == (
         "run        accuracy    loss\n"
@@ -76,6 +110,25 @@ def test_a_sweep_is_ranked_and_has_no_mean():
         "\nfailed: seed-2: accuracy 0.5000 is not better than accuracy_majority 0.5000\n"
         "\nfailed: seed-3: the loss of step 7 is not finite\n"
     )
+
+
+def test_diverged_seeds_count_against_the_mean_of_the_others():
+    outcomes = [
+        Outcome("lucky", {"accuracy": 0.9}, "2 of 3 seeds diverged", 2),
+        Outcome("one lost", {"accuracy": 0.8}, "1 of 3 seeds diverged", 1),
+        Outcome("sound", {"accuracy": 0.7}, ""),
+        Outcome("none left", {}, "3 of 3 seeds diverged", 3),
+        Outcome("better", {"accuracy": 0.75}, ""),
+    ]
+    found = report(outcomes, kind="sweep")
+    ranked = ["better", "sound", "one lost", "lucky", "none left"]
+    assert [outcome.name for outcome in found.ranked] == ranked
+    assert found.best is outcomes[-1]
+    assert found.failed == {
+        "lucky": "2 of 3 seeds diverged",
+        "one lost": "1 of 3 seeds diverged",
+        "none left": "3 of 3 seeds diverged",
+    }
 
 
 def test_lower_is_better_for_a_loss_and_the_first_of_equals_is_the_best():

@@ -1,6 +1,7 @@
-"""`config.json` of a model directory: what it says, read and written under Hugging Face's names."""
+"""`config.json` of a model directory, read and written under Hugging Face's names."""
 
 import dataclasses
+import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,11 +9,11 @@ from typing import Any
 
 import flax.linen as nn
 
-from bert_jax.errors import UserError, renamed_options
-from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
+from bert_jax.errors import UserError, listed, renamed_options
+from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, family_names, find_family
 from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import FAMILY_FIELDS, EncoderConfig, Head
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 
@@ -21,7 +22,7 @@ CONFIG = "config.json"
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 DTYPES = ("float32", "float16", "bfloat16")
 
-# Fields that are written from the description and not carried along.
+# Fields that are written from the description, not copied from the source.
 _OWN = (
     "model_type",
     "architectures",
@@ -32,21 +33,35 @@ _OWN = (
     "dtype",
 )
 
+# Fields of every `config.json` of transformers that say nothing about the architecture.
+_GENERIC = (
+    "_name_or_path",
+    "bos_token_id",
+    "cls_token_id",
+    "eos_token_id",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "sep_token_id",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """All that a `config.json` says.
+    """The contents of a `config.json`.
 
     Attributes:
-        config: the function that the parameters compute.
-        head: of the model; None where the file does not say.
-        labels: names of the C labels; empty where they have none.
-        problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was made for, or None.
-        dtype: of the tensors on disk, one of `DTYPES`.
-        mixed_dtypes: where tensors differ, the dtype of each, by the names of the family's table.
+        config: architecture of the encoder.
+        head: head of the model; None if the file does not name it.
+        labels: names of the C labels; empty if they have none.
+        problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was trained with, or None.
+        dtype: dtype of the tensors on disk, one of `DTYPES`.
+        mixed_dtypes: if tensors differ, the dtype of each, by name in the family's table.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
-        other: fields that bert_jax does not use; `write_config` writes them again.
-        family: of the encoder.
+        other: fields that bert_jax does not use; `write_config` writes them back.
+        family: family of the encoder.
     """
 
     config: EncoderConfig
@@ -67,7 +82,7 @@ class ModelDescription:
 
     @property
     def class_name(self) -> str:
-        """Hugging Face's class of this model; "" where the head is unknown."""
+        """Hugging Face's class of this model; "" if the head is unknown."""
         return self.family.class_name(self.head) if self.head else ""
 
     def make_module(self, execution: Execution) -> nn.Module:
@@ -80,27 +95,27 @@ class ModelDescription:
         return MODULES[self.head](self.config, execution)
 
 
-def read_config(path: Path) -> ModelDescription:
-    """Reads a `config.json`; `head` is None where the file names no known class.
+def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDescription:
+    """Reads a `config.json`; `head` is None if the file names no known class.
+
+    Args:
+        path: the file.
+        default_type: the `model_type` of a file without one, such as Google's.
 
     Raises:
-        UserError: there is none, it is damaged or incomplete, or it describes another model.
+        UserError: the file is missing, damaged or incomplete, or describes another model.
     """
     fields = read_json_object(path, remedy="give a model directory")
-    try:
-        family = find_family(fields.get("model_type") or DEFAULT_MODEL_TYPE)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+    named = fields.get("architectures")
+    family, head = _family(path, fields, default_type).with_class(
+        named if isinstance(named, list) else []
+    )
     for key, value in family.fixed_fields.items():
         if fields.get(key) not in (None, value):
             raise UserError(
                 f"{path}: {key} is {fields[key]!r}; only {value!r} is supported: give another model"
             )
-    keys = {
-        field.name: family.field_names.get(field.name, field.name)
-        for field in dataclasses.fields(EncoderConfig)
-        if field.name not in FAMILY_FIELDS
-    }
+    keys = family.file_fields()
     missing = [keys[name] for name in family.required_fields if fields.get(keys[name]) is None]
     if missing:
         raise UserError(
@@ -110,10 +125,9 @@ def read_config(path: Path) -> ModelDescription:
     known = {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
     if labels:
         known["num_labels"] = len(labels)
-    known["position_offset"] = family.position_offset
     try:
         with renamed_options(**family.field_names):
-            config = EncoderConfig.from_fields(known)
+            config = EncoderConfig(**known, **family.constants)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     problem_type = fields.get("problem_type")
@@ -121,13 +135,9 @@ def read_config(path: Path) -> ModelDescription:
         raise UserError(
             f"{path}: problem_type is {problem_type!r}; known are {', '.join(PROBLEM_TYPES)}"
         )
-    named = fields.get("architectures")
-    architectures = named if isinstance(named, list) else []
     return ModelDescription(
         config=config,
-        head=next(
-            (head for head, name in family.class_names.items() if name in architectures), None
-        ),
+        head=head,
         labels=labels,
         problem_type=problem_type,
         other={
@@ -139,22 +149,48 @@ def read_config(path: Path) -> ModelDescription:
     )
 
 
+def _family(path: Path, fields: Mapping[str, Any], default_type: str) -> Family:
+    """The family of a `config.json`.
+
+    Raises:
+        UserError: it is unknown; the nearest known one is named, and what the file has in addition.
+    """
+    model_type = fields.get("model_type") or default_type
+    try:
+        return find_family(model_type)
+    except UserError as error:
+        named = difflib.get_close_matches(str(model_type), family_names(), n=1, cutoff=0.5)
+        nearest = find_family(named[0] if named else DEFAULT_MODEL_TYPE)
+        known = {*nearest.file_fields().values(), *nearest.fixed_fields, *_OWN, *_GENERIC}
+        unknown = sorted(set(fields) - known)
+        lacking = f", which does not have {listed(unknown, 8)}" if unknown else ""
+        raise UserError(
+            f"{path}: {error}; the nearest is {nearest.model_type}{lacking}: give a model of a "
+            "known family"
+        ) from error
+
+
 def write_config(path: Path, description: ModelDescription) -> None:
-    """Writes a `config.json` that `transformers` reads, whole or not at all."""
-    config = dataclasses.asdict(description.config)
-    num_labels = config.pop("num_labels")
-    for name in FAMILY_FIELDS:
-        config.pop(name)
-    if not config["use_crf"]:
-        config.pop("use_crf")  # no other library has it
-    family = description.family
+    """Writes a `config.json`; atomic."""
+    write_atomically(path, config_bytes(description))
+
+
+def config_bytes(description: ModelDescription) -> bytes:
+    """The content of a `config.json` that `transformers` reads."""
+    family, config = description.family, dataclasses.asdict(description.config)
+    num_labels = config["num_labels"]
+    keys = family.file_fields()
+    keys.pop("num_labels")
+    for name in ("use_crf", "qa_head"):
+        if config[name] == getattr(EncoderConfig, name):
+            keys.pop(name)  # no other library has it
     fields: dict[str, Any] = {
         "architectures": [description.class_name],
         "model_type": family.model_type,
-        **{family.field_names.get(name, name): value for name, value in config.items()},
+        **{key: config[name] for name, key in keys.items()},
         "dtype": description.dtype,
     }
-    # Hugging Face counts the names to know how many labels there are.
+    # Hugging Face derives the number of labels from the names.
     if description.labels or num_labels != EncoderConfig.num_labels:
         labels = description.labels or tuple(f"LABEL_{label}" for label in range(num_labels))
         fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
@@ -162,7 +198,7 @@ def write_config(path: Path, description: ModelDescription) -> None:
     if description.problem_type is not None:
         fields["problem_type"] = description.problem_type
     text = json.dumps({**description.other, **fields}, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, text.encode())
+    return text.encode()
 
 
 def _labels(path: Path, fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -173,8 +209,12 @@ def _labels(path: Path, fields: Mapping[str, Any]) -> tuple[str, ...]:
     try:
         by_number = {int(number): label for number, label in named.items()}
         labels = tuple(by_number[number] for number in range(len(by_number)))
+        if not all(isinstance(label, str | int | float) for label in labels):
+            raise TypeError
+        if len(set(map(str, labels))) < len(labels):
+            raise ValueError
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(
             f"{path}: id2label is {str(named)[:80]}; it must name the labels 0, 1, 2, … once each"
         ) from None
-    return tuple(str(label) for label in labels)
+    return tuple(map(str, labels))

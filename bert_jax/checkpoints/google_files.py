@@ -1,14 +1,16 @@
 """Google's files: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*` of google-research/bert.
 
+Those of google-research/albert are `albert_config.json`, a `.model` file and `model.ckpt-best.*`.
+
 **Activation.** "gelu" in a `bert_config.json` was the erf form when the models were released, and
 is the tanh form in google-research/bert since bee6030 (February 2019). Hugging Face computes all
-released models with the erf form, and so it is read here; replace `hidden_act` of the config by
-"gelu_new" for a model that was trained with the tanh form.
+released models with the erf form, and so does bert_jax; set `hidden_act` to "gelu_new" for a model
+that was trained with the tanh form.
 
-**Case.** Whether text is lower-cased is no part of these files; the vocabulary settles it, as
-`tokenization.load_tokenizer` says.
+**Case.** These files do not state whether text is lower-cased; it is derived from the vocabulary,
+see `tokenization.load_tokenizer`.
 
-Source: google-research/bert, README.md, modeling.py (EncoderConfig), run_*.py.
+Source: google-research/bert, README.md, modeling.py (BertConfig), run_*.py.
 """
 
 import dataclasses
@@ -26,6 +28,7 @@ from bert_jax.checkpoints.parameters import (
     POOLER,
     WORD_EMBEDDINGS,
     LoadReport,
+    check_sizes,
     head_in,
     locate,
     parameters_in,
@@ -38,24 +41,31 @@ from bert_jax.checkpoints.tensors.tensorflow_checkpoint import (
     write_checkpoint,
 )
 from bert_jax.errors import UserError
-from bert_jax.families.family import TensorNames
-from bert_jax.files import atomic_directory
+from bert_jax.families.family import Family, TensorNames, family_names, find_family
+from bert_jax.files import atomic_directory, check_undamaged, is_there, read_limited
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.tokenization import Tokenizer, WordPieceTokenizer
+from bert_jax.tokenization import SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
+from bert_jax.tokenization.interface import SENTENCEPIECE
 
-GOOGLE_CONFIG = "bert_config.json"
+# The file with the config, and the family that it shows.
+_FAMILIES = {
+    family.google_config: family
+    for family in map(find_family, family_names())
+    if family.google is not None
+}
 CHECKPOINT = "bert_model.ckpt"
 
-# Each of a checkpoint's files is its prefix and one of these.
+# The suffixes of a checkpoint's files after its prefix.
 _ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})")
+_STATE_BYTES = 2**20
 _STATE = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
 
-# The scripts of others for these heads call their variables as run_classifier.py does.
+# Third-party scripts for these heads name their variables like run_classifier.py.
 _LIKE_CLASSIFICATION = (Head.TAGGING, Head.MULTIPLE_CHOICE)
 
-# Name of an activation here → what google-research/bert calls it.
+# Name of an activation in bert_jax → name in google-research/bert.
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu",
@@ -63,76 +73,85 @@ _ACTIVATIONS = {
     "relu": "relu",
     "tanh": "tanh",
 }
-# In files that we write: which "gelu" it is. Google's reader takes any field.
+# Field of our own files: the form of "gelu". Google's reader ignores unknown fields.
 _EXACT_ACTIVATION = "bert_jax_hidden_act"
 
 
 class GoogleFiles(NamedTuple):
-    """Where a model is.
+    """The location of a model.
 
     Attributes:
-        directory: of `bert_config.json` and `vocab.txt`.
-        prefix: of the checkpoint's files, in the same directory.
+        directory: directory of the config and the tokenizer's file.
+        prefix: prefix of the checkpoint's files, in the same directory.
+        config: name of the file with the config, such as `bert_config.json`.
     """
 
     directory: Path
     prefix: Path
+    config: str = "bert_config.json"
 
 
 def find(path: Path) -> GoogleFiles | None:
-    """Google's files at a path; None where there are none.
+    """Google's files at a path; None if there are none.
 
     Args:
-        path: a checkpoint's prefix (`DIR/bert_model.ckpt`) or one of its files; or a directory,
-            which holds one checkpoint, or several of one training: then the one that its file
-            `checkpoint` names is taken, else the one of the highest step. A directory with a
-            `config.json` is Hugging Face's, whatever else it holds.
+        path: a checkpoint's prefix (`DIR/bert_model.ckpt`) or one of its files; or a directory with
+            one checkpoint, or several of one training: then the one named in its file `checkpoint`
+            is used, else the one with the highest step. A directory with a `config.json` is Hugging
+            Face's, even if it also has such files.
 
     Raises:
-        UserError: it is open which checkpoint is meant, or `bert_config.json` is missing.
+        UserError: the checkpoint is ambiguous, or the config is missing.
     """
     if path.is_dir():
-        if (path / CONFIG).is_file():
+        if is_there(path / CONFIG):
             return None
         names = sorted(index.name.removesuffix(".index") for index in path.glob("*.ckpt*.index"))
         if not names:
             return None
-        files = GoogleFiles(path, path / _current(path, names))
+        directory, prefix = path, path / _current(path, names)
     else:
         ending = _ENDING.fullmatch(path.suffix)
         prefix = path.with_suffix("") if ending else path
-        if not prefix.with_name(f"{prefix.name}.index").is_file():
+        if not is_there(prefix.with_name(f"{prefix.name}.index")):
             return None
-        files = GoogleFiles(prefix.parent, prefix)
-    if not (files.directory / GOOGLE_CONFIG).is_file():
-        raise UserError(
-            f"{files.prefix} has no {GOOGLE_CONFIG} beside it; copy {GOOGLE_CONFIG} and vocab.txt "
-            "from the model that the training began with"
-        )
-    return files
+        directory = prefix.parent
+    for name in _FAMILIES:
+        if is_there(directory / name):
+            return GoogleFiles(directory, prefix, name)
+    known = " or ".join(sorted(_FAMILIES, reverse=True))
+    raise UserError(
+        f"{prefix} has no {known} beside it; copy it and the vocabulary from the model that the "
+        "training started from"
+    )
 
 
 def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescription:
-    """What Google's files hold; no weight is read.
+    """The description of Google's files; no weights are read.
 
     Args:
         files: the model.
-        head: of the requested model; None for the one that the variables show. Heads for
+        head: head of the requested model; None for the one that the variables show. Heads for
             tagging and multiple choice have the same variables as one for classification, so they
-            must be requested (files that `save` wrote say which it is).
+            must be requested (files written by `save` name the head).
 
     Raises:
-        UserError: a file is missing or damaged, or the model is no BERT.
+        UserError: a file is missing or damaged, or the model is not BERT.
     """
-    described = read_config(files.directory / GOOGLE_CONFIG)
+    check_undamaged(files.directory, [files.config])
+    family = _FAMILIES[files.config]
+    described = read_config(files.directory / files.config, family.model_type)
     other = dict(described.other)
     exact = str(other.pop(_EXACT_ACTIVATION, None))
     fields: dict[str, Any] = {"tie_word_embeddings": True}
-    if _ACTIVATIONS.get(exact) == described.config.hidden_act:  # it is unchanged since
+    if described.config.hidden_act == "gelu":
+        fields["hidden_act"] = family.google_gelu
+    if _ACTIVATIONS.get(exact) == described.config.hidden_act:  # not edited since
         fields["hidden_act"] = exact
     names = _names(files.directory, described)
     with _open(files, names) as file:
         located = locate(file, names)
+        check_sizes(file, located, names, described.config)
         parameters = parameters_in(located, names)
         if CLASSIFIER in parameters and not described.labels:
             outputs = file.tensors[located[names.rule(CLASSIFIER).tensor]].shape[0]
@@ -155,16 +174,17 @@ def load_params(
     seed: int = 0,
     reinitialize: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
-    """Parameters for a model, float32, on a mesh (default: one device).
+    """The parameters of a model, float32, on a mesh (default: one device).
 
-    See `parameters.read_parameters`. Optimizer slots and counters are skipped, and are not counted
-    as left over.
+    See `parameters.read_parameters`. Optimizer slots and counters are skipped, and not reported as
+    unexpected keys.
 
     Raises:
-        UserError: the encoder is not whole, or a variable has another shape.
+        UserError: the encoder is incomplete, or a variable has another shape.
     """
     if mesh is None:
         mesh = one_device_mesh()
+    check_undamaged(files.directory, [f"{files.prefix.name}.*"])
     names = _names(files.directory, description)
     with _open(files, names) as file:
         return read_parameters(file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
@@ -173,34 +193,36 @@ def load_params(
 def save(path: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
     """Writes files that google-research/bert reads (`--bert_config_file`, `--init_checkpoint`).
 
-    They are made beside their place and then moved, the index last: a checkpoint that has an index
-    is whole. Variables are float32. `bert_config.json` also has Hugging Face's fields and the
-    exact form of "gelu", which Google's reader does not mind: they are read as the same model.
+    They are written to a temporary directory and then moved, the index last: a checkpoint with an
+    index is complete. Variables are float32. `bert_config.json` also has Hugging Face's fields and
+    the exact form of "gelu", which Google's reader ignores: bert_jax loads the same model again.
 
     Args:
         path: a directory, for `bert_model.ckpt` in it; or a prefix that ends in `.ckpt`.
-        description: of the model.
-        params: its parameters.
-        tokenizer: its tokenizer, WordPiece with BERT's own rules.
+        description: description of the model.
+        params: parameters of the model.
+        tokenizer: tokenizer of the model, WordPiece with BERT's own rules, or SentencePiece for an
+            ALBERT.
 
     Raises:
-        UserError: the model is one that google-research/bert cannot compute, the directory holds
-            something else, or cannot be written.
+        UserError: google-research/bert does not support the model, the directory contains something
+            else, or cannot be written.
     """
     prefix = (path if path.suffix == ".ckpt" else path / CHECKPOINT).resolve()
     directory = prefix.parent
-    _check_config(path, description.config)
-    _check_tokenizer(path, tokenizer)
     names = _names(path, description)
+    _check_config(path, description.config)
+    _check_tokenizer(path, tokenizer, description.family)
     tensors = to_tensors(params, names, description.make_module(Execution()))
     with atomic_directory(
         directory,
-        marker=GOOGLE_CONFIG,
+        marker=description.family.google_config,
         last=f"{prefix.name}.index",
         obsolete=(f"{prefix.name}.data-*", f"{prefix.name}.meta"),
     ) as partial:
         tokenizer.save(partial, max_length=description.config.max_length)
-        write_config(partial / GOOGLE_CONFIG, _with_googles_activation(description))
+        config = partial / description.family.google_config
+        write_config(config, _with_googles_activation(description))
         write_checkpoint(
             partial / prefix.name,
             {name: tensor.astype(np.float32, copy=False) for name, tensor in tensors.items()},
@@ -208,29 +230,30 @@ def save(path: Path, description: ModelDescription, params: Any, tokenizer: Toke
 
 
 def _current(directory: Path, names: list[str]) -> str:
-    """The checkpoint of a directory that is meant."""
+    """The prefix of the current checkpoint of a directory."""
     if len(names) == 1:
         return names[0]
     state = directory / "checkpoint"
-    if state.is_file():
-        named = _STATE.search(state.read_text(encoding="utf-8", errors="replace"))
-        # It may be a path of the machine where the training ran.
+    if is_there(state):
+        content = read_limited(state, _STATE_BYTES, remedy="name one of its checkpoints")
+        named = _STATE.search(content.decode(errors="replace"))
+        # It may be a path on the machine of the training.
         if named and (name := named[1].rpartition("/")[2]) in names:
             return name
     stems, _, steps = zip(*(name.rpartition("-") for name in names), strict=True)
     if len(set(stems)) == 1 and all(step.isdecimal() for step in steps):
         return f"{stems[0]}-{max(steps, key=int)}"
     raise UserError(
-        f"{directory} holds {len(names)} checkpoints ({', '.join(names)}); "
-        f"give the one that is meant, as {directory / names[0]}"
+        f"{directory} is ambiguous: it has {len(names)} checkpoints ({', '.join(names)}); "
+        f"name one of them, such as {directory / names[0]}"
     )
 
 
 def _names(path: Path, description: ModelDescription) -> TensorNames:
-    """The names of the variables of a family.
+    """The variable names of a family.
 
     Raises:
-        UserError: Google has no files of this family.
+        UserError: there are no Google files of this family.
     """
     family = description.family
     if family.google is None:
@@ -239,7 +262,7 @@ def _names(path: Path, description: ModelDescription) -> TensorNames:
 
 
 def _open(files: GoogleFiles, names: TensorNames) -> TensorFile:
-    """The checkpoint, if it is one of google-research/bert."""
+    """Opens the checkpoint, if it is one of google-research/bert."""
     file = TensorflowCheckpoint(files.prefix)
     variable = names.rule(WORD_EMBEDDINGS).tensor
     if variable not in file.tensors:
@@ -255,22 +278,27 @@ def _open(files: GoogleFiles, names: TensorNames) -> TensorFile:
 def _head_of(parameters: set[str], named: Head | None) -> Head:
     """The head that the variables belong to.
 
-    `bert_config.json` decides only where the variables leave it open: Google's scripts leave the
-    file as it was when they put another head on the model.
+    `bert_config.json` is used only if the variables are ambiguous: Google's scripts do not update
+    the file when they put another head on the model.
     """
-    head = head_in(parameters | {POOLER})  # taggers of google-research/bert have one, too
+    head = head_in(parameters | {POOLER})  # taggers of google-research/bert have a pooler, too
     return named if head is Head.CLASSIFICATION and named in _LIKE_CLASSIFICATION else head
 
 
 def _check_config(path: Path, config: EncoderConfig) -> None:
-    """What google-research/bert has no switch for."""
+    """Raises UserError for options that google-research/bert does not have."""
     remedy = "save a model directory instead"
     if config.hidden_act not in _ACTIVATIONS:
         raise UserError(
             f"{path}: google-research/bert does not know hidden_act {config.hidden_act!r}, only "
             f"{', '.join(_ACTIVATIONS)}; {remedy}"
         )
-    known = (("tie_word_embeddings", True), ("layer_norm_eps", 1e-12), ("use_crf", False))
+    known = (
+        ("tie_word_embeddings", True),
+        ("layer_norm_eps", 1e-12),
+        ("use_crf", False),
+        ("qa_head", "independent"),
+    )
     for field, only in known:
         if (value := getattr(config, field)) != only:
             raise UserError(
@@ -278,8 +306,15 @@ def _check_config(path: Path, config: EncoderConfig) -> None:
             )
 
 
-def _check_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
-    """Google's tokenizer is a vocabulary and one switch."""
+def _check_tokenizer(path: Path, tokenizer: Tokenizer, family: Family) -> None:
+    """Raises UserError unless it is a vocabulary with BERT's own rules, or ALBERT's kind."""
+    if family.tokenizer_kind == SENTENCEPIECE:
+        if not isinstance(tokenizer, SentencePieceTokenizer):
+            raise UserError(
+                f"{path}: google-research/{family.model_type} supports SentencePiece only; save a "
+                "model directory instead"
+            )
+        return
     switches = tokenizer.switches if isinstance(tokenizer, WordPieceTokenizer) else None
     if (
         switches is None
@@ -287,17 +322,19 @@ def _check_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
         or switches.strip_accents not in (None, switches.do_lower_case)
     ):
         raise UserError(
-            f"{path}: google-research/bert has WordPiece with BERT's own rules alone, and the "
-            "model's tokenizer has others; save a model directory instead"
+            f"{path}: google-research/bert supports only WordPiece with BERT's own rules, and the "
+            "model's tokenizer has other rules; save a model directory instead"
         )
 
 
 def _with_googles_activation(description: ModelDescription) -> ModelDescription:
-    """The description with Google's name of the activation, and ours beside it if they differ."""
+    """The description with Google's name of the activation, and ours in addition if they differ."""
     name = description.config.hidden_act
     google_name = _ACTIVATIONS[name]
-    if name == google_name:
-        return description
+    if description.family.google_gelu == name or name == google_name:
+        return dataclasses.replace(
+            description, config=dataclasses.replace(description.config, hidden_act=google_name)
+        )
     return dataclasses.replace(
         description,
         config=dataclasses.replace(description.config, hidden_act=google_name),

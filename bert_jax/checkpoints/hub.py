@@ -1,4 +1,4 @@
-"""A model directory by its path, or by its id on the Hugging Face Hub through the hub's cache."""
+"""The files of a model: a directory, that of a run, or an id on the hub through its cache."""
 
 import os
 import re
@@ -6,11 +6,13 @@ from pathlib import Path
 
 from bert_jax.checkpoints.sentence_transformers import POOLING_FILES
 from bert_jax.errors import UserError, first_line
-from bert_jax.files import as_path, fetch, is_remote
+from bert_jax.files import as_path, fetch, is_remote, reachable
+from bert_jax.files.manifest import MANIFEST
 
 DESCRIPTION_PATTERNS = (
+    MANIFEST,
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("vocab.txt", "*.model", *POOLING_FILES),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model", *POOLING_FILES),
 )
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 PYTORCH_PATTERNS = (
@@ -18,40 +20,46 @@ PYTORCH_PATTERNS = (
     "pytorch_model.bin.index.json",
 )
 
+# In the directory of a run, or of several (see `workdir` and `sweep`): the files by which it is
+# known, the one that is written last, and the model.
+MODEL_CONFIG, SEVERAL_RUNS = "model_config.json", "several_runs.json"
+RESULT, MODEL = "result.json", "model"
+
 _HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 
 def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
-    """The directory with the files of a model, downloaded if it is not there yet.
+    """The directory with the files of a model, downloaded if necessary.
 
-    A directory that exists is itself; one in a bucket is copied to this machine. Everything else of
-    the form `name` or `organisation/name` is an id on the hub: of its files those that `bert_jax`
-    reads are fetched into the hub's cache, `pytorch_model.bin` only where there is no
-    `model.safetensors`. The variables of `huggingface_hub` hold: HF_HOME and HF_HUB_CACHE (where
-    the cache is), HF_HUB_OFFLINE (only the cache), HF_TOKEN (private models), HF_ENDPOINT (a
-    mirror).
+    For the work directory of a finished run it is that of its model, for several runs that of the
+    best. Any other directory is returned itself; one in a bucket is copied to the local machine.
+    A string of the form `name` or `organisation/name` that is no directory is an id on the hub:
+    those of its files that `bert_jax` reads are fetched into the hub's cache, `pytorch_model.bin`
+    only if there is no `model.safetensors`. The environment variables of `huggingface_hub` apply:
+    HF_HOME and HF_HUB_CACHE (location of the cache), HF_HUB_OFFLINE (cache only), HF_TOKEN (private
+    models), HF_ENDPOINT (a mirror).
 
     Args:
-        path_or_hub_id: "runs/quick/model", "gs://bucket/model", "google-bert/bert-base-uncased".
+        path_or_hub_id: "runs/quick", "gs://bucket/model", "google-bert/bert-base-uncased".
         revision: a branch, tag or commit on the hub; None for its main branch.
 
     Raises:
-        UserError: there is no such directory and no such model, or the hub cannot be reached.
+        UserError: neither the directory nor the model exists, the run is not finished, or the hub
+            cannot be reached.
     """
     name = str(path_or_hub_id)
     if is_remote(name):
         if revision is not None:
             raise UserError(f"{name} has no revision {revision!r}; leave the revision out")
         weights = (*SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
-        return fetch(as_path(name), [*DESCRIPTION_PATTERNS, *weights])
+        return fetch(_model_of_run(as_path(name)), [*DESCRIPTION_PATTERNS, *weights])
     directory = os.path.expanduser(name)
     if name and os.path.isdir(directory):
         if revision is not None:
             raise UserError(
-                f"{name} is a directory here, and a directory has no revision {revision!r}; leave "
-                "the revision out"
+                f"{name}: local files have no revision {revision!r}; leave the revision out"
             )
-        return Path(directory)
+        return _model_of_run(Path(directory))
     if os.path.isfile(directory):
         raise UserError(f"{name} is a file; give the model directory that it is in")
     if not _HUB_ID.fullmatch(name):
@@ -59,6 +67,52 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
             f"{name or 'the empty path'} does not exist; give a model directory or a hub id"
         )
     return _fetch(name, revision)
+
+
+def check_not_of_run(directory: Path) -> None:
+    """Checks that a directory, which is to be written, is not the model of a run.
+
+    Raises:
+        UserError: it is.
+    """
+    run = directory.parent
+    with reachable(directory):
+        is_of_run = directory.name == MODEL and _is_run(run)
+    if is_of_run:
+        raise UserError(f"{directory} is the model of the run {run}; give another directory")
+
+
+def _is_run(directory: Path) -> bool:
+    return any((directory / name).is_file() for name in (MODEL_CONFIG, SEVERAL_RUNS))
+
+
+def model_files(directory: Path) -> list[Path]:
+    """The files of a local directory that a model may be read from, Google's included."""
+    google = ("bert_config.json", "checkpoint", "*.ckpt*")
+    patterns = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS, *google)
+    return sorted({file for pattern in patterns for file in directory.glob(pattern)})
+
+
+def _model_of_run(directory: Path) -> Path:
+    """The model in the directory of a finished run; any other directory itself.
+
+    Raises:
+        UserError: the run is not finished, or has no model.
+    """
+    with reachable(directory):
+        if not _is_run(directory):
+            return directory
+        if (directory / RESULT).is_file() and (directory / MODEL / "config.json").is_file():
+            return directory / MODEL
+        if (directory / SEVERAL_RUNS).is_file():
+            raise UserError(
+                f"{directory} holds several runs and no model of the best; continue them, or give "
+                "one of the runs in it"
+            )
+    raise UserError(
+        f"{directory} is a run that is not finished; continue it, or give the directory that "
+        f"bert-jax export --workdir {directory} --output DIR writes"
+    )
 
 
 def _fetch(hub_id: str, revision: str | None) -> Path:
@@ -79,9 +133,9 @@ def _fetch(hub_id: str, revision: str | None) -> Path:
 
 
 def _refusal(hub_id: str, revision: str | None) -> Exception | None:
-    """Why the hub does not give a model; None if it does.
+    """The hub's error for a request of a model; None if it is available.
 
-    `snapshot_download` asks the same, but waits for ever for a server that never answers.
+    `snapshot_download` sends the same request, but waits for ever for a server that never answers.
     """
     from huggingface_hub import HfApi, constants
 
@@ -95,7 +149,7 @@ def _refusal(hub_id: str, revision: str | None) -> Exception | None:
 def _snapshot(
     hub_id: str, revision: str | None, patterns: list[str], refusal: Exception | None
 ) -> Path:
-    """The directory of a commit in the cache: downloaded, or after a refusal what is there."""
+    """The directory of a commit in the cache, downloaded unless the hub has refused."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -104,11 +158,11 @@ def _snapshot(
             hub_id,
             revision=revision,
             allow_patterns=patterns,
-            ignore_patterns="*/*.model",  # those of other programs, as below "onnx/"
+            ignore_patterns="*/*.model",  # files of other programs, such as in "onnx/"
             local_files_only=refusal is not None,
         )
     except LocalEntryNotFoundError as error:
-        # Newer versions refuse what another program fetched for itself; it may suffice us.
+        # Newer versions refuse an incomplete snapshot of another program; it may have all we need.
         directory = getattr(error, "snapshot_path", "")
         if not directory:
             raise UserError(f"{hub_id} {_explanation(refusal or error, revision)}") from error
@@ -118,7 +172,7 @@ def _snapshot(
 
 
 def _explanation(error: Exception, revision: str | None) -> str:
-    """What happened and how to fix it, to follow the hub id."""
+    """The cause and the remedy, to follow the hub id in a message."""
     from huggingface_hub import errors
 
     match error:

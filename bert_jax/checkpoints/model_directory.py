@@ -1,6 +1,7 @@
 """A model directory: `config.json`, `model.safetensors`, tokenizer files; Hugging Face's layout."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from bert_jax.checkpoints.config_file import (
 )
 from bert_jax.checkpoints.parameters import (
     CLASSIFIER,
+    CLASSIFIER_OUTPUT,
     DECODER,
     POOLER,
     WORD_EMBEDDINGS,
     LoadReport,
+    check_sizes,
     head_in,
     locate,
     parameters_in,
@@ -34,37 +37,44 @@ from bert_jax.checkpoints.sentence_transformers import (
     write_pooling,
 )
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
-from bert_jax.files import atomic_directory
-from bert_jax.models.config import Head
+from bert_jax.files import atomic_directory, check_undamaged
+from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
 
-# Weights in any form, tokenizers of any kind: all that would be read of an older model in the same
-# place is removed.
+# Weights in any format, tokenizers of any kind: all files of an older model in the same place that
+# would be read are removed.
 _OBSOLETE = (
     *("model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
-    *("tokenizer.json", "vocab.txt", "*.model", "tokenizer_config.json"),
+    *(
+        "tokenizer.json",
+        "vocab.txt",
+        "vocab.json",
+        "merges.txt",
+        "*.model",
+        "tokenizer_config.json",
+    ),
     *("special_tokens_map.json", "added_tokens.json"),
     *POOLING_FILES,
 )
 
 
 def save(directory: Path, description: ModelDescription, params: Any, tokenizer: Tokenizer) -> None:
-    """Writes a model directory that `transformers` loads; one that has weights is whole.
+    """Writes a model directory that `transformers` loads; if it has weights, it is complete.
 
-    Of several hosts all call it, and the main host writes.
+    With several hosts all must call it, and the main host writes.
 
     Args:
-        directory: made if it is missing; an older model in it is replaced.
-        description: of the model; tensors are written in its dtype.
-        params: its parameters; every one must be in the name table.
-        tokenizer: its tokenizer.
+        directory: directory, created if missing; an older model in it is replaced.
+        description: description of the model; tensors are written in its dtype.
+        params: parameters of the model; each must be in the name table.
+        tokenizer: tokenizer of the model.
 
     Raises:
-        UserError: the directory holds something else, or cannot be written.
+        UserError: the directory contains something else, or cannot be written.
     """
     tensors = _tensors(description, params)
     if is_main_host():
@@ -91,40 +101,46 @@ def _write(
             save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(str(error)) from error
+        # safetensors gives no rights to others; the config has those that the umask says.
+        shutil.copymode(partial / CONFIG, partial / SAFETENSORS)
 
 
 def load_description(directory: Path, head: Head | None = None) -> ModelDescription:
-    """What a model directory holds; its weights are opened, but only a tied decoder is read.
+    """The description of a model directory; of its weights only a tied decoder is read.
 
     Args:
         directory: the model directory.
-        head: of the requested model; None for the one that the directory names, or that its
+        head: head of the requested model; None for the one that the config names, or that the
             tensors show.
 
     Raises:
-        UserError: config or weights are missing, damaged or not a BERT's.
+        UserError: config or weights are missing, damaged or of an unsupported model.
     """
+    check_undamaged(directory, [CONFIG, *POOLING_FILES])
     described = read_config(directory / CONFIG)
     names = described.family.huggingface
     with open_tensors(directory) as file:
         located = locate(file, names)
         parameters = parameters_in(located, names)
         by_name = {name: str(file.tensors[source].dtype) for name, source in located.items()}
-        # float64 is rounded on reading, and whole numbers are no parameters.
+        # float64 is rounded on reading, and integers are not parameters.
         by_name = {name: dtype for name, dtype in by_name.items() if dtype in DTYPES}
         dtypes = set(by_name.values())
         config = described.config
+        check_sizes(file, located, names, config)
         if {DECODER, WORD_EMBEDDINGS} <= parameters and config.tie_word_embeddings:
-            # As transformers 5 has it: two different tables are not tied, whatever the config says.
+            # As in transformers 5: two different tables are not tied, regardless of the config.
             tables = (located[names.rule(name).tensor] for name in (DECODER, WORD_EMBEDDINGS))
             config = dataclasses.replace(config, tie_word_embeddings=_are_equal(file, *tables))
         head = head or described.head
         if head is None:
             head = head_in(parameters)
-            if {CLASSIFIER, POOLER} <= parameters:
-                outputs = file.tensors[located[names.rule(CLASSIFIER).tensor]].shape[0]
+            if head is Head.CLASSIFICATION:
+                kernels = map(names.tensor_of, (CLASSIFIER_OUTPUT, CLASSIFIER))
+                kernel = next(located[name] for name in kernels if name in located)
+                outputs = file.tensors[kernel].shape[0]
                 if outputs == 1 != config.num_labels:
-                    head = Head.MULTIPLE_CHOICE  # a score of each choice, whatever the labels
+                    head = Head.MULTIPLE_CHOICE  # one score per choice, regardless of the labels
     return dataclasses.replace(
         described,
         config=config,
@@ -132,8 +148,13 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
         other={**read_pooling(directory), **described.other},
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
-        add_pooling_layer=head is not Head.ENCODER or POOLER in parameters,
+        add_pooling_layer=head is not Head.ENCODER or _has_pooler(config, parameters),
     )
+
+
+def _has_pooler(config: EncoderConfig, parameters: set[str]) -> bool:
+    """Whether a bare encoder has a pooler; one without an activation has no parameters."""
+    return config.has_pooler and (not config.classifier_activation or POOLER in parameters)
 
 
 def load_params(
@@ -150,10 +171,11 @@ def load_params(
     See `parameters.read_parameters`.
 
     Raises:
-        UserError: the encoder is not whole, or a tensor has another shape.
+        UserError: the encoder is incomplete, or a tensor has another shape.
     """
     if mesh is None:
         mesh = one_device_mesh()
+    check_undamaged(directory, ["*.safetensors"])
     names = description.family.huggingface
     with open_tensors(directory) as file:
         return read_parameters(file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
@@ -163,7 +185,7 @@ def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray
     """The tensors that `transformers` saves for this model, in the dtype on disk."""
     names = description.family.huggingface
     tensors = to_tensors(params, names, description.make_module(Execution()))
-    if names.rule(DECODER).tensor in tensors:
+    if names.tensor_of(DECODER) in tensors:
         tensors |= {alias: tensors[name] for alias, name in names.aliases.items()}
     prefix = names.prefix if description.head is Head.ENCODER else ""
 
@@ -178,7 +200,7 @@ def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray
 
 
 def _are_equal(file: TensorFile, one: str, other: str) -> bool:
-    """Whether two tensors are equal to the bit."""
+    """Whether two tensors are bitwise equal."""
     if file.tensors[one] != file.tensors[other]:
         return False
     pairs = zip(file.read(one), file.read(other), strict=True)  # row by row: no copy of a table

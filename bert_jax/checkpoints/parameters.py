@@ -1,4 +1,4 @@
-"""Tensors of a file to parameters of a model, and back, by a name table."""
+"""Conversion between the tensors of a file and the parameters of a model, by a name table."""
 
 import dataclasses
 import re
@@ -12,55 +12,73 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import Mesh, NamedSharding
 
 from bert_jax.checkpoints.tensors import TensorFile
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, listed
 from bert_jax.families.family import Rule, TensorNames
-from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES, Head
+from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES, EncoderConfig, Head
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.encoder import Encoder, abstract_params, init_params
 from bert_jax.models.surgery import WORD_ROWS
 from bert_jax.sharding.hosts import fetch
-from bert_jax.sharding.rules import state_shardings
+from bert_jax.sharding.memory import lack_of_memory
+from bert_jax.sharding.rules import sharded_shapes, state_shardings
 
 ENCODER = f"{ENCODER_SCOPE}/"
 POOLER = f"{ENCODER}pooler/dense/kernel"
 DECODER = "mlm_head/decoder"
+POSITION_EMBEDDINGS = f"{ENCODER}embeddings/position_embeddings/embedding"
 WORD_EMBEDDINGS = f"{ENCODER}embeddings/word_embeddings/embedding"
 CLASSIFIER = "classifier/kernel"
+CLASSIFIER_DENSE, CLASSIFIER_OUTPUT = "classifier/dense/kernel", "classifier/out_proj/kernel"
 
-# Which head a file holds, by the parameters that it has. First match wins.
+# The head in a file, by the parameters that it has. First match wins.
 _HEADS = (
     (("mlm_head/dense/kernel", "nsp_head/kernel"), Head.PRETRAINING),
     (("mlm_head/dense/kernel",), Head.MASKED_LM),
     (("nsp_head/kernel",), Head.NEXT_SENTENCE),
+    (("relevance/kernel",), Head.READER),
     (("qa_outputs/kernel",), Head.QUESTION_ANSWERING),
+    (("qa_joint/start/kernel",), Head.QUESTION_ANSWERING),
+    (("replaced_token_head/dense/kernel",), Head.REPLACED_TOKENS),
+    (("sequence_summary/kernel",), Head.MULTIPLE_CHOICE),
+    ((CLASSIFIER_DENSE,), Head.CLASSIFICATION),
     ((CLASSIFIER, POOLER), Head.CLASSIFICATION),
     ((CLASSIFIER,), Head.TAGGING),
 )
 
-# What a file may lack: a new task has a new head. An encoder must be complete.
+# Parameters that a file may lack: a new task has a new head. An encoder must be complete.
 _MAY_BE_NEW = (f"{ENCODER}pooler/", *(f"{scope}/" for scope in HEAD_SCOPES), *CRF_PARAMETERS)
 
-# Of a line that a person reads; the report has them all.
+# Sizes of an encoder: a field of its config, a parameter, and the axis of the parameter's tensor.
+_SIZES = (
+    ("vocab_size", WORD_EMBEDDINGS, 0),
+    ("max_position_embeddings", POSITION_EMBEDDINGS, 0),
+    ("embedding_size", WORD_EMBEDDINGS, 1),
+    ("type_vocab_size", f"{ENCODER}embeddings/token_type_embeddings/embedding", 0),
+    ("hidden_size", f"{ENCODER}encoder/layers/output/bias", 0),
+    ("intermediate_size", f"{ENCODER}encoder/layers/intermediate/bias", 0),
+)
+
+# The maximum number of names in a line of text; the report contains all.
 _NAMES_SHOWN = 8
 
-# What is read; float64 is rounded.
+# Dtypes that can be read; float64 is rounded.
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-# Values of float32 in a cache line.
+# Number of float32 values in a cache line.
 _STRIP = 16
 
-# XLA takes over host memory that begins at such a multiple, and copies any other.
+# XLA adopts host memory at multiples of this address without a copy.
 _ALIGNMENT = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """Where the parameters of a model come from.
+    """The source of each parameter of a model.
 
     Attributes:
         taken: names of the file's tensors that were read.
-        new: our parameters that the file does not have, freshly initialised.
-        unexpected_keys: names of the file's tensors that the model has no place for.
+        new: parameters that the file does not have, freshly initialised.
+        unexpected_keys: names of the file's tensors that the model does not have.
     """
 
     taken: tuple[str, ...]
@@ -73,39 +91,69 @@ class LoadReport:
         return not self.new and not self.unexpected_keys
 
     def __str__(self) -> str:
-        parts = [f"{len(self.taken)} tensors taken"]
+        parts = [f"{len(self.taken)} tensors loaded"]
         if self.new:
-            parts.append(f"new and untrained: {_some(self.new)}")
+            parts.append(f"new and untrained: {listed(self.new, _NAMES_SHOWN)}")
         if self.unexpected_keys:
-            parts.append(f"left over: {_some(self.unexpected_keys)}")
+            parts.append(f"unexpected keys: {listed(self.unexpected_keys, _NAMES_SHOWN)}")
         return "; ".join(parts)
 
 
-def _some(names: tuple[str, ...]) -> str:
-    """As many names as a line holds."""
-    rest = len(names) - _NAMES_SHOWN
-    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def locate(file: TensorFile, names: TensorNames) -> dict[str, str]:
-    """From the names of `TensorNames.rules` to the names in a file."""
+    """{name in `TensorNames.rules`: name in the file} of a file's tensors."""
     located: dict[str, str] = {}
     for name in file.tensors:
         canonical = names.canonical(name)
-        # Of two names for one parameter, the alias is what others compute with.
+        # Of two names for one parameter, the alias is the one that other libraries use.
         if canonical is not None and (canonical not in located or name != canonical):
             located[canonical] = name
     return located
 
 
 def parameters_in(located: Mapping[str, str], names: TensorNames) -> set[str]:
-    """The parameters that are in a file; of a stacked one, whether its first layer is.
+    """The parameters that are in a file; a stacked one if its first layer is.
 
     Args:
-        located: see `locate`.
-        names: of the file's format.
+        located: tensor names, see `locate`.
+        names: name table of the file's format.
     """
     return {rule.parameter for rule in names.rules if rule.tensor.format(layer=0) in located}
+
+
+def check_sizes(
+    file: TensorFile, located: Mapping[str, str], names: TensorNames, config: EncoderConfig
+) -> None:
+    """Checks the sizes in a config against the tensors, before anything of these sizes is made.
+
+    A tensor that is missing is left to `read_parameters`, except for a layer.
+
+    Raises:
+        UserError: the file has tensors of another size, or lacks a layer.
+    """
+    rules = {rule.parameter: rule for rule in names.rules}
+    for field, parameter, axis in _SIZES:
+        rule, size = rules.get(parameter), getattr(config, field)
+        if rule is None or size is None:
+            continue
+        layers = range(config.num_stacked_layers if rule.stacked else 1)
+        for tensor in (rule.tensor.format(layer=layer) for layer in layers):
+            if tensor not in located:
+                if not rule.stacked:
+                    break
+                raise _missing(file, tensor)
+            name = located[tensor]
+            shape = file.tensors[name].shape
+            if shape[axis : axis + 1] != (size,):
+                raise UserError(
+                    f"{file.path}: tensor {name} has shape {shape}, but {field} is {size}; fix "
+                    "config.json, or give the model that the file belongs to"
+                )
+
+
+def _missing(file: TensorFile, tensor: str) -> UserError:
+    return UserError(
+        f"{file.path} has no tensor {tensor}; the file or its config.json belongs to another model"
+    )
 
 
 def head_in(parameters: set[str]) -> Head:
@@ -125,34 +173,38 @@ def read_parameters(
     seed: int = 0,
     reinitialize: tuple[str, ...] = (),
 ) -> tuple[Any, LoadReport]:
-    """The parameters of a model, float32, on a mesh; a head that the file lacks is new.
+    """The parameters of a model, float32, on a mesh; a head that the file lacks is initialised.
 
-    Rows that `Execution.pad_vocab_to_multiple_of` adds are 0, and in no file.
+    Rows that `Execution.pad_vocab_to_multiple_of` adds are 0; files do not contain them.
 
-    The largest parameter is read first, so that the peak of memory is hardly above the model.
+    The largest parameter is read first, so that peak memory is hardly above the size of the model.
 
     Args:
-        file: has the tensors.
-        names: of the file's format.
+        file: file with the tensors.
+        names: name table of the file's format.
         module: the model.
-        mesh: where the parameters go.
-        seed: of new parameters.
-        reinitialize: beginnings of names of parameters that are new whatever the file has.
+        mesh: devices for the parameters.
+        seed: seed of new parameters.
+        reinitialize: prefixes of parameters that are initialised even if the file has them.
 
     Raises:
-        UserError: the encoder is not whole, or a tensor has another shape or no numbers in it.
+        UserError: the encoder is incomplete, a tensor has another shape or dtype, or the devices
+            have too little memory.
     """
+    located = locate(file, names)
+    check_sizes(file, located, names, module.config)
     prefix = ENCODER if isinstance(module, Encoder) else ""
     abstract = abstract_params(module)
     expected = flatten_dict(abstract, sep="/")
     shardings = flatten_dict(state_shardings(mesh, abstract), sep="/")
+    if problem := lack_of_memory(sharded_shapes(mesh, abstract), "the parameters"):
+        raise UserError(f"{file.path}: {problem}; give a smaller model, or more devices")
     tensors = {name: names.canonical(name) for name in file.tensors}
-    if module.config.tie_word_embeddings:  # then a decoder is a copy of the word embeddings
+    if module.config.tie_word_embeddings:  # then the decoder is a copy of the word embeddings
         copies = {rule.tensor for rule in names.rules if rule.parameter == DECODER}
         tensors = {key: None if name in copies else name for key, name in tensors.items()}
-    located = locate(file, names)
 
-    params: dict[str, jax.Array] = {}
+    stored: list[tuple[str, Rule, list[str]]] = []
     new: list[str] = []
     taken: set[str] = set()
     for name, leaf in sorted(expected.items(), key=lambda item: -item[1].size):
@@ -160,17 +212,20 @@ def read_parameters(
         parts = _tensor_names(rule, leaf.shape)
         missing = [part for part in parts if part not in located]
         if missing and not (prefix + name).startswith(_MAY_BE_NEW):
-            raise UserError(
-                f"{file.path} has no tensor {missing[0]}; the file or its config.json belongs to "
-                "another model"
-            )
+            raise _missing(file, missing[0])
         if missing or name.startswith(reinitialize):
             new.append(name)
             continue
         taken |= set(parts)
-        rows = module.config.vocab_size if re.search(WORD_ROWS, name) else leaf.shape[0]
         sources = [located[part] for part in parts]
-        params[name] = _read(file, sources, rule, leaf, rows, shardings[name])
+        _check_tensors(file, sources, rule, leaf.shape, _rows(module, name, leaf))
+        stored.append((name, rule, sources))
+    # Only now is memory allocated.
+    params = {
+        name: _read(file, sources, rule, leaf, _rows(module, name, leaf), shardings[name])
+        for name, rule, sources in stored
+        for leaf in [expected[name]]
+    }
     params |= _initialise(module, new, shardings, seed)
     used = {key for key, name in tensors.items() if name in taken}
     ignored = {key for key, name in tensors.items() if name is None}
@@ -183,9 +238,9 @@ def read_parameters(
 
 
 def to_tensors(params: Any, names: TensorNames, module: nn.Module) -> dict[str, np.ndarray]:
-    """The parameters of a model as NumPy arrays, by the names of their tensors.
+    """The parameters of a model as NumPy arrays, by tensor name.
 
-    All hosts that hold a part of them must call it; each gets all.
+    All hosts that hold a part of them must call it; each gets all of them.
     """
     prefix = ENCODER if isinstance(module, Encoder) else ""
     tensors: dict[str, np.ndarray] = {}
@@ -198,14 +253,14 @@ def to_tensors(params: Any, names: TensorNames, module: nn.Module) -> dict[str, 
 
 
 def _tensor_names(rule: Rule, shape: tuple[int, ...]) -> list[str]:
-    """The tensors of one parameter."""
+    """The names of the tensors of one parameter."""
     if not rule.stacked:
         return [rule.tensor]
     return [rule.tensor.format(layer=layer) for layer in range(shape[0])]
 
 
 def tensor_shape(rule: Rule, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in a file of a parameter, or of one layer of it."""
+    """The shape in a file of a parameter, or of one of its layers."""
     if rule.input_axes:
         inputs = int(np.prod(shape[: rule.input_axes]))
         outputs = int(np.prod(shape[rule.input_axes :]))
@@ -214,44 +269,42 @@ def tensor_shape(rule: Rule, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def fill(rule: Rule, parameter: np.ndarray, tensor: np.ndarray) -> None:
-    """Writes a tensor into a parameter (into one layer of it), in the parameter's dtype.
+    """Copies a tensor into a parameter (or one of its layers), in the parameter's dtype.
 
     Args:
         rule: how the parameter is stored in the file.
-        parameter: written to; contiguous.
-        tensor: of the shape that `tensor_shape` gives.
+        parameter: contiguous array that is written to.
+        tensor: array with the shape of `tensor_shape`.
     """
     if not rule.transposed:
         parameter[...] = tensor.reshape(parameter.shape)
         return
     matrix = parameter.reshape(tensor.shape[::-1])
-    # Strips as wide as a cache line: three times as fast as one transposed copy.
+    # In strips as wide as a cache line: three times as fast as one transposed copy.
     for start in range(0, len(tensor), _STRIP):
         matrix[:, start : start + _STRIP] = tensor[start : start + _STRIP].T
 
 
 def to_tensor(rule: Rule, parameter: np.ndarray) -> np.ndarray:
-    """The tensor of a parameter (of one layer of it), contiguous."""
+    """The tensor of a parameter (or of one of its layers), contiguous."""
     shape = tensor_shape(rule, parameter.shape)
     if not rule.transposed:
         return np.ascontiguousarray(parameter).reshape(shape)
     return np.ascontiguousarray(parameter.reshape(shape[::-1]).T)
 
 
-def _read(
-    file: TensorFile,
-    names: list[str],
-    rule: Rule,
-    leaf: jax.ShapeDtypeStruct,
-    rows: int,
-    sharding: NamedSharding,
-) -> jax.Array:
-    """One parameter from its tensors, which have the first `rows` of its rows."""
-    array = _empty(leaf.shape)
-    array[rows:] = 0
-    parts = array if rule.stacked else [array[:rows]]
-    for name, part in zip(names, parts, strict=True):
-        info, expected = file.tensors[name], tensor_shape(rule, part.shape)
+def _rows(module: nn.Module, name: str, leaf: jax.ShapeDtypeStruct) -> int:
+    """The number of rows of a parameter that files contain."""
+    return module.config.vocab_size if re.search(WORD_ROWS, name) else leaf.shape[0]
+
+
+def _check_tensors(
+    file: TensorFile, names: list[str], rule: Rule, shape: tuple[int, ...], rows: int
+) -> None:
+    """Checks shapes and dtypes of the tensors of one parameter; arguments as in `_read`."""
+    expected = tensor_shape(rule, shape[1:] if rule.stacked else (rows, *shape[1:]))
+    for name in names:
+        info = file.tensors[name]
         if info.shape != expected:
             raise UserError(
                 f"{file.path}: tensor {name} has shape {info.shape}, the model needs "
@@ -262,13 +315,28 @@ def _read(
                 f"{file.path}: tensor {name} has dtype {info.dtype}, not one of "
                 f"{', '.join(_DTYPES)}; give a file of weights that are not quantised"
             )
+
+
+def _read(
+    file: TensorFile,
+    names: list[str],
+    rule: Rule,
+    leaf: jax.ShapeDtypeStruct,
+    rows: int,
+    sharding: NamedSharding,
+) -> jax.Array:
+    """One parameter from its tensors, which fill the first `rows` of its rows."""
+    array = _empty(leaf.shape)
+    array[rows:] = 0
+    parts = array if rule.stacked else [array[:rows]]
+    for name, part in zip(names, parts, strict=True):
         fill(rule, part, file.read(name))
-    # Every process has the whole parameter and puts its own pieces on its own devices.
+    # Every process has the whole parameter and puts its own parts on its own devices.
     return jax.make_array_from_callback(leaf.shape, sharding, lambda index: array[index])
 
 
 def _empty(shape: tuple[int, ...]) -> np.ndarray:
-    """An array of float32 that a CPU device can use without a copy."""
+    """A float32 array that a CPU device can use without a copy."""
     size = 4 * int(np.prod(shape))
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
@@ -278,7 +346,7 @@ def _empty(shape: tuple[int, ...]) -> np.ndarray:
 def _initialise(
     module: nn.Module, names: list[str], shardings: Mapping[str, NamedSharding], seed: int
 ) -> dict[str, jax.Array]:
-    """New parameters; the compiler drops the draws of all the others."""
+    """Initialised parameters; the compiler removes the random draws of all others."""
     if not names:
         return {}
 

@@ -1,5 +1,6 @@
 """Checkpoints of a run: training state and data position together, by orbax."""
 
+import json
 import logging
 import math
 import shutil
@@ -15,31 +16,59 @@ from orbax.checkpoint.checkpoint_managers import (
     LatestN,
 )
 
+from bert_jax.checkpoints.checksums import checksums
+from bert_jax.checkpoints.late_results import ignore_late_results
 from bert_jax.errors import RetryableError, UserError, first_line
-from bert_jax.files import is_remote, reachable
+from bert_jax.files import (
+    check_locks,
+    is_remote,
+    is_there,
+    reachable,
+    regular_files_below,
+    remove,
+)
 
-# The metric of a checkpoint: the higher, the better.
+# The metric of a checkpoint, with its sign set so that higher is better.
 _SCORE = "score"
 
+# What every complete checkpoint has.
+_FILES = (
+    *("_CHECKPOINT_METADATA", "checksums/metadata", "position/metadata"),
+    *("state/_METADATA", "state/manifest.ocdbt"),
+)
 
-def has_checkpoint(workdir: Path) -> bool:
-    """Whether a run has a whole checkpoint to continue from.
+# The directory in `checkpoints/` of those that are being removed.
+_REMOVED = "removed"
 
-    In a bucket nothing can be renamed: one that is being written has its own name already, and a
-    file in it says when it is whole. A run never continues from a
-    directory whose name is no number, such as a renamed one.
+
+def newest_step(workdir: Path) -> int | None:
+    """The step of the newest complete checkpoint of a run, None if there is none to continue from.
+
+    A bucket has no rename: an incomplete checkpoint already has its final name, and a file in it
+    marks it as complete. A run never continues from a directory with a name that is not a number,
+    such as a renamed one.
     """
     with reachable(workdir):
-        whole = ocp.utils.checkpoint_steps_paths(workdir / "checkpoints")
-        return any(path.name.isdecimal() for path in whole)
+        return max(map(_step, _finished(workdir / "checkpoints")), default=None)
+
+
+def _finished(directory: Path) -> list[Path]:
+    """The checkpoints that have been written to the end, by step."""
+    paths = ocp.utils.checkpoint_steps_paths(directory) if directory.is_dir() else []
+    return sorted((path for path in paths if path.name.isdecimal()), key=_step)
+
+
+def _step(path: Path) -> int:
+    return int(path.name)
 
 
 class RunCheckpoints:
     """The directory `checkpoints/` of a run.
 
-    A checkpoint is written beside its place and renamed when it is whole, so a kill at any time
-    leaves the ones before it. Writing continues in the background; only the copy from the devices
-    blocks the caller.
+    A checkpoint is written under a temporary name and renamed when it is complete, so a kill at any
+    time leaves the earlier ones intact; on a local disk, one that is no longer kept is renamed
+    before its files are removed. Writing continues in the background; the copy from the devices
+    and the checksums block the caller.
     """
 
     def __init__(
@@ -53,56 +82,80 @@ class RunCheckpoints:
         """Opens the directory.
 
         Args:
-            workdir: of the run.
-            keep: how many of the newest checkpoints stay; the best one stays, too.
-            best_metric: name, and whether higher is better; not needed to read.
-            read_only: nothing is made or removed; another process may be writing.
+            workdir: directory of the run.
+            keep: number of newest checkpoints kept, in addition to the best.
+            best_metric: name of the metric, and whether higher is better; not needed to read.
+            read_only: whether nothing is created or removed; another process may be writing.
+
+        Raises:
+            UserError: there is no directory to read, it cannot be created, or a checkpoint is
+                incomplete or has something in it that is no regular file.
         """
         self._metric, self._higher_is_better = best_metric
-        # What orbax logs as an error also reaches us as an exception, which the user is shown.
+        # orbax also raises the errors that it logs, and users see the exception.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
+        ignore_late_results()
         workdir = workdir if is_remote(workdir) else workdir.absolute()
-        self._directory = workdir / "checkpoints"
+        self._directory, self._read_only = workdir / "checkpoints", read_only
+        self._keep = keep
         with reachable(self._directory):
-            if read_only and not self._directory.is_dir():
-                raise UserError(f"{self._directory} does not exist; wait for the first checkpoint")
-        self._manager = ocp.CheckpointManager(
-            self._directory,
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=AnyPreservationPolicy(
-                    [
-                        LatestN(keep),
-                        BestN(
-                            get_metric_fn=lambda metrics: metrics[_SCORE],
-                            n=1,
-                            keep_checkpoints_without_metrics=False,
-                        ),
-                    ]
-                ),
-                best_fn=lambda metrics: metrics[_SCORE],
-                best_mode="max",
-                cleanup_tmp_directories=not read_only,
-                create=not read_only,
-                read_only=read_only,
-            ),
-            item_handlers={
-                # Compressing takes processors from the training, and saves a twelfth of the disk.
-                "state": ocp.PyTreeCheckpointHandler(use_compression=False),
-                "position": ocp.JsonCheckpointHandler(),
-            },
-        )
-        # Whether checkpoints can be written here, and one of this object is being written.
+            # In this order: another host may create the directory between two of these lines.
+            exists = not is_remote(workdir) and is_there(self._directory)
+            if not self._directory.is_dir():
+                if exists:
+                    raise UserError(f"{self._directory} is no directory; move it away")
+                if read_only:
+                    problem = "does not exist; wait for the first checkpoint"
+                    raise UserError(f"{self._directory} {problem}")
+            self._check_files()
+            self._empty_removed()
+            self._manager = self._make_manager()
+        # Whether checkpoints can be written, and one of this object is being written.
         self._is_proven, self._is_writing = self.latest_step is not None, False
+
+    def _make_manager(self) -> ocp.CheckpointManager:
+        """Makes the manager of orbax, which reads the metrics of all checkpoints at once."""
+        read_only = self._read_only
+        try:
+            return ocp.CheckpointManager(
+                self._directory,
+                options=ocp.CheckpointManagerOptions(
+                    preservation_policy=AnyPreservationPolicy(
+                        [
+                            LatestN(self._keep),
+                            BestN(
+                                get_metric_fn=lambda metrics: metrics[_SCORE],
+                                n=1,
+                                keep_checkpoints_without_metrics=False,
+                            ),
+                        ]
+                    ),
+                    best_fn=lambda metrics: metrics[_SCORE],
+                    best_mode="max",
+                    cleanup_tmp_directories=not read_only,
+                    create=not read_only,
+                    read_only=read_only,
+                    todelete_subdir=None if is_remote(self._directory) else _REMOVED,
+                ),
+                item_handlers={
+                    # Compression saves only a twelfth of the disk, but slows the training down.
+                    "state": ocp.PyTreeCheckpointHandler(use_compression=False),
+                    "position": ocp.JsonCheckpointHandler(),
+                    "checksums": ocp.JsonCheckpointHandler(),
+                },
+            )
+        except (ValueError, LookupError, OSError) as error:
+            raise self._not_opened(error) from error
 
     @property
     def latest_step(self) -> int | None:
-        """The newest whole checkpoint, None if there is none."""
+        """The newest complete checkpoint, None if there is none."""
         return self._manager.latest_step()
 
     @property
     def latest(self) -> str:
-        """`latest_step` in words."""
-        return "that of no step" if self.latest_step is None else f"that of step {self.latest_step}"
+        """`latest_step` as text."""
+        return "missing" if self.latest_step is None else f"that of step {self.latest_step}"
 
     @property
     def best_step(self) -> int | None:
@@ -111,16 +164,20 @@ class RunCheckpoints:
         return self.latest_step if best is None else best
 
     def step_of(self, which: str) -> int:
-        """The step that "latest", "best" or a number names.
+        """The step for "latest", "best" or a number.
 
         Raises:
-            UserError: there is no such checkpoint.
+            UserError: the checkpoint does not exist.
         """
         steps = sorted(self._manager.all_steps())
         if not steps:
             raise UserError(f"{self._directory} has no checkpoint; train first")
-        if which in ("latest", "best"):
-            return steps[-1] if which == "latest" else self.best_step or steps[-1]
+        if which == "latest":
+            return steps[-1]
+        if which == "best":
+            for step in steps:
+                self._verify_score(step)
+            return self.best_step or steps[-1]
         if not which.isdecimal() or int(which) not in steps:
             raise UserError(
                 f"{self._directory} has no checkpoint {which!r}; it has latest, best, "
@@ -131,34 +188,40 @@ class RunCheckpoints:
     def save(
         self, step: int, state: Any, position: dict[str, Any], metrics: dict[str, float]
     ) -> None:
-        """Begins to write a checkpoint; `metrics` is empty if this step was not evaluated.
+        """Starts to write a checkpoint; `metrics` is empty if this step was not evaluated.
 
-        One whose metric is not a number is never the best.
+        A checkpoint with the metric NaN is never the best.
 
         Raises:
-            UserError: this or the previous checkpoint could not be written.
+            UserError: this or the previous checkpoint could not be written, or another process
+                has taken over the run.
         """
+        check_locks()
+        self.wait()
         self._check_space(state)
         value = metrics.get(self._metric, math.nan)
-        score = value if self._higher_is_better else -value
+        score = None if math.isnan(value) else value if self._higher_is_better else -value
         try:
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.PyTreeSave(state), position=ocp.args.JsonSave(position)
+                    state=ocp.args.PyTreeSave(state),
+                    position=ocp.args.JsonSave(position),
+                    checksums=ocp.args.JsonSave(
+                        {"arrays": checksums(state), "position": position, _SCORE: score}
+                    ),
                 ),
-                metrics=None if math.isnan(score) else {_SCORE: score},
+                metrics=None if score is None else {_SCORE: score},
             )
         except Exception as error:
             raise self._failure(error) from error
-        # It has waited for the one before.
-        self._is_proven, self._is_writing = self._is_proven or self._is_writing, True
+        self._is_writing = True
 
     def wait(self) -> None:
-        """Waits until what was begun is written.
+        """Waits until the checkpoint being saved is written.
 
         Raises:
-            UserError: it could not be written.
+            UserError: the checkpoint could not be written.
         """
         try:
             self._manager.wait_until_finished()
@@ -166,12 +229,13 @@ class RunCheckpoints:
         except Exception as error:
             raise self._failure(error) from error
         self._is_proven = self._is_proven or self._is_writing
+        self._empty_removed()
 
     def restore(self, step: int, abstract: Any) -> tuple[Any, dict[str, Any]]:
-        """State and position of a checkpoint, laid out on devices as `abstract` says.
+        """State and position of a checkpoint, placed on devices like `abstract`.
 
         Raises:
-            UserError: the checkpoint is damaged or of another model.
+            UserError: the checkpoint is damaged or belongs to another model.
         """
         try:
             restored = self._manager.restore(
@@ -181,17 +245,21 @@ class RunCheckpoints:
                         abstract, ocp.checkpoint_utils.construct_restore_args(abstract)
                     ),
                     position=ocp.args.JsonRestore(),
+                    checksums=ocp.args.JsonRestore(),
                 ),
             )
         except Exception as error:
-            raise self._unreadable(step, error) from error
+            raise self._unreadable(step, _reason(error)) from error
+        self._verify(step, restored["state"], restored["checksums"])
+        if restored["position"] != restored["checksums"]["position"]:
+            raise self._unreadable(step, "its position differs from the copy of it")
         return restored["state"], restored["position"]
 
     def restore_params(self, step: int, abstract: Any) -> Any:
-        """The parameters alone of a checkpoint, laid out as `abstract` says.
+        """Only the parameters of a checkpoint, placed on devices like `abstract`.
 
         Raises:
-            UserError: the checkpoint is damaged or of another model.
+            UserError: the checkpoint is damaged or belongs to another model.
         """
         requested = {"params": abstract}
         arguments = ocp.checkpoint_utils.construct_restore_args(requested)
@@ -199,11 +267,13 @@ class RunCheckpoints:
             restored = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.PyTreeRestore(requested, arguments, partial_restore=True)
+                    state=ocp.args.PyTreeRestore(requested, arguments, partial_restore=True),
+                    checksums=ocp.args.JsonRestore(),
                 ),
             )
         except Exception as error:
-            raise self._unreadable(step, error) from error
+            raise self._unreadable(step, _reason(error)) from error
+        self._verify(step, restored["state"], restored["checksums"])
         return restored["state"]["params"]
 
     def __enter__(self) -> Self:
@@ -215,17 +285,60 @@ class RunCheckpoints:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # All hosts write together: after an error of one of them, the others may never come.
+        # All hosts write together: after an error on one of them, the others may never arrive.
         if error is None or jax.process_count() == 1:
             self.close()
 
     def close(self) -> None:
-        """Waits for the writing to end and closes the directory."""
+        """Waits until writing has finished, and closes the directory.
+
+        Checkpoints that are no longer kept are removed: there are some only after a removal that
+        failed, or with a lower `keep` than before.
+
+        Raises:
+            UserError: the checkpoint could not be written, or an old one not be removed.
+        """
         self.wait()
+        if not self._read_only:
+            steps = sorted(self._manager.all_steps())
+            try:
+                for step in steps[: max(0, len(steps) - self._keep)]:
+                    if step != self._manager.best_step():
+                        self._manager.delete(step)
+            except Exception as error:
+                raise self._failure(error) from error
+            self._empty_removed()
         self._manager.close()
 
+    def _check_files(self) -> None:
+        """Raises UserError for a checkpoint that is incomplete, or that orbax would wait for.
+
+        A bucket has no rename either: there, the remainder of an old checkpoint whose removal was
+        interrupted is removed now.
+        """
+        is_bucket = is_remote(self._directory)
+        paths = _finished(self._directory)
+        if not is_bucket and self._directory.is_dir():  # also names of something else
+            paths = sorted(self._directory.glob("[0-9]*"))
+            paths = [path for path in paths if path.name.isdecimal()]
+        for path in paths:
+            remedy = f"remove {path} to continue with the other checkpoints"
+            found = regular_files_below(path, remedy=remedy)
+            missing = [name for name in _FILES if name not in found]
+            if not missing or not path.exists():  # removed by the process that writes the run
+                continue
+            if not is_bucket or path == paths[-1]:
+                raise UserError(f"{path} is incomplete: it has no {missing[0]}; {remedy}")
+            if not self._read_only and jax.process_index() == 0:
+                remove(path)
+
+    def _empty_removed(self) -> None:
+        """Removes the checkpoints that are no longer kept."""
+        if not (self._read_only or is_remote(self._directory)) and jax.process_index() == 0:
+            remove(self._directory / _REMOVED)
+
     def _check_space(self, state: Any) -> None:
-        """A disk that is full before the writing starts is found before it starts."""
+        """Raises UserError before writing starts if the disk has too little free space."""
         if is_remote(self._directory):
             return
         needed = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
@@ -233,26 +346,67 @@ class RunCheckpoints:
         if free < needed:
             raise UserError(
                 f"cannot write a checkpoint to {self._directory}: it takes {needed / 1e6:.0f} MB, "
-                f"{free / 1e6:.0f} MB are free; the last whole one is {self.latest}; free "
+                f"{free / 1e6:.0f} MB are free; the last complete one is {self.latest}; free "
                 "space and run the same command again"
             )
 
-    def _unreadable(self, step: int, error: Exception) -> UserError:
-        others = "network, credentials" if is_remote(self._directory) else "disk"
+    def _verify(self, step: int, tree: Any, expected: dict[str, Any]) -> None:
+        """Raises UserError where an array is missing, or is not the one that was written."""
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+            if not isinstance(leaf, jax.Array):
+                name = jax.tree_util.keystr(path, simple=True, separator="/")
+                raise self._unreadable(step, f"it has no array {name}")
+        for name, value in checksums(tree).items():
+            if value != expected["arrays"].get(name):
+                raise self._unreadable(step, f"the array {name} has another checksum")
+
+    def _verify_score(self, step: int) -> None:
+        """Raises UserError where the metric that chooses the best checkpoint was changed."""
+        try:
+            args = ocp.args.Composite(checksums=ocp.args.JsonRestore())
+            expected = self._manager.restore(step, args=args)["checksums"][_SCORE]
+            actual = (self._manager.metrics(step) or {}).get(_SCORE)
+        except Exception as error:
+            raise self._unreadable(step, _reason(error)) from error
+        if actual != expected:
+            raise self._unreadable(step, "its metric differs from the copy of it")
+
+    def _not_opened(self, error: Exception) -> UserError:
+        """The error that names the checkpoint whose metrics cannot be read, if there is one."""
+        for path in sorted(self._directory.glob("*/metrics/metrics")):
+            try:
+                float(json.loads(path.read_text(encoding="utf-8"))[_SCORE])
+            except (ValueError, LookupError, TypeError, OSError):
+                return UserError(
+                    f"{path} is damaged: remove {path.parents[1]} to continue with the other "
+                    "checkpoints"
+                )
         return UserError(
-            f"cannot read the checkpoint {self._directory / str(step)}: {first_line(error)}; if "
-            f"{others} and memory are in order, it is damaged: remove this directory to "
-            "continue from the one before it"
+            f"{self._directory} cannot be opened: {first_line(error)}; check the disk and run again"
+        )
+
+    def _unreadable(self, step: int, problem: str) -> UserError:
+        others = "network, credentials" if is_remote(self._directory) else "disk"
+        rest = sorted({*self._manager.all_steps()} - {step})
+        remedy = f"continue from that of step {rest[-1]}" if rest else "start again"
+        return UserError(
+            f"cannot read the checkpoint {self._directory / str(step)}: {problem}; if {others} and "
+            f"memory are in order, it is damaged: remove this directory to {remedy}"
         )
 
     def _failure(self, error: Exception) -> UserError:
         line = (
-            f"cannot write a checkpoint to {self._directory}: {first_line(error)}; the last whole "
-            f"one is {self.latest}; "
+            f"cannot write a checkpoint to {self._directory}: {first_line(error)}; the last "
+            f"complete one is {self.latest}; "
         )
         if is_remote(self._directory) and self._is_proven:
             return RetryableError(f"{line}when it can be reached, run the same command again")
         if is_remote(self._directory):
-            # It may never work: a restart would compute the same steps again and again.
+            # It may never succeed: a restart would compute the same steps again and again.
             return UserError(f"{line}check path, credentials and network, and run again")
         return UserError(f"{line}free space and run the same command again")
+
+
+def _reason(error: BaseException) -> str:
+    """The message of TensorStore, if orbax has put the address of an object into its own."""
+    return first_line(error.__cause__ or error)

@@ -1,10 +1,10 @@
-"""What sentence-transformers has beside a model: how the vectors of tokens become one.
+"""The files that sentence-transformers adds to a model: the pooling of its vectors.
 
-    modules.json            the parts: encoder, pooling, perhaps what makes vectors of length 1
-    1_Pooling/config.json   which pooling
+    modules.json            list of modules: encoder, pooling, normalisation to length 1 if used
+    1_Pooling/config.json   kind of pooling
 
-Without these files it takes the mean. They are written as its version 2 had them, which all later
-ones read.
+Without these files sentence-transformers uses the mean. They are written in the form of its version
+2, which all later versions read.
 """
 
 import json
@@ -13,21 +13,21 @@ from typing import Any
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
-from bert_jax.files import read_json_object
+from bert_jax.files import is_there, read_json, read_json_object
 from bert_jax.models.config import Head
 
 SENTENCE_POOLING = "sentence_pooling"
-"""The key of `config.json` that says how a model's vectors of texts were trained to be made."""
+"""The key of `config.json` for the pooling that a model was trained with."""
 
 SENTENCE_NORMALIZE = "sentence_normalize"
-"""The key that says whether sentence-transformers makes them of length 1: true, or left out."""
+"""The key for normalisation by sentence-transformers: true, or left out."""
 
 _MODULES = "modules.json"
 _POOLING = "1_Pooling"
 _NORMALIZE = "2_Normalize"
 POOLING_FILES = (_MODULES, f"{_POOLING}/config.json")
 
-# As `1_Pooling/config.json` has it since version 6, and the switches before.
+# The forms of `1_Pooling/config.json`: since version 6, and the flags of earlier versions.
 _SWITCHES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -37,26 +37,26 @@ _MEAN_OF_ROOTS = "pooling_mode_mean_sqrt_len_tokens"
 
 
 def read_pooling(directory: Path) -> dict[str, Any]:
-    """What the files of a directory say, as our keys of `config.json`.
+    """The pooling in the files of a directory, as our keys of `config.json`.
 
-    Empty where there are none, or where they name what we do not have.
+    Empty if there are no such files, or if they name an unsupported module.
 
     Raises:
         UserError: a file is damaged.
     """
-    if not all((directory / name).is_file() for name in POOLING_FILES):
+    if not all(is_there(directory / name) for name in POOLING_FILES):
         return {}
+    modules = read_json(directory / _MODULES)
     try:
-        modules = json.loads((directory / _MODULES).read_text(encoding="utf-8"))
-        kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
-    except (ValueError, TypeError, KeyError) as error:
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
+    except (AttributeError, TypeError, LookupError) as error:
         raise UserError(f"{directory / _MODULES} is damaged: {error!r}; copy it again") from error
-    fields = read_json_object(directory / _POOLING / "config.json")
+    fields = read_json_object(directory / _POOLING / "config.json", directory)
     chosen = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value]
     pooling = fields.get("pooling_mode", [_SWITCHES.get(name) for name in chosen])
     pooling = [pooling] if isinstance(pooling, str) else pooling
     if set(kinds) - {"Transformer", "Pooling", "Normalize"}:
-        return {}  # what else happens to a vector, as in a Dense, we do not have
+        return {}  # other modules, such as Dense, are not supported
     if pooling not in [[name] for name in _SWITCHES.values()]:
         return {}
     return {SENTENCE_POOLING: pooling[0]} | (
@@ -65,9 +65,9 @@ def read_pooling(directory: Path) -> dict[str, Any]:
 
 
 def write_pooling(directory: Path, description: ModelDescription) -> None:
-    """Writes the files beside an encoder that was trained to make vectors of texts.
+    """Writes the files next to an encoder that was trained to make vectors of texts.
 
-    Beside any other model, nothing is written.
+    For any other model, nothing is written.
     """
     pooling = description.other.get(SENTENCE_POOLING)
     if pooling is None or description.head is not Head.ENCODER:

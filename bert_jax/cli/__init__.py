@@ -1,22 +1,23 @@
-"""`bert-jax`: one module for each verb, with its arguments and what it runs.
+"""`bert-jax`: one module per verb, with its arguments and its function.
 
 Nothing heavy is imported before a verb runs.
 """
 
 import argparse
 import importlib
+import logging
 import re
 import sys
 from collections.abc import Sequence
 
+from bert_jax import interrupts
 from bert_jax.cli.common import BAD_INPUT, DIFFERS, STOPPED, Parser, outcome, say
-from bert_jax.errors import UserError
 from bert_jax.sharding.runtime import quiet_libtpu
 
 __all__ = ["BAD_INPUT", "DIFFERS", "STOPPED", "main"]
 
 VERBS = ("prepare", "train", "plan", "bench", "evaluate", "export", "predict", "parity", "convert")
-# Options whose values may begin with "-", which argparse takes for another option.
+# Options with values that may begin with "-", which argparse takes for another option.
 _DASHED_VALUES = ("--layers", "--runner-options")
 
 
@@ -29,16 +30,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parse(list(sys.argv[1:] if arguments is None else arguments))
     quiet_libtpu()
+    # Without a home directory it warns of slow starts.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         return options.run(options)
-    except (UserError, OSError, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:
         message, code = outcome(error, options.parser)
+        if interrupts.is_installed():
+            interrupts.last_line(code)
         say(message)
         return code
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Options of a command line, `--config.KEY=VALUE` among them as `overrides`."""
+    """The options of a command line, with `--config.KEY=VALUE` in `overrides`."""
     rest, overrides = _split_overrides(list(arguments))
     options = _parser().parse_args(_with_equals_signs(rest))
     options.overrides = overrides
@@ -49,7 +54,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="bert-jax",
         description="BERT in JAX: text → corpus → training run → model directory.",
-        epilog="--config.KEY=VALUE overrides a key of the config, as --config.train.steps=1000.",
+        epilog="--config.KEY=VALUE overrides a config key, such as --config.train.steps=1000.",
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name in VERBS:
@@ -61,7 +66,7 @@ def _parser() -> Parser:
 
 
 def _split_overrides(arguments: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Takes `--config.a.b=value` out of the arguments."""
+    """Removes `--config.a.b=value` from the arguments."""
     rest, overrides = [], []
     for argument in arguments:
         match = re.fullmatch(r"--config\.([\w.]+)=(.*)", argument, flags=re.DOTALL)
@@ -73,7 +78,7 @@ def _split_overrides(arguments: list[str]) -> tuple[list[str], list[tuple[str, s
 
 
 def _with_equals_signs(arguments: list[str]) -> list[str]:
-    """`--layers -4,-3` as `--layers=-4,-3`."""
+    """Rewrites `--layers -4,-3` as `--layers=-4,-3`."""
     for option in _DASHED_VALUES:
         if option in arguments[:-1]:
             place = arguments.index(option)

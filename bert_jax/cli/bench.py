@@ -1,4 +1,4 @@
-"""`bert-jax bench`: how fast this machine does the work of a config."""
+"""`bert-jax bench`: the speed of this machine for the work of a config."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bert_jax.cli.common import Parser, add_config, fields_from
 
-SUMMARY = "how fast this machine does the work"
+SUMMARY = "speed of this machine for the work of a config"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -18,21 +18,26 @@ def add_arguments(parser: Parser) -> None:
         "--work",
         required=True,
         choices=("train", "finetune", "infer", "pipeline"),
-        help="what is timed",
+        help="work to time",
     )
-    add("--steps", type=int, metavar="N", help="how many are timed (default: 10)")
-    add("--profile", type=Path, metavar="DIR", help="a trace for TensorBoard or Perfetto")
+    add("--steps", type=int, metavar="N", help="number of timed steps (default: 10)")
+    add("--profile", type=Path, metavar="DIR", help="write a trace for TensorBoard or Perfetto")
     add(
         "--peak-tflops",
         dest="peak_flops",
-        type=lambda text: float(text) * 1e12,
+        type=teraflops,
         metavar="X",
-        help="of a device (default: as published)",
+        help="peak of a device (default: as published)",
     )
 
 
+def teraflops(text: str) -> float:
+    """TFLOP/s as FLOP/s, for argparse."""
+    return float(text) * 1e12
+
+
 def run(options: argparse.Namespace) -> int:
-    """Times the work; JSON on the last line."""
+    """Times the work; prints JSON on the last line."""
     from bert_jax.benchmarks import BenchOptions, as_text
     from bert_jax.config import load_config
     from bert_jax.experiment import Experiment

@@ -1,9 +1,8 @@
-"""What verbs share: arguments, exit codes, errors as one line. Nothing heavy is imported."""
+"""Shared parts of the verbs: arguments, exit codes, errors as one line. Imports nothing heavy."""
 
 import argparse
 import dataclasses
 import functools
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any, NoReturn, TypeVar
 
 from bert_jax.errors import OptionError, RetryableError, UserError
 from bert_jax.files import as_path
+from bert_jax.interrupts import MESSAGE, STOPPED, was_raised
 from bert_jax.sharding.distributed import ProcessOptions, start
 
-DIFFERS, BAD_INPUT, STOPPED = 1, 2, 75
+DIFFERS, BAD_INPUT = 1, 2
 
 Verb = Callable[[argparse.Namespace], int]
 Options = TypeVar("Options")
@@ -23,11 +23,11 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Exits with 2."""
+        """Prints the error and exits with 2."""
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def option_name(self, option: str, value: str | None = None) -> str:
-        """How users write an option of Python, see `errors.OptionName`."""
+        """The command-line form of a Python option, see `errors.OptionName`."""
         for action in self._actions:
             if action.dest == option and action.option_strings:
                 flag = action.option_strings[-1]
@@ -37,6 +37,10 @@ class Parser(argparse.ArgumentParser):
 
 def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
     """The message for an error of a verb, and the exit code; any other error is raised again."""
+    if isinstance(error, KeyboardInterrupt):
+        return str(error) or MESSAGE, STOPPED
+    if was_raised():
+        return MESSAGE, STOPPED
     if isinstance(error, OptionError):
         return error.worded(parser.option_name), BAD_INPUT
     if isinstance(error, UserError):
@@ -44,18 +48,16 @@ def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
     if isinstance(error, OSError):
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{place}; fix it and retry", BAD_INPUT
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted; run the same command again", STOPPED
     raise error
 
 
 def say(message: str) -> None:
-    """One line on stderr, in one write: threads of libraries may be writing there too."""
+    """Prints one line to stderr in one write, since threads of libraries may be writing, too."""
     sys.stderr.write(f"bert-jax: {message}\n")
 
 
 def directory(text: str) -> Path:
-    """A path here or in a bucket, for argparse."""
+    """A local path or one in a bucket, for argparse."""
     try:
         return as_path(text)
     except UserError as error:
@@ -63,44 +65,42 @@ def directory(text: str) -> Path:
 
 
 def fields_from(cls: type[Options], options: argparse.Namespace, **values: Any) -> Options:
-    """A dataclass of the arguments with the names of its fields; else its own defaults."""
+    """A dataclass filled from the arguments with the names of its fields, else its defaults."""
     names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
     fields = {name: getattr(options, name, None) for name in names} | values
     return cls(**{name: value for name, value in fields.items() if value is not None})
 
 
 def add_config(parser: Parser, *, required: bool = True, default: str = "") -> None:
-    """`--config`; `--config.KEY=VALUE` is taken out before argparse sees the arguments."""
+    """Adds `--config`; `--config.KEY=VALUE` is removed before argparse sees the arguments."""
     what = "a file, or the name of a config of the package, as glue:task=mrpc"
     text = f"{what} (default: {default})" if default else what
     parser.add_argument("--config", required=required, metavar="FILE[:ARGS]", help=text)
 
 
 def add_hosts(parser: Parser) -> None:
-    """The options that say which of several processes this one is."""
+    """Adds the options that identify this process among several."""
     hosts = parser.add_argument_group(
         "several hosts",
         "the same command on each; none of these options on TPU slices, Slurm and Kubernetes",
     )
     hosts.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
-    hosts.add_argument("--processes", type=int, metavar="N", help="how many there are")
-    hosts.add_argument("--process-id", type=int, metavar="I", help="of this one, from 0")
+    hosts.add_argument("--processes", type=int, metavar="N", help="number of processes")
+    hosts.add_argument("--process-id", type=int, metavar="I", help="index of this process, from 0")
     hosts.add_argument(
         "--coordinator-timeout",
         dest="timeout",
         type=int,
         metavar="SECONDS",
-        help=f"for all to start (default: {ProcessOptions.timeout})",
+        help=f"seconds for all to start (default: {ProcessOptions.timeout})",
     )
 
 
 def on_all_hosts(verb: Verb) -> Verb:
-    """A verb that processes on several hosts run together; only the main host prints."""
+    """Decorates a verb that processes on several hosts run together; only the main host prints."""
 
     @functools.wraps(verb)
     def run(options: argparse.Namespace) -> int:
-        # Outside the training loop, which saves first, there is nothing to save.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         start(fields_from(ProcessOptions, options))
         from bert_jax.sharding.failures import ending_together
 

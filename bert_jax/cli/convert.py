@@ -1,7 +1,6 @@
 """`bert-jax convert`: Google's or Hugging Face's files → model directory, or back to Google's."""
 
 import argparse
-import signal
 from pathlib import Path
 
 from bert_jax.cli.common import Parser, directory
@@ -14,18 +13,28 @@ def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("--input", required=True, metavar="DIR_OR_CKPT", help="a directory, checkpoint or hub id")
     add("--output", type=directory, required=True, metavar="DIR")
-    add("--task", metavar="NAME", help="the model to make, as classification")
+    add("--task", metavar="NAME", help="task of the result, such as classification")
     add("--to", choices=("huggingface", "google"), default="huggingface")
-    add("--hidden-act", metavar="NAME", help="in place of the one in config.json")
-    add("--add-words", type=Path, metavar="FILE", help="new words, one a line")
-    add("--positions", type=int, metavar="N", help="a longer position table")
+    add("--hidden-act", metavar="NAME", help="overrides the one in config.json")
+    add("--add-words", type=Path, metavar="FILE", help="words to add, one per line")
+    add(
+        "--keep-layers",
+        type=_layers,
+        metavar="N or N,N",
+        help="layers that stay, by number from 0; or how many, spread evenly",
+    )
+    add("--positions", type=int, metavar="N", help="new length of the position table")
+
+
+def _layers(text: str) -> int | tuple[int, ...]:
+    numbers = tuple(map(int, text.split(",")))
+    return numbers if "," in text else numbers[0]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Converts; prints what was written."""
+    """Converts a model; prints the result."""
     from bert_jax.inference.loading import convert
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes a partial directory
     model = convert(
         options.input,
         options.output,
@@ -34,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         hidden_act=options.hidden_act,
         words=options.add_words,
         positions=options.positions,
+        keep_layers=options.keep_layers,
     )
     print(f"{options.output}: {model.description.class_name}, {model.report}")
     return 0

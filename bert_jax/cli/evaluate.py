@@ -19,14 +19,14 @@ def add_arguments(parser: Parser) -> None:
         "--output",
         type=directory,
         metavar="DIR",
-        help="for predictions and reports (labelled tasks)",
+        help="directory for predictions and reports (labelled tasks)",
     )
     add_hosts(parser)
 
 
 @on_all_hosts
 def run(options: argparse.Namespace) -> int:
-    """Evaluates; the metrics are the last line."""
+    """Evaluates; prints the metrics on the last line."""
     from bert_jax.config import load_config, override_keys
     from bert_jax.experiment import Experiment
     from bert_jax.sharding.runtime import use_compilation_cache

@@ -10,13 +10,15 @@ SUMMARY = "differences from transformers, layer by layer (needs PyTorch)"
 
 def add_arguments(parser: Parser) -> None:
     """The arguments of the verb."""
-    parser.add_argument("--model", required=True, metavar="DIR", help="or a hub id")
-    parser.add_argument("--reference", metavar="DIR", help="what transformers reads; default: DIR")
-    parser.add_argument("--json", action="store_true", help="in place of the table")
+    parser.add_argument("--model", required=True, metavar="DIR", help="model directory or hub id")
+    parser.add_argument(
+        "--reference", metavar="DIR", help="model for transformers (default: the same DIR)"
+    )
+    parser.add_argument("--json", action="store_true", help="JSON instead of the table")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compares; exit code 1 says that something differs."""
+    """Compares two models; exit code 1 means that they differ."""
     from bert_jax.parity.compare import compare
 
     report = compare(options.model, options.reference)

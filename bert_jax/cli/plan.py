@@ -1,11 +1,11 @@
-"""`bert-jax plan`: memory, FLOPs and time of a training on devices that are not here."""
+"""`bert-jax plan`: memory, FLOPs and time of a training on devices that need not exist locally."""
 
 import argparse
 import json
 
 from bert_jax.cli.common import Parser, add_config, fields_from
 
-SUMMARY = "memory, FLOPs, time of a training on devices not here"
+SUMMARY = "memory, FLOPs, time of a training on other devices"
 
 
 def add_arguments(parser: Parser) -> None:
@@ -19,25 +19,26 @@ def add_arguments(parser: Parser) -> None:
         metavar="AXIS=SIZE,…",
         help="fsdp=64,data=4; or auto; or all. Several times: a table",
     )
-    add("--steps", type=int, metavar="N", help="of the training (default: the config's)")
-    add("--price", type=float, metavar="P", help="of a device for an hour")
+    add("--steps", type=int, metavar="N", help="training steps (default: the config's)")
+    add("--price", type=float, metavar="P", help="price of a device per hour")
     add(
         "--no-search",
         dest="search",
         action="store_false",
-        help="do not look for the largest micro-batch, which compiles up to 4 more times",
+        help="do not search for the largest micro-batch, which compiles up to 4 more times",
     )
-    add("--json", action="store_true", help="in place of the text")
+    add("--json", action="store_true", help="JSON instead of text")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plans; as text, or as JSON on the last line."""
+    """Prints plans as text, or as JSON on the last line."""
     from bert_jax.planning.hardware import parse_slice, prepare_process
 
     devices = parse_slice(options.topology)
     prepare_process(devices)  # before JAX starts
     from bert_jax.config import load_config
-    from bert_jax.experiment import Experiment, PlanOptions
+    from bert_jax.experiment import Experiment
+    from bert_jax.planning.plan import PlanOptions
     from bert_jax.planning.report import as_text
 
     plan_options = fields_from(PlanOptions, options, mesh=tuple(options.mesh or ()))

@@ -13,24 +13,24 @@ SUMMARY = "a model's answers to a file, row by row"
 def add_arguments(parser: Parser) -> None:
     """The arguments of the verb; most have the name of a field of `PredictOptions`."""
     add = parser.add_argument
-    add("--model", required=True, metavar="DIR", help="or a hub id")
+    add("--model", required=True, metavar="DIR", help="model directory or hub id")
     add(
         "--task",
         metavar="NAME",
         help="classification, tagging, question_answering, multiple_choice, similarity, embed, "
-        "fill_mask, hidden_states, attentions (default: what the model is for)",
+        "fill_mask, hidden_states, attentions (default: that of the model's head)",
     )
     add("--input", required=True, metavar="FILE", help="- is stdin, answered line by line")
     add("--output", required=True, metavar="FILE", help="- is stdout")
     add("--precision", default="float32", help="float32 (default), bfloat16, or auto")
     add("--batch-size", type=int, metavar="N", help="rows computed together")
-    add("--max-length", type=int, metavar="N", help="tokens of a row; texts are cut to so many")
+    add("--max-length", type=int, metavar="N", help="maximum tokens of a row; longer texts are cut")
 
     add = parser.add_argument_group("how the input is read").add_argument
     add(
         "--input-format",
         metavar="NAME",
-        help="text, jsonl, tsv, csv, conll, squad or glue:TASK (default: by the file's ending)",
+        help="text, jsonl, tsv, csv, conll, squad or glue:TASK (default: by the file extension)",
     )
     for name, what in (
         ("text", "the texts (default: a usual name, as text or sentence1)"),
@@ -41,31 +41,47 @@ def add_arguments(parser: Parser) -> None:
         ("passage", "the passages"),
     ):
         add(f"--{name}-column", metavar="NAME", help=f"column or key of {what}")
-    add("--quotes", metavar="HOW", help="of TSV: auto (default), none or csv")
-    add("--no-header", dest="header", action="store_false", help="a table without column names")
-    add("--word-column", type=int, metavar="N", help="of CoNLL files, from 0")
-    add("--separator", metavar="tab", help="of CoNLL columns, where words have blanks in them")
-    add("--comments", metavar="MARK", help="how CoNLL lines begin that are no words")
+    add(
+        "--keep-columns",
+        metavar="NAME,NAME",
+        help="columns that the output has, those of the text included (default: in JSON lines all "
+        "others, in a table the id)",
+    )
+    add("--quotes", metavar="HOW", help="quotation marks in TSV: auto (default), none or csv")
+    add("--no-header", dest="header", action="store_false", help="the table has no header line")
+    add("--word-column", type=int, metavar="N", help="column of the words in CoNLL files, from 0")
+    add("--separator", metavar="tab", help="separator of CoNLL columns, if words contain spaces")
+    add("--comments", metavar="MARK", help="prefix of comment lines in CoNLL files")
 
     add = parser.add_argument_group("answers").add_argument
     add(
         "--output-format",
         metavar="NAME",
         help="jsonl; glue (classification), conll (tagging), squad (question_answering); default: "
-        "by the file's ending, .tsv, .conll or .txt, .json",
+        "by the file extension, .tsv, .conll or .txt, .json",
     )
-    add("--top-k", type=int, metavar="N", help="answers to a mask (default 5), to a question (1)")
-    add("--null-threshold", type=float, metavar="X", help="for how much better scores: no answer")
+    add(
+        "--top-k",
+        type=int,
+        metavar="N",
+        help="answers per mask (default 5) or question (default 1)",
+    )
+    add(
+        "--null-threshold",
+        type=float,
+        metavar="X",
+        help="score margin above which no answer is returned",
+    )
     add("--window-step", type=int, metavar="N", help="tokens between windows (default 128)")
-    add("--answer-length", type=int, metavar="N", help="the most tokens of an answer (default 30)")
-    add("--pooling", metavar="HOW", help="of vectors: mean (default), max, cls or pooler")
-    add("--normalize", action="store_true", help="vectors of length 1")
-    add("--layers", metavar="N,N", help="0 the embeddings, -1 the last layer")
-    add("--combine", metavar="HOW", help="layers: sum, mean or concatenate")
+    add("--answer-length", type=int, metavar="N", help="maximum tokens of an answer (default 30)")
+    add("--pooling", metavar="HOW", help="pooling of vectors: mean (default), max, cls or pooler")
+    add("--normalize", action="store_true", help="scale vectors to length 1")
+    add("--layers", metavar="N,N", help="layers: 0 the embeddings, -1 the last layer")
+    add("--combine", metavar="HOW", help="how layers are combined: sum, mean or concatenate")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answers a file; the number of records goes to stderr."""
+    """Predicts a file; prints the number of records to stderr."""
     import jax
 
     from bert_jax.data.readers.lines import may_wait
@@ -73,16 +89,17 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.inference.predict import check_request, predict
     from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.sharding.runtime import use_compilation_cache
-    from bert_jax.tasks.base.predict_task import PredictOptions
+    from bert_jax.tasks.base.predict_spec import PredictOptions
     from bert_jax.training.signals import StopSignals
 
     use_compilation_cache()
-    predict_options = fields_from(PredictOptions, options, layers=_layers(options.layers))
+    lists = {"layers": _layers(options.layers), "keep_columns": _names(options.keep_columns)}
+    predict_options = fields_from(PredictOptions, options, **lists)
     check_request(options.task, options.input, options.output, predict_options)
-    # Each device has the whole model and answers its part of every batch.
+    # Each device has the whole model and predicts its part of every batch.
     mesh = make_mesh(MeshShape(), jax.local_devices())
     model = load(options.model, precision=options.precision, mesh=mesh)
-    # Not by an exception, which libraries that call Python may swallow; but nothing else wakes
+    # Not by an exception, which libraries that call Python may swallow; but nothing else wakes up
     # a process that waits for a line.
     with contextlib.nullcontext() if may_wait(options.input) else StopSignals() as stop:
         count = predict(
@@ -97,8 +114,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(filter(None, text.split(",")))
+
+
 def _layers(text: str | None) -> tuple[int, ...] | None:
     try:
         return None if text is None else tuple(int(number) for number in text.split(","))
     except ValueError:
-        raise OptionError("layers", text, "give whole numbers, as -4,-3,-2,-1") from None
+        raise OptionError("layers", text, "give whole numbers, such as -4,-3,-2,-1") from None

@@ -3,11 +3,10 @@
 import argparse
 import dataclasses
 import json
-import signal
 from typing import Any
 
 from bert_jax.cli.common import Parser, add_config, directory
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import UserError, require_at_least
 
 SUMMARY = "text → tokenizer and corpus"
 
@@ -17,15 +16,15 @@ def add_arguments(parser: Parser) -> None:
     add_config(parser)
     add = parser.add_argument
     add("--output", type=directory, metavar="CORPUS", help="directory of the corpus")
-    add("--workers", type=int, metavar="N", help="processes (default: all cores)")
+    add("--workers", type=int, metavar="N", help="number of processes (default: all cores)")
     add("--runner", choices=("local", "beam"), default="local", help="beam: many machines")
     add(
         "--runner-options",
         metavar="TEXT",
-        help="of Beam, as '--runner=DataflowRunner --project=P'",
+        help="options of Beam, such as '--runner=DataflowRunner --project=P'",
     )
-    add("--limit", type=int, metavar="N", help="documents of each source")
-    add("--dry-run", action="store_true", help="only statistics; writes nothing")
+    add("--limit", type=int, metavar="N", help="number of documents of each source")
+    add("--dry-run", action="store_true", help="print statistics only; write nothing")
     add("--show", type=int, metavar="N", help="print N training examples")
 
 
@@ -35,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     config = load_config(options.config, options.overrides)
     if options.output is not None and "corpus" in config.data:
-        config.data.corpus = str(options.output)  # the one that --show reads
+        config.data.corpus = str(options.output)  # read by --show
     with key_names(config):
         return _prepare(options, config)
 
@@ -57,8 +56,7 @@ def _prepare(options: argparse.Namespace, config: Any) -> int:
         for name, value in dataclasses.asdict(counts).items():
             print(f"{name:24} {value:,.4f}" if isinstance(value, float) else f"{name:24} {value:,}")
         return 0
-    if options.show is not None and options.show < 1:
-        raise OptionError("show", options.show, "it must be at least 1")
+    require_at_least("show", options.show, 1)
     if options.output is None:
         raise UserError("prepare needs --output CORPUS (or --dry-run)")
     from bert_jax.data.pretraining.preparation.beam import beam_runner
@@ -69,8 +67,6 @@ def _prepare(options: argparse.Namespace, config: Any) -> int:
     encode_shards = None
     if options.runner == "beam":
         encode_shards = beam_runner(options.runner_options or "", options.workers, options.output)
-    # Both signals mean the same: what is written stays, and the next call continues from there.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     manifest = prepare(
         prepare_options,
         options.output,

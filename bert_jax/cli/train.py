@@ -16,14 +16,14 @@ def add_arguments(parser: Parser) -> None:
         "--sweep",
         nargs="*",
         metavar="KEY=V,V",
-        help="a run for each combination; without keys, the grid of the paper",
+        help="one run per combination of values; without keys, the grid of the paper",
     )
     add_hosts(parser)
 
 
 @on_all_hosts
 def run(options: argparse.Namespace) -> int:
-    """Trains; the metrics are the last line."""
+    """Trains; prints the metrics on the last line."""
     from bert_jax.config import load_config
     from bert_jax.experiment import Experiment
     from bert_jax.sharding.runtime import use_compilation_cache
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             metrics = Experiment.from_config(config).train(options.workdir)
     except Interrupted as stop:
-        say(f"{stop}; run the same command to go on")
+        say(f"{stop}; run the same command to continue")
         return STOPPED
     print(json.dumps(metrics))
     return 0

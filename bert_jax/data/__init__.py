@@ -1,1 +1,1 @@
-"""Text to corpus, corpus to batches. TensorFlow is imported nowhere else."""
+"""Text to corpus, corpus to batches. Only this folder imports TensorFlow."""

@@ -1,8 +1,8 @@
-"""Batches of labelled examples: each a fair sample, and the same on any machine.
+"""Batches of labelled examples: each is a random sample, and the same on any machine.
 
-Examples of like length are not put together. It would save padding, but costs quality: on 4,000
-sentences of CoNLL-2003, entity F1 falls from 80.6 to 78.7 where examples are sorted by length
-within windows of 32 batches (and to 79.8 of 4). Packing short rows (`row_packing`) saves as much.
+Examples of similar length are not grouped. That would save padding, but costs quality: on 4,000
+sentences of CoNLL-2003, entity F1 falls from 80.6 to 78.7 if examples are sorted by length within
+windows of 32 batches (to 79.8 for 4 batches). Packing short rows (`row_packing`) saves as much.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,11 @@ class LabelledBatches:
     """Batches of labelled examples.
 
     An epoch is a shuffle of the examples, cut into batches. Batch `number` is a pure function of
-    (seed, epoch, number), so a run resumes anywhere, and every host finds its own rows.
+    (seed, epoch, number), so a run resumes anywhere, and every host computes its own rows.
 
     Attributes:
-        batches_per_epoch: the last of an epoch may be filled up with rows of weight 0.
+        lengths: int64 [n], number of tokens of each example.
+        batches_per_epoch: batches of an epoch; the last one may be filled up with rows of weight 0.
     """
 
     def __init__(
@@ -33,17 +34,17 @@ class LabelledBatches:
         seed: int,
         most: int,
     ) -> None:
-        """Reads nothing yet.
+        """Batches are built lazily.
 
         Args:
-            lengths: int64 [n], the tokens of each example (of its longest row).
-            make: from the numbers of examples, int64 [n], and T to arrays with n rows; -1 stands
-                for a row that fills up the batch and must have weight 0.
-            batch_size: examples of a batch over all hosts, B.
-            seed: of the shuffles.
+            lengths: int64 [n], number of tokens of each example (of its longest row).
+            make: (numbers of examples, int64 [n]; T) → arrays with n rows; number -1 stands for a
+                row that fills up the batch and must have weight 0.
+            batch_size: B, examples per batch over all hosts.
+            seed: seed of the shuffles.
             most: the greatest T.
         """
-        self._lengths = lengths
+        self.lengths = lengths
         self._make = make
         self._batch_size = batch_size
         self._seed = seed
@@ -53,24 +54,36 @@ class LabelledBatches:
 
     def batch(self, number: int, *, host: int = 0, hosts: int = 1) -> Batch:
         """One host's rows of batch `number`, counted from 0 through all epochs."""
-        epoch, index = divmod(number, self.batches_per_epoch)
-        examples = self.plan(epoch)[index]
-        longest = int(self._lengths[examples[examples >= 0]].max())
+        examples = self.examples(number)
         of_host = np.array_split(examples, hosts)[host]
-        return self._make(of_host, bucket_length(longest, self._most))
+        return self.rows(of_host, self.length_of(examples))
+
+    def examples(self, number: int) -> np.ndarray:
+        """The examples of batch `number`, int64 [B], -1 for a filler row."""
+        epoch, index = divmod(number, self.batches_per_epoch)
+        return self.plan(epoch)[index]
+
+    def length_of(self, examples: np.ndarray) -> int:
+        """T of a batch of these examples."""
+        longest = int(self.lengths[examples[examples >= 0]].max())
+        return bucket_length(longest, self._most)
+
+    def rows(self, examples: np.ndarray, length: int) -> Batch:
+        """Any examples as a batch of length T."""
+        return self._make(examples, length)
 
     def empty_row(self) -> Batch:
-        """A row of padding of the greatest length."""
+        """A row of padding with the greatest length."""
         return self._make(np.full(1, -1), self._most)
 
     def plan(self, epoch: int) -> np.ndarray:
-        """The examples of each batch of an epoch, int64 [batches, B], -1 where there is none."""
+        """The examples of each batch of an epoch, int64 [batches, B], -1 for a filler row."""
         if self._planned is None or self._planned[0] != epoch:
             self._planned = (epoch, self._plan(epoch))
         return self._planned[1]
 
     def _plan(self, epoch: int) -> np.ndarray:
-        count, size = len(self._lengths), self._batch_size
+        count, size = len(self.lengths), self._batch_size
         order = permute(np.arange(count), count, derive_key(self._seed, epoch, 0))
         filled = np.full(self.batches_per_epoch * size, -1, np.int64)
         filled[:count] = order

@@ -1,6 +1,6 @@
 """Rows of tokens as padded arrays.
 
-Lengths and row counts are rounded up to few values, so that few shapes are compiled.
+Lengths and row counts are rounded up to a few values, so that few shapes are compiled.
 """
 
 from array import array
@@ -13,13 +13,13 @@ from bert_jax.tokenization import Encoding, Tokenizer
 
 def bucket_length(length: int, most: int) -> int:
     """The next of 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, …, but not above `most`."""
-    # Two to an octave: half of the next lower power of two.
+    # Two buckets per power of two.
     step = max(16, 1 << max((length - 1).bit_length() - 2, 0))
     return min(-(-length // step) * step, most)
 
 
 def bucket_rows(rows: int, batch_size: int, multiple: int) -> int:
-    """The next power of two, not above `batch_size`, rounded up to a multiple."""
+    """The next power of two, at most `batch_size`, rounded up to a multiple of `multiple`."""
     power = min(1 << (rows - 1).bit_length(), batch_size)
     return -(-power // multiple) * multiple
 
@@ -27,9 +27,9 @@ def bucket_rows(rows: int, batch_size: int, multiple: int) -> int:
 def pad(
     encodings: Sequence[Encoding], rows: int, length: int, tokenizer: Tokenizer
 ) -> dict[str, np.ndarray]:
-    """A few encodings as a batch of `length` tokens; rows of padding follow the last one.
+    """A batch of `length` tokens from a few encodings; rows of padding follow the last one.
 
-    For a whole data set see `Sequences`; for a few rows this takes half as long.
+    For a whole data set see `Sequences`; for a few rows this function takes half as long.
 
     Returns:
         `input_ids`, `token_type_ids`, `attention_mask`, int32 [rows, length].
@@ -49,14 +49,14 @@ def pad(
 
 
 class Sequences:
-    """Rows of token ids of any lengths in flat arrays: five bytes a token.
+    """Rows of token ids of any lengths in flat arrays: five bytes per token.
 
     Attributes:
-        lengths: int64 [n], tokens of each row.
+        lengths: int64 [n], number of tokens of each row.
     """
 
     def __init__(self, ids: np.ndarray, type_ids: np.ndarray, lengths: np.ndarray) -> None:
-        """Takes int32 and int8 [sum of the lengths] and int64 [n]; see `of`."""
+        """Takes int32 and int8 [sum of lengths], and int64 [n]; see `of`."""
         self.lengths = lengths
         # Padding is read from one token beyond the end.
         self._ids = np.append(ids, np.int32(0))
@@ -65,7 +65,7 @@ class Sequences:
 
     @classmethod
     def of(cls, encodings: Iterable[Encoding]) -> "Sequences":
-        """Packs encodings, one after the other; only one is in memory."""
+        """Packs encodings one after the other; only one is in memory at a time."""
         ids, type_ids, lengths = array("i"), array("b"), array("q")
         for encoding in encodings:
             ids.extend(encoding.ids)
@@ -75,13 +75,17 @@ class Sequences:
             np.array(ids, np.int32), np.array(type_ids, np.int8), np.array(lengths, np.int64)
         )
 
+    def id_counts(self) -> np.ndarray:
+        """How often each token id occurs, int64 [greatest id + 1]."""
+        return np.bincount(self._ids[:-1])  # without the token of padding
+
     def pad(self, rows: np.ndarray, length: int, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
-        """Some rows as a batch.
+        """Makes a batch of rows.
 
         Args:
-            rows: int64 [...], numbers of rows; -1 is a row of padding.
-            length: T, at least that of the longest row.
-            tokenizer: defines the padding.
+            rows: int64 [...], numbers of rows; -1 for a row of padding.
+            length: T, at least the length of the longest row.
+            tokenizer: tokenizer that defines the padding.
 
         Returns:
             `input_ids`, `token_type_ids`, `attention_mask`, int32 [..., T].

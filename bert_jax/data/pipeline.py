@@ -10,6 +10,10 @@ from bert_jax.data.tensorflow import import_tensorflow
 
 Batch = dict[str, np.ndarray]
 
+# So few batches are made when they are read: to import TensorFlow takes longer, and steps are timed
+# on accelerators where it is not installed.
+_FEW = 8
+
 _open: "weakref.WeakSet[Generator[Batch, None, None]]" = weakref.WeakSet()
 
 
@@ -20,13 +24,13 @@ def batches_in_order(
     *,
     parallel_calls: int | None = None,
 ) -> Generator[Batch, None, None]:
-    """Yields `make_batch(start)`, …, `make_batch(stop - 1)`, made ahead of time.
+    """Yields `make_batch(start)`, …, `make_batch(stop - 1)`, made ahead of time unless few.
 
     Args:
-        make_batch: a pure function of the batch number; every batch has the same keys and dtypes.
-        start: the first number; a resumed run starts here at no cost.
-        stop: one past the last.
-        parallel_calls: batches made at once; None lets tf.data choose.
+        make_batch: pure function of the batch number; every batch has the same keys and dtypes.
+        start: first batch number; a resumed run starts here at no cost.
+        stop: one past the last batch number.
+        parallel_calls: number of batches made at once; None lets tf.data choose.
     """
     batches = _batches(make_batch, start, stop, parallel_calls)
     _open.add(batches)
@@ -36,12 +40,13 @@ def batches_in_order(
 def _batches(
     make_batch: Callable[[int], Batch], start: int, stop: int, parallel_calls: int | None
 ) -> Generator[Batch, None, None]:
-    if start >= stop:
+    if stop - start <= _FEW:
+        yield from map(make_batch, range(start, stop))
         return
     tf = import_tensorflow()
     example = make_batch(start)
     dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
-    # None in the end: TensorFlow never frees `make`, and with it what it refers to.
+    # None at the end: TensorFlow never frees `make` and the objects that it refers to.
     current: Callable[[int], Batch] | None = make_batch
 
     def make(number: int) -> tuple[np.ndarray, ...]:
@@ -63,9 +68,9 @@ def _batches(
     try:
         yield from iterator
     finally:
-        # TensorFlow's threads call `make_batch`. If the iterator were dropped meanwhile, they could
-        # wait for ever for an interpreter that has ended; so make no more batches, and wait for
-        # those that have begun.
+        # TensorFlow's threads call `make_batch`. If the iterator were dropped in the meantime, they
+        # could wait for ever for an interpreter that has ended; so start no more batches, and wait
+        # for those that have started.
         current = None
         keep_reading.assign(False)
         _drain(iterator)
@@ -77,7 +82,7 @@ def _drain(iterator: Iterator[Batch]) -> None:
             next(iterator)
         except StopIteration:
             return
-        except Exception:  # a failed batch; its error was raised where it was read
+        except Exception:  # a failed batch; its error was raised to its reader
             continue
 
 

@@ -1,7 +1,7 @@
-"""Which short rows of a batch share a packed row, and which few shapes batches of packed rows have.
+"""Decides which short rows share a packed row, and which shapes batches of packed rows have.
 
-Every shape is compiled, so there should be few; every place without a token is computed for
-nothing, so they should fit. The first batches of a training decide.
+Every shape is compiled, so there should be few; every position without a token is wasted work, so
+they should fit. The first batches of a training decide.
 """
 
 import dataclasses
@@ -15,18 +15,19 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.models.kernels.table import length_multiple
 
 # Packed rows may be longer than the rows of the batch by these factors, rounded up to a multiple of
-# `_LENGTH_MULTIPLE` tokens that suits the attention kernels, too.
-_STRETCHES = (1.125, 1.25)
+# `_LENGTH_MULTIPLE` tokens, which suits the attention kernels, too.
+_LENGTH_FACTORS = (1.125, 1.25)
 _LENGTH_MULTIPLE = 8
 
-# At this length, what grows with its square takes as long as all else. (As many tokens take 1,
-# 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384: all-MiniLM-L6-v2, trained on a CPU.)
+# At this length the terms that grow with its square take as long as all others. (As many tokens
+# take 1, 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384: all-MiniLM-L6-v2, trained on a
+# CPU.)
 _LENGTH_OF_EQUAL_WORK = 512
 
-# A further shape is worth its compilation where it saves this share of the work.
-_WORTH = 1 / 48
+# Another shape is worth its compilation if it saves at least this share of the work.
+_MIN_SAVED_SHARE = 1 / 48
 
-# A batch that needs more rows than all samples gets a multiple of this share of its rows.
+# For a batch with more rows than any sample, R is a multiple of this share of its rows.
 _PARTS = 8
 
 
@@ -36,14 +37,14 @@ class _Shapes:
 
     Attributes:
         length: U, tokens of a packed row.
-        counts: the values that R, the number of packed rows, may have; ascending.
+        counts: values that R, the number of packed rows, may have; ascending.
     """
 
     length: int
     counts: tuple[int, ...] = ()
 
     def rows(self, needed: int, batch_rows: int) -> int:
-        """R for a batch that needs this many packed rows."""
+        """The value of R for a batch that needs this many packed rows."""
         step = max(1, batch_rows // _PARTS)
         beyond = min(-(-needed // step) * step, batch_rows)
         return next((count for count in self.counts if count >= needed), beyond)
@@ -56,8 +57,8 @@ class RowPacker:
         """Chooses the shapes.
 
         Args:
-            samples: batches like those that will be packed; without any, packed rows are as long
-                as those of the batch, and their number is a multiple of an eighth of its rows.
+            samples: typical batches; without any, packed rows are as long as those of the batch,
+                and R is a multiple of an eighth of the number of its rows.
         """
         by_length: dict[int, list[np.ndarray]] = defaultdict(list)
         for batch in samples:
@@ -66,16 +67,16 @@ class RowPacker:
             int(lengths.sum()) for of_length in by_length.values() for lengths in of_length
         )
         self._shapes = {
-            length: _choose(of_length, length, tokens * _WORTH)
+            length: _choose(of_length, length, tokens * _MIN_SAVED_SHARE)
             for length, of_length in by_length.items()
         }
 
     def pack(self, batch: Batch) -> Batch:
-        """A batch with `pack_indices` and `unpack_indices`, see `models.packed_rows.PackedRows`.
+        """Adds `pack_indices` and `unpack_indices` to a batch, see `models.packed_rows.PackedRows`.
 
         Args:
-            batch: has `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0 for
-                the others; all axes but the last count rows.
+            batch: batch with `attention_mask` int32 [..., T], 1 for the first tokens of a row and 0
+                for the others; all axes but the last count rows.
 
         Returns:
             The batch with `pack_indices` int32 [R, U] and `unpack_indices` int32 [..., T].
@@ -85,8 +86,8 @@ class RowPacker:
         shapes = self._shapes.get(length, _Shapes(length))
         starts, needed = _place(lengths, shapes.length)
         if shapes.rows(needed, len(lengths)) * shapes.length**2 > len(lengths) * length**2:
-            # Hardly a row is short, and the attention of longer ones would take more memory than
-            # the batch by itself.
+            # Few rows are short, and the attention of longer rows would take more memory than that
+            # of the unpacked batch.
             shapes = _Shapes(length)
             starts, needed = _place(lengths, length)
         packed_shape = (shapes.rows(needed, len(lengths)), shapes.length)
@@ -104,17 +105,17 @@ class RowPacker:
 
 
 def _lengths(batch: Batch) -> np.ndarray:
-    """The tokens of each row."""
+    """The number of tokens of each row."""
     mask = batch["attention_mask"]
     return mask.reshape(-1, mask.shape[-1]).sum(axis=1)
 
 
 def _place(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
-    """Where each row with tokens starts in the packed rows, and how many packed rows there are.
+    """The start of each non-empty row in the packed rows, and the number of packed rows.
 
     Args:
-        lengths: int64 [B], the tokens of each row.
-        length: tokens of a packed row.
+        lengths: int64 [B], number of tokens of each row.
+        length: number of tokens of a packed row.
     """
     (filled,) = lengths.nonzero()
     counts = lengths[filled]
@@ -128,15 +129,15 @@ def _place(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
 
 
 def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
-    """The shapes that take the least work for batches like the samples.
+    """The shapes that cost the least work for batches like the samples.
 
     Args:
-        batches: the tokens of each row of each sample, all of which have T = `length`.
+        batches: number of tokens of each row of each sample, all of which have T = `length`.
         length: T.
-        worth: the tokens that a further shape must save.
+        worth: number of tokens that another shape must save.
     """
     step = math.lcm(_LENGTH_MULTIPLE, length_multiple(length))
-    stretched = {math.ceil(length * stretch / step) * step for stretch in _STRETCHES}
+    stretched = {math.ceil(length * stretch / step) * step for stretch in _LENGTH_FACTORS}
     candidates = []
     for packed in sorted({length, *stretched}):
         needed = [_place(lengths, packed)[1] for lengths in batches]
@@ -147,10 +148,9 @@ def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
 
 
 def _few_counts(needed: list[int], worth: float) -> tuple[tuple[int, ...], float]:
-    """Numbers that each of `needed` is rounded up to, and their sum for all, with `worth` for each.
+    """Sizes to round each of `needed` up to, and the total cost: rounded sizes + `worth` per size.
 
-    Of all choices the one with the least sum: the best for the smallest ones is found first, then
-    for one more (dynamic programming).
+    Minimises the cost by dynamic programming over the sorted numbers.
     """
     numbers, times = np.unique(needed, return_counts=True)
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
@@ -174,15 +174,15 @@ def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarr
     Args:
         sizes: int64 [n], each from 1 to `capacity`.
         rows: number of rows.
-        capacity: of each row.
+        capacity: capacity of each row.
 
     Returns:
-        int64 [n], the row of each item; -1 if none has space.
+        int64 [n], the row of each item; -1 if no row has space.
     """
     placed = np.full(len(sizes), -1)
     by_space: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free space
     by_space[capacity] = list(range(rows))[::-1]
-    spaces = 1 << capacity  # bit n is set if a row has space n
+    spaces = 1 << capacity  # bit n is set if a row has free space n
     order = np.argsort(-sizes, kind="stable")
     for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
         fitting = spaces >> size

@@ -31,25 +31,25 @@ class PreparedDataset:
     """One split of a data set that TensorFlow Datasets has prepared; examples are in disk order.
 
     Only the prepared files are read, never the code that made them: nothing is downloaded, and the
-    code of the data set need not be installed. Imports TensorFlow when it is read.
+    code of the data set need not be installed. TensorFlow is imported when examples are read.
 
     Attributes:
-        name: its name in errors.
-        directory: of its files.
-        split: "train", "test[:100]", ….
+        name: name of the data set in errors.
+        directory: directory of its files.
+        split: the split, such as "train" or "test[:100]".
     """
 
     def __init__(self, name: str, place: str, data_dir: str | None) -> None:
         """Finds the data set.
 
         Args:
-            name: its name in errors.
+            name: name of the data set in errors.
             place: "NAME[/CONFIG][:VERSION][:SPLIT]"; by default the newest version, and
                 "train".
-            data_dir: of prepared data sets; None for the default of TensorFlow Datasets.
+            data_dir: directory of prepared data sets; None for the default of TensorFlow Datasets.
 
         Raises:
-            UserError: it does not exist.
+            UserError: the data set does not exist.
         """
         self.name = name
         dataset, _, split = place.partition(":")
@@ -74,7 +74,7 @@ class PreparedDataset:
         """The number of examples.
 
         Raises:
-            UserError: there is no such split.
+            UserError: the split does not exist.
         """
         splits = self._builder.info.splits
         try:
@@ -85,7 +85,7 @@ class PreparedDataset:
             ) from error
 
     def examples(self, field: str | None = None) -> Iterator[Any]:
-        """Each example: a dict, or the value of one field, as NumPy arrays, numbers and bytes.
+        """The examples: each a dict, or the value of one field, as NumPy arrays, numbers and bytes.
 
         Raises:
             UserError: a file is damaged.
@@ -98,7 +98,7 @@ class PreparedDataset:
                 for example in self._builder.as_data_source(split=self.split):
                     yield example if field is None else example[field]
                 return
-            # One file after the other; more at a time would mix their examples.
+            # One file after the other; reading several at once would mix their examples.
             options = tensorflow_datasets.ReadConfig(interleave_cycle_length=1, try_autocache=False)
             dataset = self._builder.as_dataset(split=self.split, read_config=options)
             if field is not None:
@@ -119,7 +119,7 @@ class PreparedDataset:
 
     def _find(self, name: str, version: str, data_dir: str | None) -> Path:
         default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
-        folder = Path(data_dir or default).expanduser()
+        folder = Path(os.path.expanduser(data_dir or default))
         prepared = {path.parent for path in folder.glob(f"{name}/*/dataset_info.json")}
         versions = {path.name: path for path in prepared if _VERSION.fullmatch(path.name)}
         if versions and not version:

@@ -10,6 +10,8 @@ from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.tokenization.interface import DEFAULT_TEMPLATE, WORDPIECE
 
+_EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
+
 
 def dense(parameter: str, tensor: str, input_axes: int = 1) -> tuple[Rule, Rule]:
     """A dense layer in PyTorch: its weight is [out, in]."""
@@ -27,113 +29,196 @@ def layer_norm(parameter: str, tensor: str) -> tuple[Rule, Rule]:
     )
 
 
-def encoder_rules(prefix: str) -> tuple[Rule, ...]:
-    """Embeddings, layers and pooler under Hugging Face's names, which many relatives share.
-
-    Args:
-        prefix: as "bert.".
-    """
-    embeddings, layers = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
-    layer = f"{prefix}encoder.layer.{{layer}}"
+def embedding_rules(prefix: str) -> tuple[Rule, ...]:
+    """The embeddings under Hugging Face's names, which nearly all relatives share."""
     return (
         *(
-            Rule(f"{embeddings}/{table}/embedding", f"{prefix}embeddings.{table}.weight")
+            Rule(f"{_EMBEDDINGS}/{table}/embedding", f"{prefix}embeddings.{table}.weight")
             for table in ("word_embeddings", "position_embeddings", "token_type_embeddings")
         ),
-        *layer_norm(f"{embeddings}/layer_norm", f"{prefix}embeddings.LayerNorm"),
-        *dense(f"{layers}/attention/query", f"{layer}.attention.self.query"),
-        *dense(f"{layers}/attention/key", f"{layer}.attention.self.key"),
-        *dense(f"{layers}/attention/value", f"{layer}.attention.self.value"),
-        *dense(f"{layers}/attention/output", f"{layer}.attention.output.dense", input_axes=2),
-        *layer_norm(f"{layers}/attention_norm", f"{layer}.attention.output.LayerNorm"),
-        *dense(f"{layers}/intermediate", f"{layer}.intermediate.dense"),
-        *dense(f"{layers}/output", f"{layer}.output.dense"),
-        *layer_norm(f"{layers}/output_norm", f"{layer}.output.LayerNorm"),
+        *layer_norm(f"{_EMBEDDINGS}/layer_norm", f"{prefix}embeddings.LayerNorm"),
+    )
+
+
+def layer_rules(prefix: str) -> tuple[Rule, ...]:
+    """The layers under Hugging Face's names, which many relatives share."""
+    layer = f"{prefix}encoder.layer.{{layer}}"
+    return (
+        *dense(f"{_LAYERS}/attention/query", f"{layer}.attention.self.query"),
+        *dense(f"{_LAYERS}/attention/key", f"{layer}.attention.self.key"),
+        *dense(f"{_LAYERS}/attention/value", f"{layer}.attention.self.value"),
+        *dense(f"{_LAYERS}/attention/output", f"{layer}.attention.output.dense", input_axes=2),
+        *layer_norm(f"{_LAYERS}/attention_norm", f"{layer}.attention.output.LayerNorm"),
+        *dense(f"{_LAYERS}/intermediate", f"{layer}.intermediate.dense"),
+        *dense(f"{_LAYERS}/output", f"{layer}.output.dense"),
+        *layer_norm(f"{_LAYERS}/output_norm", f"{layer}.output.LayerNorm"),
+    )
+
+
+def encoder_rules(prefix: str) -> tuple[Rule, ...]:
+    """Embeddings, layers and pooler under Hugging Face's names.
+
+    Args:
+        prefix: prefix of the names, such as "bert.".
+    """
+    return (
+        *embedding_rules(prefix),
+        *layer_rules(prefix),
         *dense(f"{ENCODER_SCOPE}/pooler/dense", f"{prefix}pooler.dense"),
     )
 
 
+# Heads that Hugging Face's classes do not have, in every family. The names of the CRF are those of
+# the package pytorch-crf, which is commonly used with them; the others are our own.
+OWN_HEAD_RULES = (
+    Rule("crf_transitions", "crf.transitions"),
+    Rule("crf_start", "crf.start_transitions"),
+    Rule("crf_end", "crf.end_transitions"),
+    *(
+        rule
+        for part in ("start", "end_hidden", "end", "no_answer_hidden", "no_answer")
+        for rule in dense(f"qa_joint/{part}", f"qa_joint.{part}")
+    ),
+)
+
+# Constants that some versions of transformers saved with the parameters.
+IGNORED = re.compile(r"embeddings\.(position_ids|token_type_ids)$")
+
+# LayerNorm of 2018. Only there: "gamma" may be part of a custom head.
+SPELLINGS = (
+    (r"\bLayerNorm\.gamma$", "LayerNorm.weight"),
+    (r"\bLayerNorm\.beta$", "LayerNorm.bias"),
+)
+
+# The heads of all classes; the MLM head's own decoder is used only if it is not tied.
+HEAD_RULES = (
+    *dense("mlm_head/dense", "cls.predictions.transform.dense"),
+    *layer_norm("mlm_head/layer_norm", "cls.predictions.transform.LayerNorm"),
+    Rule("mlm_head/decoder", "cls.predictions.decoder.weight"),
+    Rule("mlm_head/bias", "cls.predictions.bias"),
+    *dense("nsp_head", "cls.seq_relationship"),
+    *dense("classifier", "classifier"),
+    *dense("qa_outputs", "qa_outputs"),
+    *OWN_HEAD_RULES,
+)
+
 HUGGINGFACE = TensorNames(
-    rules=(
-        *encoder_rules("bert."),
-        *dense("mlm_head/dense", "cls.predictions.transform.dense"),
-        *layer_norm("mlm_head/layer_norm", "cls.predictions.transform.LayerNorm"),
-        Rule("mlm_head/decoder", "cls.predictions.decoder.weight"),
-        Rule("mlm_head/bias", "cls.predictions.bias"),
-        *dense("nsp_head", "cls.seq_relationship"),
-        *dense("classifier", "classifier"),
-        *dense("qa_outputs", "qa_outputs"),
-        # Not Hugging Face's: the names of the package pytorch-crf, commonly put on its models.
-        Rule("crf_transitions", "crf.transitions"),
-        Rule("crf_start", "crf.start_transitions"),
-        Rule("crf_end", "crf.end_transitions"),
-    ),
+    rules=(*encoder_rules("bert."), *HEAD_RULES),
     prefix="bert.",
-    # Constants that some versions of transformers saved with the parameters.
-    ignored=re.compile(r"embeddings\.(position_ids|token_type_ids)$"),
-    # LayerNorm of 2018. Only there: "gamma" may be part of somebody's own head.
-    spellings=(
-        (r"\bLayerNorm\.gamma$", "LayerNorm.weight"),
-        (r"\bLayerNorm\.beta$", "LayerNorm.bias"),
-    ),
-    # The decoder is a PyTorch Linear with its own bias, and computes with that one.
+    ignored=IGNORED,
+    spellings=SPELLINGS,
+    # The decoder is a PyTorch Linear with its own bias, which is the one it uses.
     aliases={"cls.predictions.decoder.bias": "cls.predictions.bias"},
 )
 
 
-def _variables_dense(parameter: str, scope: str, input_axes: int = 1) -> tuple[Rule, Rule]:
+def google_dense(parameter: str, scope: str, input_axes: int = 1) -> tuple[Rule, Rule]:
+    """A dense layer in TensorFlow: its kernel is [in, out]."""
     return (
         Rule(f"{parameter}/kernel", f"{scope}/kernel", input_axes),
         Rule(f"{parameter}/bias", f"{scope}/bias"),
     )
 
 
-def _variables_norm(parameter: str, scope: str) -> tuple[Rule, Rule]:
+def google_layer_norm(parameter: str, scope: str) -> tuple[Rule, Rule]:
+    """A LayerNorm in TensorFlow."""
     return Rule(f"{parameter}/scale", f"{scope}/gamma"), Rule(f"{parameter}/bias", f"{scope}/beta")
 
 
-def _variables_head(parameter: str, scope: str) -> tuple[Rule, Rule]:
+def _google_head(parameter: str, scope: str) -> tuple[Rule, Rule]:
     return (
         Rule(f"{parameter}/kernel", f"{scope}output_weights", 1, transposed=True),
         Rule(f"{parameter}/bias", f"{scope}output_bias"),
     )
 
 
-_EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
-_SCOPE = "bert/encoder/layer_{layer}"
-
-# Beside every weight stand its optimizer slots: those that google-research/bert names, those of
-# `tf.train.Optimizer`, LAMB's. Counters and loss scales stand alone or in a scope.
-_SLOTS = r".+/((adam|lamb)_[mv]|(Adam|LAMB|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?)"
-_COUNTERS = r"(.+/)?(global_step|(good|bad)_steps|(current_)?loss_scale|beta[12]_power)"
-
-GOOGLE = TensorNames(
-    rules=(
+def google_embedding_rules() -> tuple[Rule, ...]:
+    """The embeddings under Google's names."""
+    return (
         *(
             Rule(f"{_EMBEDDINGS}/{table}/embedding", f"bert/embeddings/{table}")
             for table in ("word_embeddings", "position_embeddings", "token_type_embeddings")
         ),
-        *_variables_norm(f"{_EMBEDDINGS}/layer_norm", "bert/embeddings/LayerNorm"),
-        *_variables_dense(f"{_LAYERS}/attention/query", f"{_SCOPE}/attention/self/query"),
-        *_variables_dense(f"{_LAYERS}/attention/key", f"{_SCOPE}/attention/self/key"),
-        *_variables_dense(f"{_LAYERS}/attention/value", f"{_SCOPE}/attention/self/value"),
-        *_variables_dense(f"{_LAYERS}/attention/output", f"{_SCOPE}/attention/output/dense", 2),
-        *_variables_norm(f"{_LAYERS}/attention_norm", f"{_SCOPE}/attention/output/LayerNorm"),
-        *_variables_dense(f"{_LAYERS}/intermediate", f"{_SCOPE}/intermediate/dense"),
-        *_variables_dense(f"{_LAYERS}/output", f"{_SCOPE}/output/dense"),
-        *_variables_norm(f"{_LAYERS}/output_norm", f"{_SCOPE}/output/LayerNorm"),
-        *_variables_dense(f"{ENCODER_SCOPE}/pooler/dense", "bert/pooler/dense"),
-        *_variables_dense("mlm_head/dense", "cls/predictions/transform/dense"),
-        *_variables_norm("mlm_head/layer_norm", "cls/predictions/transform/LayerNorm"),
+        *google_layer_norm(f"{_EMBEDDINGS}/layer_norm", "bert/embeddings/LayerNorm"),
+    )
+
+
+def google_head_rules() -> tuple[Rule, ...]:
+    """Pooler and heads under Google's names."""
+    return (
+        *google_dense(f"{ENCODER_SCOPE}/pooler/dense", "bert/pooler/dense"),
+        *google_dense("mlm_head/dense", "cls/predictions/transform/dense"),
+        *google_layer_norm("mlm_head/layer_norm", "cls/predictions/transform/LayerNorm"),
         Rule("mlm_head/bias", "cls/predictions/output_bias"),
-        *_variables_head("nsp_head", "cls/seq_relationship/"),
-        # run_classifier.py opens no scope for its head, nor do the scripts of others for tagging
-        # and multiple choice, which were made after it.
-        *_variables_head("classifier", ""),
-        *_variables_head("qa_outputs", "cls/squad/"),
+        *_google_head("nsp_head", "cls/seq_relationship/"),
+        # run_classifier.py opens no scope for its head, nor do third-party scripts for tagging
+        # and multiple choice, which are derived from it.
+        *_google_head("classifier", ""),
+        *_google_head("qa_outputs", "cls/squad/"),
+    )
+
+
+_SCOPE = "bert/encoder/layer_{layer}"
+
+# Every weight comes with its optimizer slots: those of google-research/bert, of
+# `tf.train.Optimizer`, of LAMB. Counters and loss scales are separate or in a scope.
+_SLOTS = r".+/((adam|lamb)_[mv]|(Adam|LAMB|AdamWeightDecayOptimizer|LAMBOptimizer)(_1)?)"
+_COUNTERS = r"(.+/)?(global_step|(good|bad)_steps|(current_)?loss_scale|beta[12]_power)"
+GOOGLE_IGNORED = re.compile(f"^({_SLOTS}|{_COUNTERS})$")
+
+GOOGLE = TensorNames(
+    rules=(
+        *google_embedding_rules(),
+        *google_dense(f"{_LAYERS}/attention/query", f"{_SCOPE}/attention/self/query"),
+        *google_dense(f"{_LAYERS}/attention/key", f"{_SCOPE}/attention/self/key"),
+        *google_dense(f"{_LAYERS}/attention/value", f"{_SCOPE}/attention/self/value"),
+        *google_dense(f"{_LAYERS}/attention/output", f"{_SCOPE}/attention/output/dense", 2),
+        *google_layer_norm(f"{_LAYERS}/attention_norm", f"{_SCOPE}/attention/output/LayerNorm"),
+        *google_dense(f"{_LAYERS}/intermediate", f"{_SCOPE}/intermediate/dense"),
+        *google_dense(f"{_LAYERS}/output", f"{_SCOPE}/output/dense"),
+        *google_layer_norm(f"{_LAYERS}/output_norm", f"{_SCOPE}/output/LayerNorm"),
+        *google_head_rules(),
     ),
-    ignored=re.compile(f"^({_SLOTS}|{_COUNTERS})$"),
+    ignored=GOOGLE_IGNORED,
 )
+
+# Layers, width, heads. tiny to medium: google-research/bert, "24 smaller models" (Turc et al.,
+# 2019); base and large: the paper, section 3. Feed-forward width is 4 D, head width is 64.
+SIZES = {
+    name: {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * width,
+    }
+    for name, layers, width, heads in (
+        ("tiny", 2, 128, 2),
+        ("mini", 4, 256, 4),
+        ("small", 4, 512, 8),
+        ("medium", 8, 512, 8),
+        ("base", 12, 768, 12),
+        ("large", 24, 1024, 16),
+    )
+}
+
+REQUIRED_FIELDS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
+
+# Values of `config.json` without which a model would not be an encoder with learned positions.
+ENCODER_ONLY = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+
+# Heads of one name with another meaning, and their parameters, in every family.
+HEADS_OF_LABELS = (Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE)
+LABEL_PARAMETERS = ("classifier/", "crf_")
 
 FAMILY = Family(
     model_type="bert",
@@ -151,20 +236,10 @@ FAMILY = Family(
     template=DEFAULT_TEMPLATE,
     huggingface=HUGGINGFACE,
     google=GOOGLE,
-    required_fields=(
-        "vocab_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-    ),
-    fixed_fields={
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-        "add_cross_attention": False,
-    },
-    heads_of_labels=(Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE),
-    label_parameters=("classifier/", "crf_"),
-    position_offset=0,
+    sizes=SIZES,
+    required_fields=REQUIRED_FIELDS,
+    fixed_fields=ENCODER_ONLY,
+    heads_of_labels=HEADS_OF_LABELS,
+    label_parameters=LABEL_PARAMETERS,
     tokenizer_kind=WORDPIECE,
 )

@@ -1,4 +1,4 @@
-"""What a family of encoders is: everything that differs between BERT and its relatives.
+"""The interface of a family of encoders: all differences between BERT and its relatives.
 
 A family is one module of this package that defines `FAMILY`. The module's name is the `model_type`
 of `config.json`, with "_" in place of "-"; nothing has to be registered.
@@ -9,30 +9,31 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import bert_jax.families
-from bert_jax.errors import UserError
-from bert_jax.models.config import Head
+from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig, Head
 from bert_jax.tokenization import Template, Tokenizer, load_tokenizer
 from bert_jax.tokenization.interface import WORDPIECE
 
-# Of a config.json that names none, such as Google's bert_config.json.
+# The default for a config.json without it, such as Google's bert_config.json.
 DEFAULT_MODEL_TYPE = "bert"
 
 
 class Rule(NamedTuple):
-    """How one parameter is stored in a file.
+    """The storage of one parameter in a file.
 
-    A parameter of the encoder's layers holds all layers, [L, ...]; files have one tensor for each.
-    Kernels are [in, out], with the attention heads as axes of their own; in files they are flat.
+    A parameter of the encoder's layers contains all layers, [L, ...]; files have one tensor per
+    layer. Kernels are [in, out], with separate axes for the attention heads; in files they are
+    flat.
 
     Attributes:
-        parameter: its name in the parameter tree, as "bert/pooler/dense/kernel".
-        tensor: its name in a file; `{layer}` stands for the number of the layer.
-        input_axes: for kernels, how many axes of the parameter are inputs; 0 for everything else.
+        parameter: name in the parameter tree, such as "bert/pooler/dense/kernel".
+        tensor: name in a file; `{layer}` is replaced by the number of the layer.
+        input_axes: for kernels, number of input axes of the parameter; 0 for all others.
         transposed: for kernels, whether the tensor is [out, in] instead of [in, out].
     """
 
@@ -43,21 +44,21 @@ class Rule(NamedTuple):
 
     @property
     def stacked(self) -> bool:
-        """Whether the parameter holds all layers."""
+        """Whether the parameter contains all layers."""
         return "{layer}" in self.tensor
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorNames:
-    """How one file format names the parameters of a family.
+    """The names of a family's parameters in one file format.
 
     Attributes:
-        rules: one for each parameter of any of the models.
-        prefix: begins the names of the encoder's tensors; files of a bare encoder leave it out.
-        ignored: a pattern of tensors that are no parameters: constants, optimizer slots.
-        spellings: (regular expression, replacement) that turn older spellings into that of `rules`.
-        aliases: other names of a tensor. Where a file holds both, the alias counts; it is written
-            beside a decoder that is not tied to the word embeddings.
+        rules: one rule for each parameter of any of the models.
+        prefix: prefix of the encoder's tensors; files of a bare encoder leave it out.
+        ignored: pattern of tensors that are not parameters: constants, optimizer slots.
+        spellings: (regular expression, replacement) from older spellings to those of `rules`.
+        aliases: other names of a tensor. If a file contains both, the alias is used; it is written
+            in addition if the decoder is not tied to the word embeddings.
     """
 
     rules: tuple[Rule, ...]
@@ -67,7 +68,7 @@ class TensorNames:
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def canonical(self, name: str) -> str | None:
-        """The name in `rules` of a tensor of a file; None for what is no parameter."""
+        """The name in `rules` of a tensor of a file; None if it is not a parameter."""
         if self.ignored and self.ignored.search(name):
             return None
         if name.startswith(self._bare_scopes):
@@ -80,7 +81,7 @@ class TensorNames:
         """The rule of a parameter.
 
         Raises:
-            UserError: there is none: the format cannot hold this parameter.
+            UserError: there is none: the format cannot store this parameter.
         """
         if parameter not in self._by_parameter:
             raise UserError(
@@ -88,13 +89,18 @@ class TensorNames:
             )
         return self._by_parameter[parameter]
 
+    def tensor_of(self, parameter: str) -> str:
+        """The name of a parameter in a file; "" if the format cannot store it."""
+        rule = self._by_parameter.get(parameter)
+        return rule.tensor if rule else ""
+
     @functools.cached_property
     def _by_parameter(self) -> dict[str, Rule]:
         return {rule.parameter: rule for rule in self.rules}
 
     @functools.cached_property
     def _bare_scopes(self) -> tuple[str, ...]:
-        """What the encoder's tensors begin with in a file without the prefix."""
+        """The first components of the encoder's tensor names in a file without the prefix."""
         inner = (
             rule.tensor.removeprefix(self.prefix)
             for rule in self.rules
@@ -108,43 +114,118 @@ class Family:
     """One family of encoders with its heads.
 
     Attributes:
-        model_type: its name in `config.json`.
-        class_names: the heads that it has, and Hugging Face's class of each.
-        template: where special tokens and token types stand around one text and around two.
-        huggingface: the names of tensors in Hugging Face's files.
-        google: the names of variables in Google's checkpoints; None where there are none.
-        required_fields: fields of `EncoderConfig` without which the sizes would be guesses.
-        fixed_fields: keys of `config.json` with the only value that is supported.
+        model_type: value of `model_type` in `config.json`.
+        class_names: supported heads, and Hugging Face's class of each.
+        template: positions of special tokens and token types around one text and a pair.
+        huggingface: names of tensors in Hugging Face's files.
+        google: names of variables in Google's checkpoints; None if there are none.
+        google_config: name of the file with the config beside them.
+        google_gelu: the activation that Google's programs call "gelu".
+        constants: fields of `EncoderConfig` with one value in the whole family, such as its
+            switches; they are not in `config.json`.
+        optional_fields: those of `models.config.OPTIONAL_FIELDS` that are in `config.json`.
+        required_fields: fields of `EncoderConfig` that a `config.json` must contain: those whose
+            value in published files is another than the default of transformers or of the encoder.
+        fixed_fields: keys of `config.json` with the only supported value.
         field_names: fields of `EncoderConfig` that have another key in `config.json`.
-        heads_of_labels: heads with parameters of the same names and another meaning, in each of
+        sizes: fields of `EncoderConfig` for each named size of a new model.
+        defaults: fields of a new model of any size.
+        heads_of_labels: heads whose parameters have the same names but another meaning in each of
             these heads and for every set of labels.
-        label_parameters: beginnings of the names of these parameters.
-        position_offset: see `EncoderConfig`.
-        tokenizer_kind: "wordpiece" or "sentencepiece", which is read where files of both are.
+        label_parameters: prefixes of the names of these parameters.
+        tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`.
+        others: families of the same `model_type` whose classes have other tensor names.
     """
 
     model_type: str
     class_names: Mapping[Head, str]
     template: Template
     huggingface: TensorNames
+    sizes: Mapping[str, Mapping[str, Any]]
     google: TensorNames | None = None
+    google_config: str = "bert_config.json"
+    google_gelu: str = "gelu"
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    constants: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    optional_fields: tuple[str, ...] = ()
     required_fields: tuple[str, ...] = ()
     fixed_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads_of_labels: tuple[Head, ...] = ()
     label_parameters: tuple[str, ...] = ()
-    position_offset: int = 0
     tokenizer_kind: str = WORDPIECE
+    others: tuple["Family", ...] = ()
 
-    def load_tokenizer(self, path: str | Path) -> Tokenizer:
-        """The tokenizer of a model of this family, see `tokenization.load_tokenizer`."""
-        return load_tokenizer(path, template=self.template, kind=self.tokenizer_kind)
+    def with_class(self, class_names: Collection[str]) -> tuple["Family", Head | None]:
+        """The family of this `model_type` that has one of the classes, and that class's head.
+
+        This family and None if none has.
+        """
+        for family in (self, *self.others):
+            for head, name in family.class_names.items():
+                if name in class_names:
+                    return family, head
+        return self, None
+
+    def file_fields(self) -> dict[str, str]:
+        """The fields of `EncoderConfig` that are in `config.json`, each with its key there."""
+        return {
+            field.name: self.field_names.get(field.name, field.name)
+            for field in dataclasses.fields(EncoderConfig)
+            if field.name not in SWITCHES
+            and field.name not in self.constants
+            and (field.name not in OPTIONAL_FIELDS or field.name in self.optional_fields)
+        }
+
+    def new_config(self, size: str, **fields: Any) -> EncoderConfig:
+        """The architecture of a new model of a named size.
+
+        Args:
+            size: one of `sizes`.
+            fields: fields of `EncoderConfig` with another value.
+
+        Raises:
+            OptionError: the size is unknown, the family does not have a field, or a value is out of
+                range.
+        """
+        require_one_of("size", size, self.sizes)
+        known = self.file_fields()
+        for name, value in fields.items():
+            if name not in known:
+                problem = f"{self.model_type} models have no {name}"
+                raise OptionError(name, value, f"known are {', '.join(known)}", problem)
+        named = {**self.defaults, **self.sizes[size], **fields}
+        return EncoderConfig(**named, **self.constants)
+
+    def load_tokenizer(self, path: str | Path, *, config: EncoderConfig | None = None) -> Tokenizer:
+        """The tokenizer of a model of this family, see `tokenization.load_tokenizer`.
+
+        Args:
+            path: directory or file.
+            config: architecture of the model; None: unknown.
+
+        Raises:
+            UserError: it cannot be read, or does not belong to the model.
+        """
+        tokenizer = load_tokenizer(
+            path,
+            template=self.template,
+            kind=self.tokenizer_kind,
+            vocab_size=config.vocab_size if config else None,
+        )
+        pad = tokenizer.special_ids.pad
+        if config and config.positions_after_padding and pad != config.pad_token_id:
+            raise UserError(
+                f"{path}: the tokenizer's padding has the id {pad}, but positions of the model "
+                f"count from its pad_token_id, {config.pad_token_id}; give the model's tokenizer"
+            )
+        return tokenizer
 
     def class_name(self, head: Head) -> str:
         """Hugging Face's class of the model with a head.
 
         Raises:
-            UserError: the family has no such head.
+            UserError: the family does not have this head.
         """
         if head not in self.class_names:
             known = ", ".join(known.value for known in self.class_names)
@@ -158,7 +239,7 @@ def find_family(model_type: str) -> Family:
     """The family with this `model_type`.
 
     Raises:
-        UserError: there is none.
+        UserError: the family is unknown.
     """
     known = family_names()
     name = model_type.replace("-", "_") if isinstance(model_type, str) else ""
@@ -175,9 +256,9 @@ def family_names() -> list[str]:
 
 
 def head_of_class(class_name: str) -> Head | None:
-    """The head of one of Hugging Face's classes, of whatever family; None if no family has it."""
+    """The head of one of Hugging Face's classes, of any family; None if no family has it."""
     for name in family_names():
-        for head, known in find_family(name).class_names.items():
-            if known == class_name:
-                return head
+        head = find_family(name).with_class([class_name])[1]
+        if head is not None:
+            return head
     return None

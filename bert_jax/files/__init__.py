@@ -1,44 +1,70 @@
 """Files and directories, on the local disk or in a bucket.
 
-A path in a bucket, as gs://BUCKET/RUN, has the methods of `pathlib.Path`: `as_path` makes it, and
-code that reads, replaces or removes a small file is the same for both. Large files that are mapped
-into memory, and libraries that only know local files, use local copies:
+A path in a bucket, such as gs://BUCKET/RUN, has the methods of `pathlib.Path`: `as_path` makes it,
+and code that reads, replaces or removes a small file is the same for both. Large files that are
+mapped into memory, and libraries that only support local files, use local copies:
 
-    fetch             remote → a copy in the user's cache, which is kept and brought up to date
-    atomic_directory  an empty local directory, whose files are in the remote one at the end
+        fetch             remote → a copy in the user's cache, which is kept and updated
+        atomic_directory  an empty local directory; its files are in the remote one at the end
 """
 
 from bert_jax.files.atomic import (
     atomic_directory,
     atomic_file,
+    manifest_updated,
     remove_partial_files,
-    save_figure,
     write_atomically,
+    write_listed,
 )
 from bert_jax.files.download import fetch
+from bert_jax.files.figures import can_draw, save_figure
+from bert_jax.files.lock import check_locks, locked
+from bert_jax.files.manifest import check_own_files, check_undamaged
 from bert_jax.files.paths import (
     as_path,
     is_remote,
     matching_files,
     open_binary,
     reachable,
-    read_json_object,
     remove,
     state_of,
     upload,
     user_cache,
 )
+from bert_jax.files.reading import (
+    VOCABULARY_BYTES,
+    check_regular,
+    is_there,
+    open_regular,
+    read_json,
+    read_json_object,
+    read_limited,
+    regular_files_below,
+)
 
 __all__ = [
+    "VOCABULARY_BYTES",
     "as_path",
     "atomic_directory",
     "atomic_file",
+    "can_draw",
+    "check_locks",
+    "check_own_files",
+    "check_regular",
+    "check_undamaged",
     "fetch",
     "is_remote",
+    "is_there",
+    "locked",
+    "manifest_updated",
     "matching_files",
     "open_binary",
+    "open_regular",
     "reachable",
+    "read_json",
     "read_json_object",
+    "read_limited",
+    "regular_files_below",
     "remove",
     "remove_partial_files",
     "save_figure",
@@ -46,4 +72,5 @@ __all__ = [
     "upload",
     "user_cache",
     "write_atomically",
+    "write_listed",
 ]

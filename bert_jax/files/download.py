@@ -1,4 +1,4 @@
-"""Copies of remote files on the local disk, in the user's cache."""
+"""Local copies of remote files, in the user's cache."""
 
 import contextlib
 import fcntl
@@ -16,29 +16,29 @@ from bert_jax.files.paths import (
     filesystem,
     is_remote,
     reachable,
-    read_json_object,
     user_cache,
 )
+from bert_jax.files.reading import read_json_object
 
-# What a store says of a file: "size" in bytes, and one or other of the keys of `_version`.
+# A store's description of a file: "size" in bytes, and one of the keys of `_version`.
 FileInfo = Mapping[str, Any]
 
-# What a copy was made of: {"model.safetensors": "SIZE VERSION"}.
+# The record of a copy: {"model.safetensors": "SIZE VERSION"}.
 _RECORD = ".fetched.json"
 
 
 def fetch(path: Path, patterns: Sequence[str] = ("*",)) -> Path:
-    """A local copy of a remote directory or file; a local path is itself.
+    """A local copy of a remote directory or file; for a local path, the path itself.
 
     The copy is in the user's cache. Unchanged files are not fetched again, so a call after an
-    interruption continues with the file it had reached. Processes of one machine take turns.
+    interruption continues with the interrupted file. Processes of one machine take turns.
 
     Args:
         path: a directory or a file.
-        patterns: which files of a directory, as `tokenizer/*`; `*` matches `/`, too.
+        patterns: patterns of files of a directory, such as `tokenizer/*`; `*` matches `/`, too.
 
     Raises:
-        UserError: it or its files do not exist, cannot be reached, or the disk is full.
+        UserError: the path or its files do not exist, cannot be reached, or the disk is full.
     """
     if not is_remote(path):
         return path
@@ -65,12 +65,12 @@ def _update_copy(
     requested: Mapping[str, FileInfo],
     all_files: Mapping[str, FileInfo] | None = None,
 ) -> Path:
-    """The copy of a remote directory, with some of its files.
+    """Updates the copy of a remote directory, with some of its files.
 
     Args:
-        directory: in a bucket.
-        requested: the files, by their names in it.
-        all_files: all that it has, where that is known: what else is in the copy is removed.
+        directory: directory in a bucket.
+        requested: the files to copy, by their names in it.
+        all_files: all its files, if known: other files in the copy are removed.
     """
     scheme, _, rest = os.fspath(directory).partition("://")
     copy = user_cache() / "fetched" / scheme / rest
@@ -108,7 +108,7 @@ def _update_copy(
 
 
 def _version(info: FileInfo) -> str:
-    """What changes with a file: its size, and what the store counts its changes by."""
+    """A string that changes with a file: its size, and the version number of the store."""
     change = next((info[key] for key in ("etag", "ETag", "mtime", "created") if key in info), "")
     return f"{info['size']} {change}"
 
@@ -118,7 +118,7 @@ def _has_size(path: Path, info: FileInfo) -> bool:
 
 
 def _read_record(copy: Path) -> dict[str, str]:
-    """What is in a copy; nothing, if that cannot be read."""
+    """The record of a copy; empty if it cannot be read."""
     try:
         return read_json_object(copy / _RECORD)
     except UserError:
@@ -137,7 +137,7 @@ def _check_space(copy: Path, missing: Mapping[str, FileInfo]) -> None:
 
 @contextlib.contextmanager
 def _locked(copy: Path) -> Iterator[None]:
-    """Waits until no other process works on a copy."""
+    """Waits until no other process updates a copy."""
     copy.mkdir(parents=True, exist_ok=True)
     with open(copy.with_name(f"{copy.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,12 +1,13 @@
 """Local and remote paths, and the stores of the remote ones.
 
-Remote paths are those of etils.epath (which orbax uses, too) over the file systems of fsspec;
+Remote paths are those of etils.epath (which orbax uses, too) on top of the file systems of fsspec;
 patterns and uploads use these file systems directly.
 """
 
 import contextlib
 import dataclasses
-import json
+import functools
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -18,19 +19,22 @@ from bert_jax.errors import UnreachableError, UserError, first_line
 if TYPE_CHECKING:
     import fsspec
 
-# Otherwise etils reads buckets through TensorFlow, which only `data/` imports. It reads this at
-# the first path that any library makes, so it is set at import.
+# Otherwise etils reads buckets with TensorFlow, which only `data/` imports. etils reads this when
+# the first path is created by any library, so it is set at import.
 os.environ.setdefault("EPATH_USE_TF", "0")
 
-# The schemes of etils.epath, and the extra that brings what reads them.
+# The schemes of etils.epath, and the extra that installs the client of each.
 _EXTRAS = {"gs": "gcs", "s3": "s3"}
+
+# How long a store may take for its first answer. Later its client tries again for half a minute.
+_FIRST_ANSWER_SECONDS = 10.0
 
 
 def as_path(text: str | os.PathLike[str]) -> Path:
-    """The path that a user has written: local, or in a bucket.
+    """The path that a user has given: local, or in a bucket.
 
     Raises:
-        UserError: no bucket of that kind can be read.
+        UserError: the kind of bucket is not supported.
     """
     text = os.fspath(text)
     scheme, separator, rest = text.partition("://")
@@ -51,7 +55,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 
 def filesystem(path: Path) -> "tuple[fsspec.AbstractFileSystem, str]":
-    """The store of a remote path, and the name of the path in it."""
+    """The file system of a remote path, and the name of the path in it."""
     import fsspec.core
 
     _prepare_stores()
@@ -60,16 +64,18 @@ def filesystem(path: Path) -> "tuple[fsspec.AbstractFileSystem, str]":
 
 @contextlib.contextmanager
 def reachable(path: Path) -> Iterator[None]:
-    """Turns the errors of a store, which are of many kinds, into errors of one line.
+    """Turns the various errors of a store into errors of one line.
 
     Raises:
-        UnreachableError: the remote path cannot be read or written. Errors of local paths pass.
-        UserError: the client of its store is not installed.
+        UnreachableError: the remote path cannot be read or written. Errors of local paths pass
+            through.
+        UserError: the client of the store is not installed.
     """
     if not is_remote(path):
         yield
         return
     try:
+        _await_answer("/".join(os.fspath(path).split("/")[:3]))  # gs://BUCKET
         yield
     except UserError:
         raise
@@ -87,9 +93,9 @@ def reachable(path: Path) -> Iterator[None]:
 
 
 def matching_files(pattern: str) -> list[Path]:
-    """The files that a remote name, directory or pattern matches, sorted; [] if there are none.
+    """The files that match a remote name, directory or pattern, sorted; [] if there are none.
 
-    Hidden files and folders inside directories are left out.
+    Hidden files and folders in directories are left out.
 
     Raises:
         UserError: the store cannot be reached.
@@ -116,7 +122,7 @@ class FileState:
     """Size and time of a file, which change with its content.
 
     Attributes:
-        size: in bytes.
+        size: size in bytes.
         modified: time of the last change: ns for local files, s in a store.
     """
 
@@ -128,10 +134,13 @@ def state_of(path: Path) -> FileState:
     """Size and time of a file.
 
     Raises:
-        UserError: the store cannot be reached.
+        UserError: the file cannot be read, such as a link to no file, or the store be reached.
     """
     if not is_remote(path):
-        local = path.stat()
+        try:
+            local = path.stat()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}; remove it") from error
         return FileState(local.st_size, local.st_mtime_ns)
     with reachable(path):
         remote: Any = path.stat()  # a class of etils with other field names
@@ -145,41 +154,13 @@ def open_binary(path: Path) -> BinaryIO:
     return cast(BinaryIO, path.open("rb"))
 
 
-def read_json_object(path: Path, *, remedy: str = "copy it again") -> dict[str, Any]:
-    """Reads a JSON file that holds an object.
-
-    Args:
-        path: local or in a bucket.
-        remedy: the end of the error message: what the user can do.
-
-    Raises:
-        UserError: it is missing, cannot be read, or is not a JSON object.
-    """
-    try:
-        with reachable(path):
-            content = path.read_bytes()
-        fields = json.loads(content.decode())
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist; {remedy}") from error
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}; {remedy}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8; {remedy}") from error
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path} cannot be read: {reason}; {remedy}") from error
-    if not isinstance(fields, dict):
-        raise UserError(f"{path} is not a JSON object; {remedy}")
-    return fields
-
-
 def upload(source: Path, target: Path, names: Sequence[str] | None = None) -> None:
-    """Copies files of a local directory to a remote one, whose other files stay.
+    """Copies files of a local directory to a remote one; other files there are kept.
 
     Args:
         source: a local directory.
-        target: in a bucket.
-        names: of the files, in this order; None for all below `source`.
+        target: a directory in a bucket.
+        names: names of the files, copied in this order; None for all below `source`.
 
     Raises:
         UserError: the store cannot be reached.
@@ -194,7 +175,7 @@ def upload(source: Path, target: Path, names: Sequence[str] | None = None) -> No
 
 
 def remove(directory: Path) -> None:
-    """Removes a directory with all that is in it, if it is there.
+    """Removes a directory with its contents, if it exists.
 
     Raises:
         UserError: the store cannot be reached.
@@ -209,14 +190,47 @@ def remove(directory: Path) -> None:
 
 
 def user_cache() -> Path:
-    """Directory of files that can be made or fetched again: XDG_CACHE_HOME/bert_jax."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+    """The directory of files that can be recreated or fetched again: XDG_CACHE_HOME/bert_jax.
+
+    Raises:
+        UserError: the user has no home directory, as in some containers.
+    """
+    parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if parent.startswith("~"):
+        raise UserError("this user has no home directory; set XDG_CACHE_HOME for fetched files")
+    return Path(parent, "bert_jax")
+
+
+@functools.cache
+def _await_answer(bucket: str) -> None:
+    """Waits for the first answer of the store of a bucket, as gs://BUCKET.
+
+    Raises:
+        TimeoutError: there is none.
+    """
+    import fsspec.core
+    from fsspec.asyn import sync
+    from fsspec.exceptions import FSTimeoutError
+
+    _prepare_stores()
+    store: Any = fsspec.core.url_to_fs(bucket)[0]
+    name = bucket.partition("://")[2]
+    try:
+        sync(store.loop, store._info, f"{name}/.bert_jax", timeout=_FIRST_ANSWER_SECONDS)
+    except FSTimeoutError:
+        raise TimeoutError(f"no answer within {_FIRST_ANSWER_SECONDS:.0f} s") from None
+    except Exception:
+        pass  # an answer, too; what is done next reports it
 
 
 def _prepare_stores() -> None:
-    """Configures fsspec before its first use."""
+    """Configures fsspec and its clients before their first use."""
     import fsspec.config
 
-    # Other processes write, too, so cached listings may be wrong.
+    for name in ("gcsfs", "s3fs"):  # they log the errors, too, that they raise
+        if not logging.getLogger(name).level:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    # Other processes write, too, so cached listings may be outdated.
     for scheme in ("gcs", "gs", "s3"):
         fsspec.config.conf.setdefault(scheme, {}).setdefault("use_listings_cache", False)

@@ -1,1 +1,1 @@
-"""A loaded model and what can be done with it."""
+"""Loaded models: prediction, search, added words and positions."""

@@ -1,6 +1,8 @@
-"""A model directory, a model of the hub, or Google's files, into memory."""
+"""Loads a model directory, a model of the hub, or Google's files into memory."""
 
 import dataclasses
+import functools
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +13,11 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.families.family import head_of_class
 from bert_jax.files import is_remote
 from bert_jax.inference.model import LoadedModel
+from bert_jax.inference.origin import Origin, parts_of, states_of
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import resolve_execution
 from bert_jax.sharding.hosts import is_main_host
@@ -36,40 +39,44 @@ def load(
     hidden_act: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> LoadedModel:
-    """Reads a model directory that `bert-jax` or `transformers` wrote, or fetches it from the hub.
+    """Loads a model directory written by `bert-jax` or `transformers`, or a model of the hub.
 
-    Files of google-research/bert are read as well (by TensorFlow, which takes some seconds).
+    Files of google-research/bert can be loaded as well (with TensorFlow, which takes some seconds).
 
-    The encoder must be whole. A head that the task needs and the files lack is new, drawn from
-    `seed`; a line on stderr says so, and `LoadedModel.report` says it in full.
+    The files must hold the complete encoder. A head that the task needs and the files lack is
+    initialised from `seed`; a line on stderr says so, and `LoadedModel.report` has the details.
 
     Args:
-        path: a model directory, a hub id as "google-bert/bert-base-uncased", or the place of
-            Google's files, see `checkpoints.google_files.find`.
+        path: a model directory, the work directory of a finished run, a hub id such as
+            "google-bert/bert-base-uncased", or the path of Google's files, see
+            `checkpoints.google_files.find`.
         task: a head ("masked_lm"), a task ("similarity") or one of Hugging Face's class names; None
-            for the model that the files hold.
-        mesh: the devices to lay the parameters on; None for the first device.
-        precision: the dtype of the activations: "float32", "bfloat16", or "auto", what is fastest
-            on the device.
-        revision: of a hub id: branch, tag or commit.
-        seed: of parameters that the files lack.
-        hidden_act: in place of what the config says; "gelu" of Google's files is the exact form, as
-            Hugging Face computes it.
-        labels: the names of the labels of a classifier or tagger, in their order; where the files
-            have a head for others, it is made again.
+            for the model as stored in the files.
+        mesh: devices for the parameters; None for the first device.
+        precision: dtype of the activations: "float32", "bfloat16", or "auto", the fastest on the
+            device.
+        revision: branch, tag or commit of a hub id.
+        seed: seed of parameters that the files lack.
+        hidden_act: activation function that overrides the config; "gelu" in Google's files is
+            loaded as the exact form, as in Hugging Face.
+        labels: names of the labels of a classifier or tagger, in their order; if the stored head
+            has other labels, the head is initialised again.
 
     Raises:
-        UserError: there is no such model, it is none that we can load, its files are damaged or
-            do not fit together, or its head has no labels.
+        UserError: the model does not exist or is not supported, its files are damaged or do not fit
+            together, or its head has no labels.
     """
     head = _requested_head(task)
-    google = None if is_remote(path) else google_files.find(Path(path).expanduser())
+    google = None if is_remote(path) else google_files.find(Path(os.path.expanduser(path)))
     if google and revision is not None:
-        raise UserError(f"{path} is here, and has no revision {revision!r}; leave the revision out")
+        raise UserError(
+            f"{path}: local files have no revision {revision!r}; leave the revision out"
+        )
     # Both modules have these functions, for their kind of files.
     files: Any = google_files if google else model_directory
     directory = google.directory if google else resolve(path, revision)
     source = google or directory
+    states = states_of(directory)
     description = files.load_description(source, head)
     stored_head = description.head
     if not google and head in description.family.heads_of_labels:
@@ -78,12 +85,7 @@ def load(
         config = dataclasses.replace(description.config, hidden_act=hidden_act)
         description = dataclasses.replace(description, config=config)
     description, reinitialize = _with_requested_labels(description, stored_head, labels)
-    tokenizer = description.family.load_tokenizer(directory)
-    if tokenizer.vocab_size > description.config.vocab_size:
-        raise UserError(
-            f"{directory}: the tokenizer has {tokenizer.vocab_size} ids, the model only "
-            f"{description.config.vocab_size}; they do not belong together"
-        )
+    tokenizer = description.family.load_tokenizer(directory, config=description.config)
     if mesh is None:
         mesh = one_device_mesh()
     module = description.make_module(resolve_execution(precision))
@@ -92,24 +94,34 @@ def load(
     )
     if not report.complete and is_main_host():
         print(f"{directory}: {report}", file=sys.stderr)
-    return LoadedModel(description.config, module, params, tokenizer, description, report, mesh)
+    again = functools.partial(
+        load,
+        google.prefix.absolute() if google else directory.absolute(),
+        task,
+        precision=precision,
+        seed=seed,
+        hidden_act=hidden_act,
+        labels=None if labels is None else tuple(labels),
+    )
+    model = LoadedModel(module, params, tokenizer, description, mesh, report)
+    return dataclasses.replace(model, origin=Origin(again, states, parts_of(model)))
 
 
 def _with_requested_labels(
     description: ModelDescription, stored_head: Head | None, labels: Sequence[str] | None
 ) -> tuple[ModelDescription, tuple[str, ...]]:
-    """The description with its final labels, and beginnings of parameters that have other ones.
+    """The description with its final labels, and prefixes of parameters with other labels.
 
     Args:
-        description: of the model with the requested head.
-        stored_head: that of the files.
-        labels: of `load`.
+        description: description of the model with the requested head.
+        stored_head: head of the files.
+        labels: labels, see `load`.
     """
     family = description.family
     reinitialize: tuple[str, ...] = ()
     head, default = description.head, EncoderConfig.num_labels
     if labels is not None and head not in _NAMED_OUTPUTS:
-        able = " or ".join(one.value for one in _NAMED_OUTPUTS)
+        able = " or ".join(known.value for known in _NAMED_OUTPUTS)
         raise OptionError(
             "labels",
             labels,
@@ -124,7 +136,7 @@ def _with_requested_labels(
         description = _with_labels(description, len(labels), tuple(labels))
         reinitialize = family.label_parameters
     if head is Head.QUESTION_ANSWERING:
-        # Its outputs are first and last token, whatever the labels of the model it is made of.
+        # Its outputs are first and last token, regardless of the labels of the initial model.
         description = _with_labels(description, default)
     return description, reinitialize
 
@@ -137,10 +149,10 @@ def _with_labels(
 
 
 def _requested_head(task: str | None) -> Head | None:
-    """The head of that name, of a task, or of one of Hugging Face's classes.
+    """The head of this name, of this task, or of one of Hugging Face's classes.
 
     Raises:
-        UserError: none has this name.
+        UserError: the name is unknown.
     """
     if task is None:
         return None
@@ -163,23 +175,25 @@ def convert(
     hidden_act: str | None = None,
     words: Path | None = None,
     positions: int | None = None,
+    keep_layers: int | Sequence[int] | None = None,
 ) -> LoadedModel:
-    """Reads a model of any kind that `load` takes and writes it as another kind.
+    """Loads a model of any kind that `load` takes and writes it as another kind.
 
     Args:
-        source: as in `load`.
-        output: a directory for the result; for Google's files also a prefix in it.
-        task: the model to make, as in `load`.
+        source: path of the model, see `load`.
+        output: directory for the result; for Google's files also a prefix in it.
+        task: the resulting model, see `load`.
         to: "huggingface", a model directory; "google", files of google-research/bert.
-        hidden_act: in place of what the config says, as in `load`.
-        words: a file of words to add, one a line; empty lines are ignored.
-        positions: the new length of the position table.
+        hidden_act: activation function that overrides the config, see `load`.
+        words: a file of words to add, one per line; empty lines are ignored.
+        positions: new length of the position table.
+        keep_layers: layers that stay, see `LoadedModel.keep_layers`; None: all.
 
     Returns:
-        The model that was written.
+        The converted model.
 
     Raises:
-        UserError: the source is no such model, or cannot be written so.
+        UserError: the source cannot be loaded, or not be written in this format.
     """
     model = load(source, task, hidden_act=hidden_act)
     if words is not None:
@@ -188,7 +202,10 @@ def convert(
         except UserError as error:
             raise UserError(f"{words}: {error}") from error
     if positions is not None:
-        model = model.extend_positions(positions)
+        with renamed_options(length="positions"):
+            model = model.extend_positions(positions)
+    if keep_layers is not None:
+        model = model.keep_layers(keep_layers)
     if to == "google":
         if is_remote(output):
             raise UserError(

@@ -1,25 +1,25 @@
 """A loaded model: its parameters, its tokenizer and its predictions."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
-import flax.linen as nn
 import numpy as np
-from jax.sharding import Mesh
 
 from bert_jax.checkpoints import model_directory
-from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.readers.texts import Text
-from bert_jax.errors import OptionError
+from bert_jax.errors import require_at_least, require_between
 from bert_jax.files import as_path
 from bert_jax.inference import search, surgery
-from bert_jax.inference.streams import Progress, predict_examples
-from bert_jax.models.config import EncoderConfig
+from bert_jax.inference.origin import ModelOfFiles
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, not_one_string
+from bert_jax.tasks.base.streams import Progress, predict_examples
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
@@ -40,37 +40,29 @@ from bert_jax.tasks.question_answering.predict import (
 )
 from bert_jax.tasks.similarity.predict import Match
 from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words
-from bert_jax.tokenization import Tokenizer
+
+Answers = Answer | list[Answer]
+"""The answer to a question, or with `top_k` above 1 the best ones."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class LoadedModel:
+class LoadedModel(ModelOfFiles):
     """A model directory in memory.
 
-    Texts are computed in batches of like length, padded to few shapes; a prediction does not depend
-    on the other texts beyond rounding. Texts that are too long are cut, and a line on stderr counts
-    them; sentences to tag and passages to answer from are read in windows.
+    Texts are computed in batches of similar length, padded to few shapes; apart from rounding, a
+    prediction does not depend on the other texts. Texts that are too long are cut, and a line on
+    stderr counts them; sentences to tag and passages to answer from are read in windows.
 
-    In all methods, `batch_size` is the most texts computed together, `max_length` the most tokens
-    of a text (None: as many as the model takes), B the number of texts, L of layers.
+    In all methods, `batch_size` is the maximum number of texts computed together, `max_length` the
+    maximum number of tokens of a text (None: the number of positions of the model), B the number of
+    texts, L the number of layers.
 
     Attributes:
-        config: the architecture.
-        module: the Linen module; `module.apply({"params": params}, input_ids, …)`.
-        params: its parameters, float32, on the mesh.
-        tokenizer: text to ids.
-        description: what its `config.json` says.
-        report: which parameters the files had.
-        mesh: the devices that it is computed on.
+        report: the parameters that the files had or lacked. For the other attributes see
+            `ModelOfFiles`, which can be pickled, and `Model`.
     """
 
-    config: EncoderConfig
-    module: nn.Module
-    params: Any
-    tokenizer: Tokenizer
-    description: ModelDescription
     report: LoadReport
-    mesh: Mesh
 
     def __repr__(self) -> str:
         # One line: the parameters would be thousands.
@@ -81,17 +73,14 @@ class LoadedModel:
         )
 
     def save(self, directory: str | Path) -> None:
-        """Writes a model directory that `transformers` loads, here or in a bucket."""
-        path = as_path(directory).expanduser()
+        """Writes a model directory that `transformers` loads, as local files or in a bucket."""
+        path = as_path(os.path.expanduser(directory))
+        check_not_of_run(path)
         model_directory.save(path, self.description, self.params, self.tokenizer)
 
-    def add_words(self, words: Sequence[str]) -> "LoadedModel":
-        """A model with more words as single pieces, see `inference.surgery`."""
-        return surgery.add_words(self, words)
-
-    def extend_positions(self, length: int) -> "LoadedModel":
-        """A model that takes texts of `length` tokens, see `inference.surgery`."""
-        return surgery.extend_positions(self, length)
+    add_words = surgery.add_words
+    extend_positions = surgery.extend_positions
+    keep_layers = surgery.keep_layers
 
     def embed(
         self,
@@ -110,9 +99,9 @@ class LoadedModel:
             pooling: "mean" or "max" over all tokens; "cls", the vector of [CLS]; "pooler", the
                 output of the pooler.
             normalize: whether vectors are scaled to length 1.
-            batch_size: see the class.
-            max_length: likewise.
-            progress: whether a bar is shown on stderr.
+            batch_size: maximum number of texts computed together.
+            max_length: maximum number of tokens of a text.
+            progress: whether a progress bar is shown on stderr.
 
         Raises:
             UserError: the pooling is unknown, the model has no pooler, or an element is not a text.
@@ -123,7 +112,7 @@ class LoadedModel:
             self, BatchOptions(batch_size, max_length), pooling=pooling, normalize=normalize
         )
         with Progress(lambda: len(texts), enabled=progress) as bar:
-            embeddings = predict_examples(self, predictor, texts, advance=bar.advance)
+            embeddings = predict_examples(predictor, texts, advance=bar.advance)
             for row, vector in enumerate(embeddings):
                 vectors[row] = vector
         return vectors
@@ -142,19 +131,20 @@ class LoadedModel:
         Args:
             texts: strings, or pairs of strings.
             layers: 0 the embeddings, 1 … L the layers; -1 is the last.
-            combine: "sum", "mean" or "concatenate" (along D) of the layers; None: not combined.
-            batch_size: see the class.
-            max_length: likewise.
+            combine: "sum", "mean" or "concatenate" (along D) of the layers; None: kept separate.
+            batch_size: maximum number of texts computed together.
+            max_length: maximum number of tokens of a text.
 
         Returns:
-            For each text its tokens and float32 [T, D], [T, L · D] or [L, T, D], L as chosen.
+            For each text its tokens and float32 [T, D], [T, L · D] or [L, T, D] for L chosen
+            layers.
 
         Raises:
-            UserError: there is no such layer or combination, or an element is not a text.
+            UserError: the layer or combination does not exist, or an element is not a text.
         """
         options = BatchOptions(batch_size, max_length)
         predictor = HiddenStatesPredictor(self, options, layers=layers, combine=combine)
-        return list(predict_examples(self, predictor, not_one_string(texts)))
+        return list(predict_examples(predictor, not_one_string(texts)))
 
     def attentions(
         self,
@@ -169,18 +159,19 @@ class LoadedModel:
         Args:
             texts: strings, or pairs of strings.
             layers: 1 … L, or from the end; None for all.
-            batch_size: small, since each text has L · N · T² numbers.
-            max_length: see the class.
+            batch_size: maximum number of texts together; small, since each text has L · N · T²
+                values.
+            max_length: maximum number of tokens of a text.
 
         Returns:
-            For each text its tokens and float32 [L, N, T, T], L as chosen.
+            For each text its tokens and float32 [L, N, T, T] for L chosen layers.
 
         Raises:
-            UserError: there is no such layer, or an element is not a text.
+            UserError: the layer does not exist, or an element is not a text.
         """
         options = BatchOptions(batch_size, max_length)
         predictor = AttentionsPredictor(self, options, layers=layers)
-        return list(predict_examples(self, predictor, not_one_string(texts)))
+        return list(predict_examples(predictor, not_one_string(texts)))
 
     def similarity(
         self,
@@ -195,10 +186,11 @@ class LoadedModel:
 
         Args:
             texts: strings.
-            others: strings; None: the same ones.
-            pooling: see `embed`; None: as the model was trained, else the mean.
-            batch_size: see the class.
-            max_length: likewise.
+            others: strings; None: the same as `texts`.
+            pooling: pooling of the vectors, see `embed`; None: as in the model's training, else the
+                mean.
+            batch_size: maximum number of texts computed together.
+            max_length: maximum number of tokens of a text.
 
         Raises:
             UserError: the pooling is unknown, or an element is not a text.
@@ -220,14 +212,14 @@ class LoadedModel:
 
         Args:
             query: a string.
-            texts: read once; only the best are kept.
-            top_k: the number of matches.
-            pooling: as in `similarity`.
-            batch_size: see the class.
-            max_length: likewise.
+            texts: strings, read once; only the best are kept.
+            top_k: number of matches.
+            pooling: pooling of the vectors, see `similarity`.
+            batch_size: maximum number of texts computed together.
+            max_length: maximum number of tokens of a text.
 
         Raises:
-            UserError: `top_k` is below 1, or as `similarity`.
+            UserError: `top_k` is below 1, or see `similarity`.
         """
         options = BatchOptions(batch_size, max_length)
         return search.search(self, query, texts, top_k, pooling, options)
@@ -259,10 +251,11 @@ class LoadedModel:
         """The most probable pieces for the first [MASK] of a text, or of each of several.
 
         Args:
-            texts: a text with the mask token, as "Paris is the [MASK] of France."; or several.
-            top_k: the number of predictions, the best first.
-            batch_size: the most texts computed together.
-            max_length: longer texts are cut to so many tokens; None: they are refused.
+            texts: one or several texts with the mask token, such as "Paris is the [MASK] of
+                France.".
+            top_k: number of predictions, the best first.
+            batch_size: maximum number of texts computed together.
+            max_length: longer texts are cut to this many tokens; None: they are refused.
 
         Returns:
             The predictions for one text; a list of such lists for several.
@@ -271,12 +264,10 @@ class LoadedModel:
             UserError: a text has no mask or is too long, or the model has no
                 masked-language-model head.
         """
-        single = isinstance(texts, str)
-        every = self._mask_predictions(
-            [texts] if isinstance(texts, str) else texts, top_k, batch_size, max_length
-        )
-        first = [of_text[0] for of_text in every]
-        return first[0] if single else first
+        if isinstance(texts, str):
+            return self.fill_mask([texts], top_k, batch_size=batch_size, max_length=max_length)[0]
+        every = self.fill_masks(texts, top_k, batch_size=batch_size, max_length=max_length)
+        return [masks[0] for masks in every]
 
     def fill_masks(
         self,
@@ -291,26 +282,21 @@ class LoadedModel:
         Arguments and errors are those of `fill_mask`.
 
         Returns:
-            For each text, for each of its masks, the predictions.
+            The predictions for each mask of each text.
         """
-        return list(self._mask_predictions(not_one_string(texts), top_k, batch_size, max_length))
-
-    def _mask_predictions(
-        self, texts: Iterable[Text], top_k: int, batch_size: int, max_length: int | None
-    ) -> Iterator[list[list[MaskPrediction]]]:
         predictor = MaskPredictor(self, BatchOptions(batch_size, max_length), top_k=top_k)
-        return predict_examples(self, predictor, texts)
+        return list(predict_examples(predictor, not_one_string(texts)))
 
     def classify(
         self, texts: Iterable[Text], *, batch_size: int = 32, max_length: int | None = None
     ) -> list[TextPrediction]:
-        """The label of each text with its score, or of a regression the value.
+        """The label of each text with its score, or the value of a regression.
 
         Raises:
             UserError: the model has no classifier of texts, or an element is not a text.
         """
         predictor = LabelPredictor(self, BatchOptions(batch_size, max_length))
-        return list(predict_examples(self, predictor, not_one_string(texts)))
+        return list(predict_examples(predictor, not_one_string(texts)))
 
     def tag(
         self, sentences: Iterable[Words], *, batch_size: int = 32, max_length: int | None = None
@@ -321,14 +307,14 @@ class LoadedModel:
 
         Args:
             sentences: strings, which are split into words, or lists of words.
-            batch_size: the most windows computed together.
-            max_length: the most tokens of a window.
+            batch_size: maximum number of windows computed together.
+            max_length: maximum number of tokens of a window.
 
         Raises:
             UserError: the model does not tag words, or an element is not a sentence.
         """
         predictor = TagPredictor(self, BatchOptions(batch_size, max_length))
-        return list(predict_examples(self, predictor, not_one_string(sentences, "sentences")))
+        return list(predict_examples(predictor, not_one_string(sentences, "sentences")))
 
     @overload
     def answer(
@@ -344,7 +330,7 @@ class LoadedModel:
         *,
         null_threshold: float | None = None,
         options: AnswerOptions | None = None,
-    ) -> Answer | list[Answer] | list[Answer | list[Answer]]: ...
+    ) -> Answers | list[Answers]: ...
 
     def answer(
         self,
@@ -354,29 +340,30 @@ class LoadedModel:
         *,
         null_threshold: float | None = None,
         options: AnswerOptions | None = None,
-    ) -> Answer | list[Answer] | list[Answer | list[Answer]]:
-        """The part of a passage that answers a question.
+    ) -> Answers | list[Answers]:
+        """The answer to a question, a span of a passage.
 
         Args:
-            question: one, or a list.
-            passage: one for all questions, or a list with one for each.
-            top_k: the number of answers to each question, the best first.
-            null_threshold: the answer is "" if its score is higher by this; None: the value in the
-                model's `config.json`, or never.
+            question: one question, or a list.
+            passage: one passage for all questions, or a list with one for each.
+            top_k: number of answers to each question, the best first.
+            null_threshold: the answer is "" if its score exceeds that of the best span by more than
+                this, or with the joint head if its logit does; None: the value in the model's
+                `config.json`, or never.
             options: lengths of windows and answers; None: the defaults.
 
         Raises:
             UserError: the model does not answer questions, or lists differ in length.
         """
-        if top_k < 1:
-            raise OptionError("top_k", top_k, "it must be at least 1")
+        require_at_least("top_k", top_k, 1)
         options = options or AnswerOptions()
         options = dataclasses.replace(options, n_best=max(top_k, options.n_best))
+        require_between("null_threshold", null_threshold, -math.inf, math.inf)
         if null_threshold is None:
             null_threshold = stored_threshold(self.description)
         predictor = SpanPredictor(self, options)
-        every: list[Answer | list[Answer]] = []
-        for spans in predict_examples(self, predictor, question_examples(question, passage)):
+        every: list[Answers] = []
+        for spans in predict_examples(predictor, question_examples(question, passage)):
             best = best_answers(spans, null_threshold, top_k)
             every.append(best[0] if top_k == 1 else best)
         return every[0] if isinstance(question, str) and isinstance(passage, str) else every
@@ -410,18 +397,18 @@ class LoadedModel:
         """The choice that fits a prompt best.
 
         Args:
-            prompt: a beginning, a passage or a question; or a list of them.
-            choices: two or more; for a list of prompts, a list of such lists.
-            question: about the prompt; "": there is none.
-            batch_size: see the class.
-            max_length: likewise.
+            prompt: a beginning, a passage or a question; or a list of prompts.
+            choices: two or more texts; for a list of prompts, a list of such lists.
+            question: question about the prompt; "": none.
+            batch_size: maximum number of prompts computed together.
+            max_length: maximum number of tokens of a row.
 
         Raises:
             UserError: the model does not score choices, or lists differ in length.
         """
         examples = choice_examples(prompt, choices, question)
         predictor = ChoicePredictor(self, BatchOptions(batch_size, max_length))
-        scores = predict_examples(self, predictor, examples)
+        scores = predict_examples(predictor, examples)
         best = [
             best_choice(example.choices, logits)
             for example, logits in zip(examples, scores, strict=True)

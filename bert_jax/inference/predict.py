@@ -1,23 +1,35 @@
 """A model's predictions for the entries of a file, in their order and in constant memory."""
 
+import contextlib
 import dataclasses
+import functools
+import hashlib
+import itertools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.examples import Entry
+from bert_jax.data.continued_outputs import ContinuedOutputs
+from bert_jax.data.examples import Entries, Entry, without_place
+from bert_jax.data.outputs import STDOUT, is_regular
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.sources import is_dataset
-from bert_jax.data.records import STDOUT
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.files import is_remote
+from bert_jax.inference.identity import identity_of
 from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.streams import Progress, micro_batches, predict_examples
 from bert_jax.models.config import Head
 from bert_jax.tasks import find_task, task_names
-from bert_jax.tasks.base.predict_task import PredictionTask, PredictOptions
+from bert_jax.tasks.base.predict_spec import (
+    PredictOptions,
+    PredictSpec,
+    Write,
+    check_kept_columns,
+)
 from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.base.streams import Progress, micro_batches, predict_examples
 
 _DEFAULTS = PredictOptions()
 # The attribute of a task's module.
@@ -34,73 +46,172 @@ def predict(
     options: PredictOptions = _DEFAULTS,
     stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Predicts every entry of a file, or of a pipe as they come.
+    """Predicts every entry of a file, or of a pipe as they arrive.
 
     As JSON lines, each record has the columns or keys of its entry that are not part of the text,
-    such as an "id", and then the prediction:
+    such as an "id", or those of `keep_columns`, followed by the prediction:
 
         embed               {"embedding": [D]}
         fill_mask           {"fillings": [[{"token", "token_id", "score", "text"}, …], …]}, by mask
         hidden_states       {"tokens": [T], "offsets": [[start, end], …], "hidden_states": …}
         attentions          {"tokens": [T], "attentions": [L][N][T][T]}
-        classification      {"label", "score", "probabilities"}, of a regression {"value"}
+        classification      {"label", "score", "probabilities"}, for a regression {"value"}
         tagging             {"words", "tags", "scores", "entities": [{"type", "text", …}, …]}
         question_answering  {"answer", "start", "end", "score"}, "no_answer_score" and "n_best"
         multiple_choice     {"index", "choice", "score", "probabilities"}
         similarity          {"similarity"}
 
     A label of the entry with the name of an output field becomes "expected". Other formats: "glue"
-    of classification, "conll" of tagging, "squad" of question answering.
+    for classification, a table of the id, or of `keep_columns`, and the label; "conll" for tagging,
+    "squad" for question answering.
 
     Args:
-        model: has the head that the task needs.
-        task: the name of a module of `bert_jax.tasks` with `PREDICT`; None: the task of the model's
+        model: a model with the head that the task needs.
+        task: name of a module of `bert_jax.tasks` with `PREDICT`; None: the task of the model's
             head.
         source: the input: a file, "-" for stdin, or "tfds:…".
-        target: the output, see `data.records.open_output`; there is none after an error.
-        options: of reading, of batches and of the task.
-        stopped: whether to stop; called after each prediction.
+        target: the output, "-" for stdout. A file appears when it is complete; until then its rows
+            are in the directory TARGET.partial, from which the next call with the same model,
+            options and input continues after a stop, an error or a kill; the result is the same to
+            the byte. Inputs and outputs that are pipes start anew. Only a file that bert_jax wrote
+            is replaced: it is listed in `bert_jax.json` beside it.
+        options: options of reading, of batches and of the task.
+        stopped: whether to stop; called after each batch and each prediction.
 
     Returns:
         The number of predictions.
 
     Raises:
         UserError: an option is wrong, an entry is malformed or cannot be predicted (with file and
-            line), or a file cannot be read or written.
-        KeyboardInterrupt: it was stopped; there is no output.
+            line), a file cannot be read or written, TARGET exists and is not from bert_jax, or
+            TARGET.partial has predictions of another request or of other entries.
+        KeyboardInterrupt: `stopped` returned True; the message is empty or says that predictions
+            are kept.
     """
     check_request(task, source, target, options)
-    chosen = _task_for(model, task)
+    task, chosen = _task_for(model, task)
+    chosen.check_options(task, options)
     options = dataclasses.replace(options, output_format=chosen.output_format(target, options))
-    # Entries that are read and wait for their prediction: those of two windows at most.
-    waiting: deque[Entry[Any]] = deque()
-    count = before = 0
     with (
         renamed_options(format="input_format"),
         chosen.open(source, options) as entries,
-        chosen.writer(target, options) as write,
-        Progress(entries.estimated_total, enabled=options.progress) as progress,
+        contextlib.ExitStack() as files,
     ):
+        if str(target) == STDOUT or not is_regular(Path(target)):
+            write = files.enter_context(chosen.writer(target, options))
+            return _Job(model, chosen, options, stopped, write).predict(entries, source)
+        request = None if may_wait(source) else functools.partial(_request, model, task, options)
+        write, outputs = files.enter_context(
+            chosen.continued_writer(Path(target), options, request)
+        )
+        return _Job(model, chosen, options, stopped, write, outputs).predict(entries, source)
 
-        def items(batch: Iterable[Entry[Any]]) -> Iterator[Any]:
-            for entry in batch:
-                waiting.append(entry)
-                yield entry.item
 
+class _Job:
+    """The prediction of one input.
+
+    Attributes:
+        count: number of predictions that are written.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        spec: PredictSpec[Any, Any],
+        options: PredictOptions,
+        stopped: Callable[[], bool],
+        write: Write[Any, Any],
+        outputs: ContinuedOutputs | None = None,
+    ) -> None:
+        """Args: `outputs`: the files, if a later call can continue them; otherwise None."""
+        self.count = 0
+        self._model, self._spec, self._options = model, spec, options
+        self._stopped = stopped
+        self._write = write
+        self._outputs = outputs
+        self._digest = hashlib.sha256()
+        # Entries that were read and wait for their prediction, at most two windows.
+        self._waiting: deque[Entry[Any]] = deque()
+
+    def predict(self, entries: Entries[Any], source: str | Path) -> int:
+        """Predicts all entries; returns their number."""
+        following = iter(entries)
+        if self._outputs is not None and self._outputs.rows:
+            self._skip(following, self._outputs, source)
+        enabled = self._options.progress
+        with Progress(entries.estimated_total, enabled=enabled, initial=self.count) as progress:
+            for batch in micro_batches(following) if may_wait(source) else (following,):
+                self._predict(batch, progress)
+        return self.count
+
+    def _predict(self, entries: Iterable[Entry[Any]], progress: Progress) -> None:
+        before = self.count
+
+        def advance(texts: int) -> None:
+            progress.advance(texts)
+            self._check_stop()  # the first prediction of a window may be the last to be computed
+
+        predictions = predict_examples(
+            self._spec.predictor(self._model, self._options),
+            self._items(entries),
+            advance=advance,
+            after_window=self._mark,
+        )
         try:
-            for batch in micro_batches(entries) if may_wait(source) else (entries,):
-                before = count
-                predictor = chosen.predictor(model, options)
-                for prediction in predict_examples(
-                    model, predictor, items(batch), advance=progress.advance
-                ):
-                    write(waiting.popleft(), prediction)
-                    count += 1
-                    if stopped():
-                        raise KeyboardInterrupt
+            for prediction in predictions:
+                entry = self._waiting.popleft()
+                self._write(entry, prediction)
+                self._done(entry)
         except ExampleError as error:
-            raise UserError(f"{waiting[before + error.index - count].place}: {error}") from error
-    return count
+            place = self._waiting[before + error.index - self.count].place
+            raise UserError(f"{place}: {error}") from error
+
+    def _items(self, entries: Iterable[Entry[Any]]) -> Iterator[Any]:
+        for entry in entries:
+            if not (self.count or self._waiting):
+                check_kept_columns(entry, self._options)
+            self._waiting.append(entry)
+            yield entry.item
+
+    def _skip(
+        self, entries: Iterator[Entry[Any]], outputs: ContinuedOutputs, source: str | Path
+    ) -> None:
+        """Reads the entries that an earlier call has predicted."""
+        for entry in itertools.islice(entries, outputs.rows):
+            self._done(entry)
+        if (self.count, self._digest.hexdigest()) != (outputs.rows, outputs.digest):
+            raise UserError(
+                f"{source}: the first {outputs.rows:,} entries are not those whose predictions "
+                f"{outputs.directory} has; give the same input, remove that directory to start "
+                "anew, or give another output"
+            )
+        print(f"{outputs.directory}: continuing after {self.count:,} predictions", file=sys.stderr)
+
+    def _done(self, entry: Entry[Any]) -> None:
+        self.count += 1
+        if self._outputs is not None:
+            text = f"{without_place(entry)}\n"
+            self._digest.update(text.encode(errors="surrogatepass"))
+        self._check_stop()
+
+    def _check_stop(self) -> None:
+        if self._stopped():
+            kept = self._outputs.kept if self._outputs is not None else 0
+            message = f"stopped; the same command continues after {kept:,} predictions"
+            raise KeyboardInterrupt(*[message] * (kept > 0))
+
+    def _mark(self) -> None:
+        if self._outputs is not None:
+            self._outputs.mark(self.count, self._digest.hexdigest())
+
+
+def _request(model: LoadedModel, task: str, options: PredictOptions) -> dict[str, Any]:
+    """Everything that predictions depend on, except the input."""
+    return {
+        **{key: value for key, value in vars(options).items() if key != "progress"},
+        "task": task,
+        **identity_of(model),
+    }
 
 
 def check_request(
@@ -109,13 +220,15 @@ def check_request(
     target: str | Path,
     options: PredictOptions = _DEFAULTS,
 ) -> None:
-    """Checks what is known before a model is loaded.
+    """Checks what can be checked before a model is loaded.
 
     Raises:
-        UserError: there is no such task, format or input, or no place for the output.
+        UserError: the task, format or input does not exist, or the output cannot be created.
     """
     if task is not None:
-        find_task(task, _PREDICT).PREDICT.output_format(target, options)
+        spec = find_task(task, _PREDICT).PREDICT
+        spec.check_options(task, options)
+        spec.output_format(target, options)
     if is_remote(target):
         raise UserError(
             f"{target}: predictions are written to this machine; copy the file afterwards"
@@ -132,23 +245,23 @@ def check_request(
         raise UserError(f"{target} is input and output; give another output")
 
 
-def _task_for(model: LoadedModel, name: str | None) -> PredictionTask[Any, Any]:
-    """The named task, else the one of the model's head.
+def _task_for(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[Any, Any]]:
+    """The named task, else the one of the model's head; its name and its specification.
 
     Raises:
-        UserError: there is no such task, or the model cannot do it.
+        UserError: the task does not exist, or the model has another head.
     """
     head = model.description.head
     if name is None:
         name = _default_task(head)
-    task: PredictionTask[Any, Any] = find_task(name, _PREDICT).PREDICT
+    task: PredictSpec[Any, Any] = find_task(name, _PREDICT).PREDICT
     if task.heads and head not in task.heads:
         raise UserError(
             f"task {name!r} needs a model with the head "
             f"{' or '.join(head.value for head in task.heads)}, but this model's head is "
             f"{head.value if head else 'unknown'}; give one that is trained for the task"
         )
-    return task
+    return name, task
 
 
 def _default_task(head: Head | None) -> str:

@@ -1,4 +1,4 @@
-"""Cosines of texts and the nearest texts to a query, by the vectors of a model."""
+"""Cosines between texts, and the texts nearest to a query, by the vectors of a model."""
 
 import heapq
 from collections import deque
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from bert_jax.errors import OptionError
-from bert_jax.inference.streams import predict_examples
+from bert_jax.errors import require_at_least
 from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
+from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.similarity.predict import Match, checked_texts, cosine, stored_pooling
 
@@ -24,7 +24,7 @@ def similarity(
 
     def unit_vectors(texts: Iterable[str]) -> np.ndarray:
         predictor = EmbeddingPredictor(model, options, pooling=chosen, normalize=True)
-        vectors = list(predict_examples(model, predictor, checked_texts(texts)))
+        vectors = list(predict_examples(predictor, checked_texts(texts)))
         stacked = np.array(vectors, np.float32).reshape(-1, model.config.hidden_size)
         return check_finite(stacked, "the vectors of the texts")
 
@@ -41,8 +41,7 @@ def search(
     pooling: str | None,
     options: BatchOptions,
 ) -> list[Match]:
-    if top_k < 1:
-        raise OptionError("top_k", top_k, "it must be at least 1")
+    require_at_least("top_k", top_k, 1)
     waiting: deque[str] = deque()  # texts without a vector yet
 
     def read() -> Iterator[str]:
@@ -52,7 +51,7 @@ def search(
             yield text
 
     pooling = pooling or stored_pooling(model.description)
-    vectors = predict_examples(model, EmbeddingPredictor(model, options, pooling=pooling), read())
+    vectors = predict_examples(EmbeddingPredictor(model, options, pooling=pooling), read())
     target = next(vectors)
     pairs = (
         check_finite(np.stack([target, vector]), "the vectors of a text") for vector in vectors

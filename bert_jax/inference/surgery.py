@@ -1,4 +1,4 @@
-"""A loaded model with more words, or for longer texts."""
+"""A loaded model with more words, for longer texts, or with fewer layers."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,32 +6,35 @@ from typing import Any, TypeVar
 
 import jax
 
+from bert_jax.errors import require_at_least
 from bert_jax.models import surgery
 from bert_jax.models.config import EncoderConfig
 from bert_jax.sharding.rules import state_shardings
-from bert_jax.tasks.base.predictor import Model
+from bert_jax.tasks.base.predictor import Model, not_one_string
 from bert_jax.tokenization import Tokenizer
 
-# `LoadedModel`, whose methods call these functions, and whatever is derived from it.
-AModel = TypeVar("AModel", bound=Model)
+# Beyond the longest contexts of any encoder; a table of this many rows still fits in memory.
+MOST_POSITIONS = 2**20
+
+# `LoadedModel`, whose methods call these functions, and its subclasses.
+ModelT = TypeVar("ModelT", bound=Model)
 
 
-def add_words(model: AModel, words: Sequence[str]) -> AModel:
-    """A model whose tokenizer has each word as one piece, as `Tokenizer.with_words` says.
+def add_words(model: ModelT, words: Sequence[str]) -> ModelT:
+    """A model whose tokenizer has each word as one piece, see `Tokenizer.with_words`.
 
-    A word begins as the mean of the pieces that it had before (`models.surgery.add_vocabulary`).
-    Texts in which no word begins with a new one get the hidden states that they got before, to the
-    last bit.
+    A new row is the mean of the pieces that the word had before (`models.surgery.add_vocabulary`).
+    Texts without new words keep their hidden states, bitwise.
 
     Args:
-        model: stays as it is. Of several hosts, this is for one alone.
-        words: words known already are passed over.
+        model: the model, which is not changed; single-host only.
+        words: words to add; known words are skipped.
 
     Raises:
-        UserError: a word can never be one piece, the tokenizer takes none, or the mesh does not
-            divide the larger table.
+        UserError: `words` is a string, a word cannot be a single piece, the tokenizer cannot take
+            words, or the mesh does not divide the larger table.
     """
-    words = list(words)
+    words = list(not_one_string(words, "words"))
     tokenizer = model.tokenizer.with_words(words)
     first_id = model.tokenizer.vocab_size
     before = model.tokenizer.encode_sentences(words)
@@ -43,30 +46,42 @@ def add_words(model: AModel, words: Sequence[str]) -> AModel:
     return _replaced(model, params, config, tokenizer)
 
 
-def extend_positions(model: AModel, length: int) -> AModel:
-    """A model that takes texts of `length` tokens (`models.surgery.extend_positions`).
+def extend_positions(model: ModelT, length: int) -> ModelT:
+    """A model for texts of `length` tokens (`models.surgery.extend_positions`).
 
-    Texts that it took before get the hidden states that they got before, to the last bit.
+    Texts that fit in the old length keep their hidden states, bitwise.
 
     Args:
-        model: stays as it is. Of several hosts, this is for one alone.
-        length: the most tokens of a text, special tokens counted.
+        model: the model, which is not changed; single-host only.
+        length: maximum number of tokens of a text, including special tokens.
 
     Raises:
-        UserError: the model takes more already.
+        UserError: the model already takes longer texts, or the length is above `MOST_POSITIONS`.
     """
+    require_at_least("length", length, 1, MOST_POSITIONS)
     params, config = surgery.extend_positions(model.params, model.config, length)
     return _replaced(model, params, config, model.tokenizer)
 
 
-def _replaced(model: AModel, params: Any, config: EncoderConfig, tokenizer: Tokenizer) -> AModel:
-    fields: Any = model  # a dataclass, which a protocol cannot ask for
-    changed: AModel = dataclasses.replace(
-        fields,
-        config=config,
+def keep_layers(model: ModelT, layers: int | Sequence[int]) -> ModelT:
+    """A smaller model with a part of the layers (`models.surgery.keep_layers`).
+
+    Args:
+        model: the model, which is not changed; single-host only.
+        layers: numbers of the layers that stay, from 0; or how many, spread evenly.
+
+    Raises:
+        UserError: a layer does not exist, or appears twice.
+    """
+    params, config = surgery.keep_layers(model.params, model.config, layers)
+    return _replaced(model, params, config, model.tokenizer)
+
+
+def _replaced(model: ModelT, params: Any, config: EncoderConfig, tokenizer: Tokenizer) -> ModelT:
+    return dataclasses.replace(
+        model,
         module=model.module.clone(config=config),
         params=jax.device_put(params, state_shardings(model.mesh, params)),
         tokenizer=tokenizer,
         description=dataclasses.replace(model.description, config=config),
     )
-    return changed

@@ -1,8 +1,8 @@
 """Scores of predicted classes: accuracy, precision, recall, F1, Matthews, and the confusion matrix.
 
-The numbers are scikit-learn's, and 0 where a score is not defined: no such class, no examples. The
-reports number the classes, align names of any script, and of many classes list the
-largest errors.
+The numbers are scikit-learn's, and 0 if a score is not defined: no such class, no examples. The
+reports number the classes, align names of any script, and list only the largest errors of many
+classes. Time and memory grow with classes and examples, not with the square of the classes.
 """
 
 import dataclasses
@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.files import save_figure
+from bert_jax.files import can_draw, save_figure
 from bert_jax.metrics.tables import aligned, shorten
 
-# The matrix is printed up to so many classes, about a terminal's width; beyond, its largest errors.
+# The matrix is printed up to this many classes, about a terminal's width; else its largest errors.
 MATRIX_CLASSES = 20
 MOST_ERRORS = 40
-# Only so many cells of a picture get their number, the largest ones: drawing text takes long.
+# A picture shows only so many classes, the most frequent: more of them cannot be read, and drawing
+# takes minutes and gigabytes.
+DRAWN_CLASSES = 200
+# Only this many cells of a picture are labelled, the largest ones: drawing text takes long.
 MOST_NUMBERS = 4_000
 
 
@@ -33,7 +36,7 @@ class ClassScores(NamedTuple):
     support: np.ndarray
 
     def report(self, labels: tuple[str, ...]) -> list[str]:
-        """A heading, and a line for each class, numbered from 1."""
+        """A heading, and one line per class, numbered from 1."""
         rows = [["class", "precision", "recall", "f1", "support"]]
         for name, *scores, support in zip(_numbered(labels), *self, strict=True):
             rows.append([name, *(f"{score:.4f}" for score in scores), str(support)])
@@ -50,7 +53,7 @@ class ConfusionMatrix:
         predicted: integers [n] in [0, C).
 
     Raises:
-        ValueError: the shapes differ, or a number is that of no class.
+        ValueError: the shapes differ, or a number is not that of a class.
     """
 
     labels: tuple[str, ...]
@@ -62,18 +65,26 @@ class ConfusionMatrix:
         if gold.ndim != 1 or gold.shape != predicted.shape:
             raise ValueError(f"classes of shapes {gold.shape} and {predicted.shape}, not both [n]")
         classes = len(self.labels)
-        for numbers in (gold, predicted):
+        for name, numbers in (("gold", gold), ("predicted", predicted)):
             if numbers.size and not 0 <= numbers.min() <= numbers.max() < classes:
                 raise ValueError(f"class numbers must lie in 0 … {classes - 1}")
+            object.__setattr__(self, name, numbers.astype(np.int64))
 
-    @functools.cached_property
-    def counts(self) -> np.ndarray:
-        """Examples by gold and predicted class, int64 [C, C]."""
-        classes = len(self.labels)
-        if not len(self.gold):
-            return np.zeros((classes, classes), np.int64)
-        counts: np.ndarray = self._score("confusion_matrix", labels=range(classes))
-        return counts
+    def counts(self, classes: np.ndarray) -> np.ndarray:
+        """Number of examples by gold and predicted class.
+
+        Args:
+            classes: distinct numbers of K classes.
+
+        Returns:
+            int64 [K, K].
+        """
+        places = np.full(len(self.labels), -1)
+        places[classes] = np.arange(len(classes))
+        gold, predicted = places[self.gold], places[self.predicted]
+        cells = (gold * len(classes) + predicted)[(gold >= 0) & (predicted >= 0)]
+        shape = len(classes), len(classes)
+        return np.bincount(cells, minlength=len(classes) ** 2).reshape(shape)
 
     @functools.cached_property
     def scores(self) -> ClassScores:
@@ -82,14 +93,14 @@ class ConfusionMatrix:
 
     @property
     def accuracy(self) -> float:
-        """The share of examples on the diagonal."""
+        """The fraction of examples on the diagonal."""
         return float(self._score("accuracy_score"))
 
     def f1(self, positive: str) -> float:
-        """F1 of one class: MRPC's and QQP's where it is the second.
+        """F1 of one class, which is the second one for MRPC and QQP.
 
         Raises:
-            UserError: there is no such class.
+            UserError: the class does not exist.
         """
         if positive not in self.labels:
             known = [*map(repr, self.labels[:10]), *("…" for _ in self.labels[10:11])]
@@ -110,20 +121,26 @@ class ConfusionMatrix:
 
     @property
     def matthews(self) -> float:
-        """Matthews' correlation in Gorodkin's form for any number of classes: CoLA's.
+        """Matthews' correlation in Gorodkin's form for any number of classes (CoLA's metric).
 
-        From -1 to 1; 0 where all examples have one gold class or one predicted class.
+        From -1 to 1; 0 if all examples have one gold class or one predicted class.
         """
-        return float(self._score("matthews_corrcoef"))
+        classes = len(self.labels)
+        # As in scikit-learn, whose function makes a matrix of all classes.
+        gold = np.bincount(self.gold, minlength=classes).astype(np.float64)
+        predicted = np.bincount(self.predicted, minlength=classes).astype(np.float64)
+        correct, total = float(np.count_nonzero(self.gold == self.predicted)), float(len(self.gold))
+        covariance = correct * total - gold @ predicted
+        variances = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
+        return float(covariance / np.sqrt(variances)) if variances else 0.0
 
     def _score(self, name: str, **options: Any) -> Any:
         return _score(name, self.gold, self.predicted, **options)
 
     def as_text(self) -> str:
-        """The scores of each class, their averages, and the matrix (if it is large: its errors)."""
-        total = int(self.counts.sum())
+        """The scores of each class, their averages, and the matrix (or its largest errors)."""
         summary = [
-            ["examples", str(total)],
+            ["examples", str(len(self.gold))],
             ["accuracy", f"{self.accuracy:.4f}"],
             ["macro f1", f"{self.macro_f1:.4f}"],
             ["weighted f1", f"{self.weighted_f1:.4f}"],
@@ -138,49 +155,50 @@ class ConfusionMatrix:
         return "\n\n".join("\n".join(lines) for lines in parts)
 
     def draw(self, path: Path) -> None:
-        """Writes a PNG picture: each row coloured by its shares, with counts in the cells.
+        """Writes a PNG picture: each row coloured by its fractions, with counts in the cells.
+
+        A class whose name has a character that no installed font has is shown by its number, as in
+        the table of `as_text`.
 
         Raises:
             UserError: the file cannot be written.
         """
-        figure = self._figure()
-        with warnings.catch_warnings():
-            # Scripts that the font does not have: the numbers name the classes.
-            warnings.filterwarnings("ignore", message="Glyph")
-            save_figure(path, figure, dpi=100)
+        save_figure(path, self._figure(), dpi=100, names=self.labels)
 
     def _matrix(self) -> list[str]:
+        counts = self.counts(np.arange(len(self.labels)))
         heading = ["gold \\ predicted", *(str(n) for n in range(1, len(self.labels) + 1))]
         rows = [
-            [name, *map(str, row)]
-            for name, row in zip(_numbered(self.labels), self.counts, strict=True)
+            [name, *map(str, row)] for name, row in zip(_numbered(self.labels), counts, strict=True)
         ]
         return aligned([heading, *rows])
 
     def _errors(self) -> list[str]:
-        errors = self.counts.copy()
-        np.fill_diagonal(errors, 0)
         names = _numbered(self.labels)
+        cells = self.gold.astype(np.int64) * len(names) + self.predicted
+        kinds, counts = np.unique(cells[self.gold != self.predicted], return_counts=True)
         rows = [["gold", "predicted", "count"]]
-        for cell in _largest(errors, MOST_ERRORS):
-            gold, predicted = divmod(cell, len(names))
-            rows.append([names[gold], names[predicted], str(errors[gold, predicted])])
-        kinds = np.count_nonzero(errors)
-        return [f"the {len(rows) - 1} largest of {kinds} kinds of errors", *aligned(rows, left=2)]
+        for kind in np.argsort(-counts, kind="stable")[:MOST_ERRORS]:
+            gold, predicted = divmod(int(kinds[kind]), len(names))
+            rows.append([names[gold], names[predicted], str(counts[kind])])
+        heading = f"the {len(rows) - 1} largest of {len(kinds)} kinds of errors"
+        return [heading, *aligned(rows, left=2)]
 
     def _figure(self) -> Any:
         from matplotlib.figure import Figure
 
-        classes = len(self.labels)
+        support = np.bincount(self.gold, minlength=len(self.labels))
+        drawn = np.sort(np.argsort(-support, kind="stable")[:DRAWN_CLASSES])
+        counts = self.counts(drawn)
+        classes = len(drawn)
         cell = _cell_size(classes)
         side = cell * classes
         figure = Figure(figsize=(side + 3.5, side + 2.2), layout="constrained")
         axes = figure.subplots()
-        support = self.counts.sum(1, keepdims=True)
-        shares = self.counts / np.maximum(support, 1)  # CC
+        shares = counts / np.maximum(support[drawn, None], 1)  # KK
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        for gold, predicted in np.argwhere(self.counts >= _least_drawn(self.counts)):
-            count = str(self.counts[gold, predicted])
+        for gold, predicted in np.argwhere(counts >= _least_drawn(counts)):
+            count = str(counts[gold, predicted])
             axes.text(
                 predicted,
                 gold,
@@ -190,14 +208,21 @@ class ConfusionMatrix:
                 fontsize=min(10, 28 * cell, 88 * cell / len(count)),
                 color="white" if shares[gold, predicted] > 0.5 else "black",
             )
-        names = _numbered(self.labels)
-        # A dollar in a name begins no formula.
+        all_names = _numbered(self.labels)
+        names = [
+            all_names[number] if can_draw(self.labels[number]) else str(number + 1)
+            for number in drawn
+        ]
+        # A dollar sign in a name does not start a formula.
         style: dict[str, Any] = {"fontsize": min(10, 28 * cell), "parse_math": False}
         axes.set_yticks(range(classes), names, **style)
         axes.set_xticks(range(classes), names, rotation=90, **style)
         axes.set_ylabel("gold")
         axes.set_xlabel("predicted")
-        axes.set_title(f"{int(support.sum())} examples, accuracy {self.accuracy:.4f}")
+        title = f"{len(self.gold)} examples, accuracy {self.accuracy:.4f}"
+        if classes < len(self.labels):
+            title += f"; the {classes} most frequent of {len(self.labels)} classes"
+        axes.set_title(title)
         return figure
 
 
@@ -232,7 +257,7 @@ class LabelSets:
 
     @property
     def subset_accuracy(self) -> float:
-        """The share of examples with exactly the gold labels."""
+        """The fraction of examples with exactly the gold labels."""
         indicators = _indicators(self.gold), _indicators(self.predicted)
         return float(_score("accuracy_score", *indicators))
 
@@ -248,7 +273,7 @@ class LabelSets:
 
     @property
     def samples_f1(self) -> float:
-        """The mean over examples of F1 of their labels; 0 for one without gold and predicted."""
+        """The mean over examples of F1 of their labels; 0 if gold and predicted sets are empty."""
         return self._f1("samples")
 
     def as_text(self) -> str:
@@ -283,7 +308,7 @@ def _score(name: str, gold: np.ndarray, predicted: np.ndarray, **options: Any) -
 
 
 def _class_scores(gold: np.ndarray, predicted: np.ndarray, classes: int) -> ClassScores:
-    """Of class numbers [n] or of `_indicators`."""
+    """The scores from class numbers [n] or from `_indicators`."""
     if not len(gold):
         nothing = np.zeros(classes)
         return ClassScores(nothing, nothing, nothing, nothing.astype(np.int64))
@@ -292,9 +317,9 @@ def _class_scores(gold: np.ndarray, predicted: np.ndarray, classes: int) -> Clas
 
 
 def _indicators(sets: np.ndarray) -> np.ndarray:
-    """Bool [n, C] → int64 [n, C + 1], with a label that no example has.
+    """Bool [n, C] → int64 [n, C + 1], with an extra label that no example has.
 
-    scikit-learn would take a single column for two exclusive classes.
+    scikit-learn would treat a single column as two exclusive classes.
     """
     return np.pad(sets.astype(np.int64), ((0, 0), (0, 1)))
 
@@ -305,22 +330,15 @@ def _numbered(labels: tuple[str, ...]) -> list[str]:
     return [f"{number:>{width}} {shorten(label)}" for number, label in enumerate(labels, 1)]
 
 
-def _largest(counts: np.ndarray, most: int) -> list[int]:
-    """Flat indices of the largest counts, the largest first, none that is 0."""
-    flat = counts.ravel()
-    order = np.argsort(-flat, kind="stable")[:most]
-    return [int(index) for index in order if flat[index]]
-
-
 def _least_drawn(counts: np.ndarray) -> int:
-    """The least count that is drawn as a number, above 0: at most `MOST_NUMBERS` are."""
+    """The lowest count above 0 that is drawn as a number: at most `MOST_NUMBERS` are."""
     ordered = np.sort(counts, axis=None)[::-1]
-    # Of cells with the same count all or none get their number.
+    # Cells with the same count are all labelled or none.
     return max(1, int(ordered[MOST_NUMBERS]) + 1) if ordered.size > MOST_NUMBERS else 1
 
 
 def _cell_size(classes: int) -> float:
-    """Inches of a cell, fewer the more there are: even 1,000 classes make a picture that opens."""
+    """Inches per cell, less for more cells: even 1,000 classes make a picture that opens."""
     if classes <= 12:
         return 0.6
     return 0.36 if classes <= 60 else min(0.24, 60 / classes)

@@ -1,8 +1,8 @@
-"""Entities in sequences of tags, and their precision, recall and F1 as conlleval has them.
+"""Entities in sequences of tags, and their precision, recall and F1 as in conlleval.
 
 The rules are those of the CoNLL-2000 to 2003 shared tasks (Tjong Kim Sang and Buchholz 2000; Tjong
-Kim Sang and Veenstra 1999 for the schemes): lenient, every sequence of tags has one reading. Where
-the script itself has none, for tags of BIOES, the rule here is: S is an entity by itself
+Kim Sang and Veenstra 1999 for the schemes): lenient, every sequence of tags has one reading. The
+script itself has no rule for tags of BIOES. The rule of this module: S is a single entity
 (the script does not know it), and B begins one after E of the same type, too (the script joins).
 """
 
@@ -17,7 +17,7 @@ Scheme = Literal["iob1", "iob2", "bioes"]
 """How tags write entities. Where one begins, IOB1 has B- only after another of the same type,
 IOB2 always; BIOES also marks its last token (E-) and an entity of a single token (S-)."""
 
-# Prefixes by other names: BMES, BMEWO, BILOU.
+# Other names of the prefixes: BMES, BMEWO, BILOU.
 _OTHER_NAMES = {"M": "I", "L": "E", "U": "S", "W": "S"}
 _PREFIXES = frozenset("BIOES")
 
@@ -26,9 +26,9 @@ class Span(NamedTuple):
     """An entity.
 
     Attributes:
-        start: its first token.
-        end: the token after its last.
-        type: "" where the tags name none.
+        start: first token.
+        end: one past the last token.
+        type: type, "" if the tags have none.
     """
 
     start: int
@@ -39,12 +39,12 @@ class Span(NamedTuple):
 def spans(tags: Sequence[str]) -> list[Span]:
     """The entities of one sentence, from left to right.
 
-    An entity begins at B and S, at another type than the token's before, after O, E and S; any
-    other I or E continues the entity before it.
+    An entity begins at B and S, at a type that differs from that of the token before, and after O,
+    E and S; any other I or E continues the entity before it.
 
     Args:
-        tags: O, or a prefix, a hyphen and a type, which may have hyphens itself; a prefix alone
-            has the type "". Prefixes of BMES, BMEWO and BILOU are read, too.
+        tags: O, or a prefix, a hyphen and a type, which may contain hyphens; a prefix alone
+            has the type "". Prefixes of BMES, BMEWO and BILOU are accepted, too.
 
     Raises:
         UserError: a tag is none of these.
@@ -81,7 +81,7 @@ def tags_of(entities: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
 
 
 def convert(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """The tags of the same entities in another scheme; `spans` says how malformed tags are read.
+    """The tags of the same entities in another scheme; malformed tags are read as in `spans`.
 
     Raises:
         UserError: a tag or the scheme is unknown.
@@ -96,21 +96,21 @@ def convert(tags: Sequence[str], scheme: Scheme) -> list[str]:
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> Scheme | None:
     """The scheme of a file.
 
-    Where some entities begin as in IOB1 and others as in IOB2, the greater number decides.
+    If some entities begin as in IOB1 and others as in IOB2, the majority decides.
 
     Args:
-        sentences: the tags of each.
+        sentences: tags of each sentence.
 
     Returns:
-        The scheme; None where a tag is of no scheme, as with parts of speech.
+        The scheme; None if a tag belongs to no scheme, such as parts of speech.
     """
-    # How entities begin where the schemes differ: not after another one of the same type.
+    # First tags of entities where the schemes differ: not after another one of the same type.
     begins: Counter[str] = Counter()
     closed = False
     for tags in sentences:
         before, type_before = "O", ""
         for tag in tags:
-            parsed = _split(tag)
+            parsed = split_tag(tag)
             if parsed is None:
                 return None
             prefix, entity_type = parsed
@@ -128,15 +128,15 @@ def _begins(prefix: str, entity_type: str, before: str, type_before: str) -> boo
     return prefix in "BS" or before in "OES" or entity_type != type_before
 
 
-def _split(tag: str) -> tuple[str, str] | None:
-    """Prefix, one of BIOES, and type; None where the tag is of no scheme."""
+def split_tag(tag: str) -> tuple[str, str] | None:
+    """The prefix, one of BIOES, and the type; None if the tag belongs to no scheme."""
     prefix, _, entity_type = tag.partition("-")
     prefix = _OTHER_NAMES.get(prefix, prefix)
     return (prefix, entity_type) if prefix in _PREFIXES else None
 
 
 def _parse(tag: str) -> tuple[str, str]:
-    parsed = _split(tag)
+    parsed = split_tag(tag)
     if parsed is None:
         raise UserError(
             f"{tag!r} is not the tag of an entity; known are O, and B, I, E, S (or M, L, U, W) "
@@ -146,7 +146,7 @@ def _parse(tag: str) -> tuple[str, str]:
 
 
 class Scores(NamedTuple):
-    """Fractions of 1; 0 where there are no predicted, or no gold entities."""
+    """Fractions from 0 to 1; 0 if there are no predicted or no gold entities."""
 
     precision: float
     recall: float
@@ -158,11 +158,11 @@ class EntityCounts:
     """Numbers of gold, predicted and correct entities.
 
     Attributes:
-        gold: entities by type.
-        predicted: entities by type.
-        correct: predicted entities with first token, last token and type of a gold one, by type.
-        tokens: how many there are.
-        correct_tokens: those with exactly the gold tag.
+        gold: number of gold entities by type.
+        predicted: number of predicted entities by type.
+        correct: by type, predicted entities with first token, last token and type of a gold one.
+        tokens: number of tokens.
+        correct_tokens: number of tokens with exactly the gold tag.
     """
 
     gold: Mapping[str, int]
@@ -178,11 +178,11 @@ class EntityCounts:
         """Counts sentences.
 
         Args:
-            gold: the tags of each sentence, in any scheme.
-            predicted: as many, of the same lengths; the scheme may be another.
+            gold: tags of each sentence, in any scheme.
+            predicted: predicted tags, as many and of the same lengths; the scheme may differ.
 
         Raises:
-            UserError: a tag names no entity.
+            UserError: a tag is not the tag of an entity.
             ValueError: the numbers of sentences or of tags differ.
         """
         in_gold: Counter[str] = Counter()
@@ -205,7 +205,7 @@ class EntityCounts:
 
     @property
     def accuracy(self) -> float:
-        """The share of tokens with the right tag; 0 where there are none."""
+        """The fraction of tokens with the correct tag; 0 if there are none."""
         return self.correct_tokens / self.tokens if self.tokens else 0.0
 
     @property
@@ -231,7 +231,7 @@ class EntityCounts:
         return "\n".join(lines)
 
     def scores(self, types: Collection[str], scale: int = 1) -> Scores:
-        """Scores of types together, times `scale`, computed in the script's order."""
+        """Scores of several types together, times `scale`, computed in the script's order."""
         gold, predicted, correct = (
             sum(count.get(name, 0) for name in types)
             for count in (self.gold, self.predicted, self.correct)

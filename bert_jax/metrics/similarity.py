@@ -1,13 +1,13 @@
 """Scores of predicted numbers and of similarities of pairs.
 
-A correlation with a constant does not exist; GLUE's scripts give nan there. Here it is 0, as
-Matthews' correlation is by convention: a model with one answer for everything is no better than
+A correlation with a constant is undefined; GLUE's scripts return nan. This module returns 0, the
+convention for Matthews' correlation: a model with one answer for everything is no better than
 chance, and must rank below one that is, which nan does not.
 """
 
 import numpy as np
 
-# Rows of a matrix of scores that are compared at once: of 10,000 texts, 40 MB.
+# Rows of a matrix of scores that are compared at once: 40 MB for 10,000 texts.
 _ROWS = 1024
 
 
@@ -19,7 +19,7 @@ def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
         predicted: numbers [n].
 
     Returns:
-        From -1 to 1; 0 where either is constant or n is below 2, nan where either has a nan.
+        From -1 to 1; 0 if either is constant or n is below 2, nan if either contains nan.
     """
     from scipy.stats import pearsonr
 
@@ -35,7 +35,7 @@ def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
         predicted: numbers [n].
 
     Returns:
-        From -1 to 1; 0 where either is constant or n is below 2, nan where either has a nan.
+        From -1 to 1; 0 if either is constant or n is below 2, nan if either contains nan.
     """
     from scipy.stats import spearmanr
 
@@ -44,7 +44,7 @@ def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """The mean of (gold - predicted)², 0 where there is nothing.
+    """The mean of (gold - predicted)², 0 for n = 0.
 
     Args:
         gold: numbers [n].
@@ -57,14 +57,14 @@ def mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
 def average_precision(similar: np.ndarray, scores: np.ndarray) -> float:
     """The mean precision over the similar pairs, as `sklearn.metrics.average_precision_score`.
 
-    Not scikit-learn's, which adds in another order, which changes the last digit.
+    scikit-learn's function is not used: it adds in another order, which changes the last digit.
 
     Args:
         similar: bool [n].
         scores: numbers [n], higher for more similar pairs.
 
     Returns:
-        From 0 to 1; 0 where no pair is similar.
+        From 0 to 1; 0 if no pair is similar.
     """
     num_similar, num_pairs = _cumulated(similar, scores)
     if not num_similar[-1]:
@@ -74,15 +74,15 @@ def average_precision(similar: np.ndarray, scores: np.ndarray) -> float:
 
 
 def best_accuracy(similar: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
-    """The accuracy at the threshold that is best for it.
+    """The highest accuracy over all thresholds.
 
     Args:
         similar: bool [n], n ≥ 1.
         scores: numbers [n].
 
     Returns:
-        The accuracy, and a threshold: pairs with a score of at least this are called similar. It
-        lies in the middle between two scores, or where all pairs are the same, at the outermost.
+        The accuracy, and a threshold: pairs with at least this score are called similar. It lies in
+        the middle between two scores, or, if all pairs are called the same, at the outermost.
     """
     num_similar, num_pairs = _cumulated(similar, scores)
     # Correctly called similar, and correctly called different.
@@ -95,21 +95,23 @@ def best_accuracy(similar: np.ndarray, scores: np.ndarray) -> tuple[float, float
         threshold = distinct[-1]
     else:
         threshold = (distinct[best - 1] + distinct[best]) / 2
+        if threshold <= distinct[best]:  # between two neighbouring floats there is no other
+            threshold = distinct[best - 1]
     return float(correct[best] / len(similar)), float(threshold)
 
 
 def reciprocal_ranks(vectors: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """One over the rank that the second text of each pair has for the first, among all seconds.
+    """The reciprocal rank of each pair's second text for its first, among all second texts.
 
-    Seconds with the same score count as better, so that a model with equal scores for everything
-    ranks every text last. Equal texts do not compete with each other.
+    Second texts with the same score count as better, so that a model with equal scores for
+    everything ranks every text last. Equal texts do not compete with each other.
 
     Args:
-        vectors: float [n, 2, D], of length 1.
+        vectors: float [n, 2, D], vectors of length 1.
         texts: int [n, 2], equal numbers for equal texts.
 
     Returns:
-        float64 [n], 1 where the pair is ranked first.
+        float64 [n], 1 if the pair is ranked first.
     """
     ranks = np.empty(len(vectors))
     for start in range(0, len(vectors), _ROWS):
@@ -127,14 +129,14 @@ def _cumulated(similar: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.
     """Similar pairs, and all pairs, at or above each distinct score, from the highest; 0 first."""
     similar, scores = np.asarray(similar, bool), np.asarray(scores, np.float64)
     order = np.argsort(-scores, kind="stable")
-    last_of_equal = np.append(np.diff(scores[order]) != 0, True)
+    last_of_equal = np.append(np.diff(scores[order]) != 0, True)[: len(scores)]
     num_similar = np.cumsum(similar[order])[last_of_equal]
     num_pairs = np.arange(1, len(scores) + 1)[last_of_equal]
     return np.append(0, num_similar), np.append(0, num_pairs)
 
 
 def _as_floats(gold: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as float64 [n]: float32 would cost digits."""
+    """Both arrays as float64 [n]; float32 would lose digits."""
     gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
     if gold.ndim != 1 or gold.shape != predicted.shape:
         raise ValueError(f"values of shapes {gold.shape} and {predicted.shape}, not both [n]")

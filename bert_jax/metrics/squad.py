@@ -1,8 +1,8 @@
-"""Exact match and F1 of answers as SQuAD's official scripts give them, to the last digit.
+"""Exact match and F1 of answers, equal to SQuAD's official scripts to the last digit.
 
 Written from the descriptions in the papers (Rajpurkar et al. 2016, section 6.1, for 1.1; Rajpurkar,
-Jia and Liang 2018 for 2.0). The two scripts differ on answers of which nothing is left when
-normalised: 1.1 gives two of them F1 0 (they share no word), 2.0 gives 1.
+Jia and Liang 2018 for 2.0). The two scripts differ for answers that are empty when normalised: 1.1
+gives two of them F1 0 (they share no word), 2.0 gives 1.
 """
 
 import re
@@ -19,7 +19,7 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 def normalise_answer(text: str) -> str:
-    """What two answers are compared by.
+    """The form in which two answers are compared.
 
     In this order: lower case; no ASCII punctuation (words on both sides of it join); no articles;
     words separated by one space. Dashes, quotes and accents beyond ASCII stay.
@@ -29,12 +29,12 @@ def normalise_answer(text: str) -> str:
 
 
 def exact_match(gold: str, predicted: str) -> bool:
-    """Whether two answers are the same when normalised."""
+    """Whether two answers are equal when normalised."""
     return normalise_answer(gold) == normalise_answer(predicted)
 
 
 def token_f1(gold: str, predicted: str) -> float:
-    """F1 of the words of two answers, however often each occurs; 0 where none is shared."""
+    """F1 of the words of two answers, counted with repetitions; 0 if none is shared."""
     return _f1_of_words(normalise_answer(gold).split(), normalise_answer(predicted).split())
 
 
@@ -42,23 +42,24 @@ def score_v1(gold: Mapping[str, Sequence[str]], predicted: Mapping[str, str]) ->
     """The metrics of SQuAD 1.1, in percent.
 
     Args:
-        gold: the accepted answers of each question, by its id; the best match counts.
-        predicted: an answer by id. A question without one scores 0; other ids are ignored.
+        gold: accepted answers by id of the question; the best match counts.
+        predicted: answer by id. A question without one scores 0; other ids are ignored.
 
     Returns:
         `exact_match` and `f1`.
 
     Raises:
-        UserError: there are no questions, or one has no answers, as in 2.0.
+        UserError: there are no questions, or a question has no answers, as in 2.0.
     """
     _check_questions(gold)
     exact = 0
     f1 = 0.0
-    # Added up one by one in the order of the questions, as the script does: the last digit.
+    # Added up one by one in the order of the questions, like the script: the last digit depends on
+    # it.
     for identity, answers in gold.items():
         if not answers:
             raise UserError(
-                f"question {identity!r} has no answer, which SQuAD 1.1 does not know; "
+                f"question {identity!r} has no answer, which SQuAD 1.1 does not allow; "
                 "score it as version 2.0"
             )
         if identity in predicted:
@@ -78,21 +79,21 @@ def score_v2(
     """The metrics of SQuAD 2.0, in percent.
 
     Args:
-        gold: the accepted answers of each question, by its id; none where it has no answer.
-        predicted: an answer by id, "" for no answer. Every question needs one (the script stops
+        gold: accepted answers by id of the question; empty if it has no answer.
+        predicted: answer by id, "" for no answer. Every question needs one (the script stops
             otherwise); other ids are ignored.
-        null_scores: by id, how surely there is no answer; the script calls them `na_probs`.
-            `predicted` then has the best answer, whatever this score.
-        threshold: a question with a higher null score counts as answered by "". The script's
-            default is made for probabilities.
+        null_scores: by id, the certainty that there is no answer; called `na_probs` in the script.
+            `predicted` then has the best answer, for any value of this score.
+        threshold: a question with a higher null score is scored as if answered by "". The script's
+            default is meant for probabilities.
 
     Returns:
-        `exact`, `f1`, `total`, and where there are such questions the same with `HasAns_` and
-        `NoAns_` before; with null scores also `best_exact`, `best_f1`, and the thresholds that lead
-        there, `best_exact_thresh`, `best_f1_thresh` (0 where "" throughout is best).
+        `exact`, `f1`, `total`, and if there are such questions the same with the prefixes `HasAns_`
+        and `NoAns_`; with null scores also `best_exact`, `best_f1`, and the thresholds at which
+        they are reached, `best_exact_thresh`, `best_f1_thresh` (0 if "" for all questions is best).
 
     Raises:
-        UserError: there are no questions, or one has no prediction or no null score.
+        UserError: there are no questions, or a question has no prediction or no null score.
     """
     per_question = _scores_v2(gold, predicted)
     best = {}
@@ -114,22 +115,22 @@ def best_f1_threshold(
     predicted: Mapping[str, str],
     null_scores: Mapping[str, float],
 ) -> float:
-    """The `threshold` at which `score_v2` has the best F1; of several such, the lowest.
+    """The `threshold` with the best F1 of `score_v2`; of several such, the lowest.
 
-    The script gives the null score of the last question that is answered, where rounding decides
-    whether it is. Half way to the next null score the answers are the same, and stay the same on
-    another machine. Where "" throughout is best, the threshold is below all null scores.
+    The script returns the null score of the last answered question, and rounding decides whether it
+    is answered. Half way to the next null score the answers are the same, and stay the same on
+    another machine. If "" for all questions is best, the threshold is below all null scores.
 
     Raises:
-        UserError: as `score_v2`.
+        UserError: see `score_v2`.
     """
     f1 = _scores_v2(gold, predicted)["f1"]
     _check_complete(gold, null_scores, "null score")
     order = sorted(gold, key=lambda identity: null_scores[identity])
     scores = np.array([null_scores[identity] for identity in order], np.float64)
     gains = np.array([f1[identity] - float(not gold[identity]) for identity in order])
-    # One running sum over all thresholds, from "" throughout to every answer. Questions of equal
-    # null scores are answered together.
+    # One running sum over all thresholds, from "" for all to an answer for all. Questions with
+    # equal null scores are answered together.
     totals = np.cumsum([sum(not answers for answers in gold.values()), *gains])
     counts = np.append(0, np.flatnonzero(np.append(np.diff(scores) > 0, True)) + 1)
     count = counts[totals[counts].argmax()]
@@ -139,7 +140,7 @@ def best_f1_threshold(
         return float(scores[-1] + 1)
     last, following = scores[count - 1], scores[count]
     middle = (last + following) / 2
-    return float(middle if middle < following else last)  # neighbours have nothing between them
+    return float(middle if middle < following else last)  # no number lies between neighbours
 
 
 def _check_questions(gold: Mapping[str, Sequence[str]]) -> None:
@@ -164,7 +165,7 @@ def _scores_v2(
     _check_complete(gold, predicted, "prediction")
     exact, f1 = {}, {}
     for identity, answers in gold.items():
-        # An answer of which nothing is left cannot be found; without any, "" is right.
+        # An answer that is empty when normalised cannot be found; without any other, "" is right.
         accepted = [answer for answer in answers if normalise_answer(answer)] or [""]
         guess = predicted[identity]
         exact[identity] = float(max(exact_match(answer, guess) for answer in accepted))
@@ -225,9 +226,9 @@ def _best_threshold(
     scores: Mapping[str, float],
     null_scores: Mapping[str, float],
 ) -> tuple[float, float]:
-    """The best average, and the null score up to which answers are given for it.
+    """The best average, and the highest null score that is answered for it.
 
-    Starts with "" for every question and adds the answers one by one, the most certain first.
+    Starts with "" for every question and adds answers one by one, the most certain first.
     """
     score: float = sum(not answers for answers in gold.values())
     best, threshold = score, 0.0
@@ -237,7 +238,7 @@ def _best_threshold(
         if gold[identity]:
             score += scores[identity]
         elif predicted[identity]:
-            score -= 1  # "" was right; an answer is wrong, even one that normalises to nothing
+            score -= 1  # "" was right; any answer is wrong, even one that is empty when normalised
         if score > best:
             best, threshold = score, null_scores[identity]
     return 100.0 * best / len(scores), threshold

@@ -3,17 +3,17 @@
 import unicodedata
 from collections.abc import Sequence
 
-# Names are cut to so many columns.
+# Names are cut to this many columns.
 NAME_WIDTH = 24
 
 
 def shorten(name: str, width: int = NAME_WIDTH) -> str:
-    """A name in at most `width` columns and one line; its middle goes where it is too long."""
+    """A name in one line of at most `width` columns; characters in the middle are dropped."""
     name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
     if _columns(name) <= width:
         return name
     front, back = "", ""
-    # The front gets what the back leaves: half of it, or a column more.
+    # The back gets half of the columns, rounded down; the front gets the rest.
     while _columns(name[-len(back) - 1 :]) <= (width - 1) // 2:
         back = name[-len(back) - 1 :]
     while _columns(name[: len(front) + 1]) <= width - 1 - _columns(back):
@@ -22,11 +22,11 @@ def shorten(name: str, width: int = NAME_WIDTH) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Lines with the first `left` cells of each row to the left and all others to the right.
+    """Lines with the first `left` cells of each row aligned left and all others right.
 
     Args:
-        rows: of as many cells each.
-        left: how many columns hold names.
+        rows: rows with equal numbers of cells.
+        left: number of columns that contain names.
     """
     widths = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
     lines = []

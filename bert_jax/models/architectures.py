@@ -1,30 +1,27 @@
 """The encoder with each of its heads (BERT paper, figures 1 and 4).
 
-All models are called alike, see `_Model.__call__`. Their parameters are those of the encoder, in
-the scope `ENCODER_SCOPE`, and those of the head beside it.
+All models have the same call, see `_Model.__call__`. Their parameters are those of the encoder, in
+the scope `ENCODER_SCOPE`, and those of the head next to it.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
+from bert_jax.models.config import ENCODER_SCOPE, JOINT, EncoderConfig, Head
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.encoder import Encoder, EncoderOutput
+from bert_jax.models.encoder import Encoder, EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
-from bert_jax.models.kernels import MASK_VALUE
-from bert_jax.models.kernels.matmul import scores
+from bert_jax.models.heads import MaskedLanguageModelHead, TransformedOutput
+from bert_jax.models.joint_span_head import JointSpanHead
 from bert_jax.models.layers import (
-    HIDDEN_AXES,
     Dense,
-    activation,
     dense,
     gather_positions,
-    layer_norm,
-    word_rows_init,
+    gelu,
 )
 from bert_jax.models.packed_rows import PackedRows
 
@@ -33,8 +30,9 @@ class PreTrainingOutput(NamedTuple):
     """Logits of the two pre-training heads.
 
     Attributes:
-        prediction_logits: float32 [B, P, V], words at the requested positions ([B, T, V] if none).
-        seq_relationship_logits: float32 [B, 2], or [B, K, 2] for K texts of a row; label 0: the
+        prediction_logits: float32 [B, P, V], words at the P requested positions ([B, T, V] if
+            none).
+        seq_relationship_logits: float32 [B, 2], or [B, K, 2] for K texts per row; label 0: the
             second segment follows the first.
     """
 
@@ -43,61 +41,30 @@ class PreTrainingOutput(NamedTuple):
 
 
 class QuestionAnsweringOutput(NamedTuple):
-    """Scores of each token as the first and as the last of the answer, float32 [B, T]."""
+    """Start and end logits of each token, float32 [B, T]."""
 
     start_logits: jax.Array
     end_logits: jax.Array
 
 
-class MaskedLanguageModelHead(nn.Module):
-    """Scores of all words at some positions: dense → activation → LayerNorm → word embeddings.
-
-    The decoder is the table of word embeddings, with another bias; with `tie_word_embeddings`
-    false it is a separate table.
-    """
-
-    config: EncoderConfig
-    execution: Execution
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array, word_embeddings: jax.Array) -> jax.Array:
-        """[B, P, D] and the table [V, D] → float32 logits [B, P, V].
-
-        Where the table has padding, so have the logits: the lowest finite number, which wins no
-        comparison and is 0 after a softmax.
-        """
-        hidden = dense(self.config, self.execution, self.config.hidden_size, "dense")(hidden)
-        hidden = activation(self.config.hidden_act)(hidden)
-        hidden = layer_norm(self.config, self.execution, "layer_norm")(hidden)
-        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        table = word_embeddings
-        if not self.config.tie_word_embeddings:
-            table = self.param("decoder", word_rows_init(self.config), word_embeddings.shape)
-        rows = len(word_embeddings)
-        bias = self.param("bias", nn.initializers.zeros, (rows,))
-        if rows > self.config.vocab_size:
-            is_word = jnp.arange(rows) < self.config.vocab_size
-            bias = jnp.where(is_word, bias, MASK_VALUE)
-        logits = scores(hidden, table) + bias
-        return nn.with_logical_constraint(logits, ("batch", "length", "vocab"))
-
-
 class _Model(nn.Module):
     """An encoder; each model adds its head.
 
-    The names of the parts in the parameter tree seed initialisation and dropout, and runs are saved
-    under them; so they stay.
+    The names of the parts in the parameter tree must not change: they seed initialisation and
+    dropout, and runs are saved under them.
     """
 
     config: EncoderConfig
     execution: Execution = Execution()
 
-    has_pooler: ClassVar[bool] = True
-
     def setup(self) -> None:
         self.encoder = Encoder(
-            self.config, self.execution, add_pooling_layer=self.has_pooler, name=ENCODER_SCOPE
+            self.config, self.execution, add_pooling_layer=self._has_pooler(), name=ENCODER_SCOPE
         )
+
+    def _has_pooler(self) -> bool:
+        """Whether the head takes the pooler's output."""
+        return False
 
     def __call__(
         self,
@@ -111,20 +78,27 @@ class _Model(nn.Module):
         masked_lm_positions: jax.Array | None = None,
         next_sentence_positions: jax.Array | None = None,
         deterministic: bool = True,
+        encoder_outputs: EncoderOutputs | None = None,
     ) -> Any:
-        """Encodes tokens and applies the head; each model's `_head` documents what it returns.
+        """Encodes tokens and applies the head; each model's `_head` documents the result.
+
+        With `encoder_outputs` the result is a pair: that of the head, and the `EncoderOutput` of
+        all B rows of T tokens.
 
         Args:
-            input_ids: int32 [B, T]; for multiple choice [B, C, T], as the next three.
-            token_type_ids: first or second sentence, see `Encoder`, as for the next four.
+            input_ids: int32 [B, T]; for multiple choice [B, C, T], and so for the next three.
+            token_type_ids: 0 or 1 for the first or second sentence; for this and the next four see
+                `Encoder`.
             attention_mask: 0 for padding.
             position_ids: None for 0 … T-1.
-            segment_ids: which text of its row a token belongs to.
-            packed_rows: has the layers compute the rows in packed rows.
-            masked_lm_positions: int32 [B, P], limits scores of tokens to P positions; None for all.
-            next_sentence_positions: int32 [B, K], the positions of the [CLS] of K texts of a row;
-                None for 0 alone.
-            deterministic: False for training: dropout draws from the RNG stream "dropout".
+            segment_ids: number of the text that a token of a packed row belongs to.
+            packed_rows: if set, the layers compute the batch in packed rows.
+            masked_lm_positions: int32 [B, P], limits word logits to P positions; None for all.
+            next_sentence_positions: int32 [B, K], positions of the [CLS] of K texts per row; None
+                for 0 only.
+            deterministic: False for training, with dropout from the RNG stream "dropout".
+            encoder_outputs: what the encoder returns beside its last layer; None: the result is
+                that of the head alone.
         """
 
         def rows(array: jax.Array | None) -> Any:
@@ -139,14 +113,17 @@ class _Model(nn.Module):
             cls_positions=next_sentence_positions,
             packed_rows=packed_rows,
             deterministic=deterministic,
+            **(encoder_outputs or EncoderOutputs())._asdict(),
         )
+        read = encoded
         if masked_lm_positions is not None:
-            # The head over the vocabulary is a fifth of the work if all T positions pass it.
+            # Computed at all T positions, the vocabulary head would be a fifth of the work.
             chosen = gather_positions(encoded.last_hidden_state, masked_lm_positions)  # BPD
-            encoded = encoded._replace(last_hidden_state=chosen)
-        outputs = self._head(encoded, deterministic)
+            read = encoded._replace(last_hidden_state=chosen)
+        outputs = self._head(read, deterministic)
         leading = input_ids.shape[:-1]
-        return jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
+        outputs = jax.tree.map(lambda array: array.reshape(*leading, *array.shape[1:]), outputs)
+        return outputs if encoder_outputs is None else (outputs, encoded)
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> Any:
         raise NotImplementedError
@@ -156,9 +133,7 @@ class _Model(nn.Module):
 
 
 class MaskedLMModel(_Model):
-    """The masked-language-model head alone."""
-
-    has_pooler: ClassVar[bool] = False
+    """The encoder with the masked-language-model head."""
 
     def setup(self) -> None:
         super().setup()
@@ -170,28 +145,54 @@ class MaskedLMModel(_Model):
 
 
 class NextSentenceModel(_Model):
-    """The next-sentence head alone."""
+    """The encoder with the next-sentence head."""
 
     def setup(self) -> None:
         super().setup()
+        self.nsp_dropout = Dropout(_classifier_dropout(self.config))
         self.nsp_head = self._dense(2, "nsp_head")
 
-    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+    def _has_pooler(self) -> bool:
+        return True
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> Any:
         """Logits, float32 [B, 2]; label 0: the second segment follows the first."""
-        return self.nsp_head(encoded.pooled).astype(jnp.float32)
+        pooled = encoded.pooled
+        if self.config.sentence_order_dropout:
+            pooled = self.nsp_dropout(pooled, deterministic=deterministic)
+        return self.nsp_head(pooled).astype(jnp.float32)
 
 
-class PreTrainingModel(_Model):
-    """The masked-language-model head and the next-sentence head."""
+class PreTrainingModel(NextSentenceModel):
+    """The encoder with the masked-language-model head and the next-sentence head."""
 
     def setup(self) -> None:
         super().setup()
         self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
-        self.nsp_head = self._dense(2, "nsp_head")
 
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> PreTrainingOutput:
         words = self.mlm_head(encoded.last_hidden_state, self.encoder.word_embeddings())
-        return PreTrainingOutput(words, self.nsp_head(encoded.pooled).astype(jnp.float32))
+        return PreTrainingOutput(words, super()._head(encoded, deterministic))
+
+
+class ReplacedTokenModel(_Model):
+    """The encoder with ELECTRA's discriminator: whether each token was replaced."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.replaced_token_head = TransformedOutput(
+            self.config, self.execution, 1, self.config.hidden_act
+        )
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Logits, float32 [B, T]."""
+        return self.replaced_token_head(encoded.last_hidden_state, deterministic)[..., 0]
+
+
+def _classifier_dropout(config: EncoderConfig) -> float:
+    """The rate of the dropout before a classifier."""
+    rate = config.classifier_dropout
+    return config.hidden_dropout_prob if rate is None else rate
 
 
 class _Classifier(_Model):
@@ -199,34 +200,67 @@ class _Classifier(_Model):
 
     def setup(self) -> None:
         super().setup()
-        rate = self.config.classifier_dropout
-        self.dropout = Dropout(self.config.hidden_dropout_prob if rate is None else rate)
-        self.classifier = self._dense(self._num_outputs(), "classifier")
+        if self._has_transform():
+            assert self.config.classifier_act is not None
+            rate = _classifier_dropout(self.config)
+            self.classifier: Any = TransformedOutput(
+                self.config,
+                self.execution,
+                self._num_outputs(),
+                self.config.classifier_act,
+                input_rate=rate if self.config.classifier_input_dropout else 0.0,
+                rate=rate,
+            )
+        else:
+            self.dropout = Dropout(self._rate())
+            self.classifier = self._dense(self._num_outputs(), "classifier")
 
     def _num_outputs(self) -> int:
         return self.config.num_labels
+
+    def _rate(self) -> float:
+        return _classifier_dropout(self.config)
+
+    def _has_transform(self) -> bool:
+        """Whether a dense map of [CLS] belongs to the head, in place of the pooler."""
+        return False
 
     def _classify(self, vectors: jax.Array, deterministic: bool) -> jax.Array:
         """[..., D] → float32 [..., C]."""
         vectors = self.dropout(vectors, deterministic=deterministic)
         return self.classifier(vectors).astype(jnp.float32)
 
-
-class ClassificationModel(_Classifier):
-    """Scores of the labels of a text or a pair; with one label, a regression."""
-
-    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
-        """Logits, float32 [B, C]."""
+    def _classify_text(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Float32 [B, C]."""
+        if self._has_transform():
+            return self.classifier(encoded.last_hidden_state[:, 0], deterministic)
         return self._classify(encoded.pooled, deterministic)
 
 
+class ClassificationModel(_Classifier):
+    """Logits of the labels of a text or a pair; with one label, a regression."""
+
+    def _has_transform(self) -> bool:
+        return self.config.classifier_act is not None
+
+    def _has_pooler(self) -> bool:
+        return not self._has_transform()
+
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
+        """Logits, float32 [B, C]."""
+        return self._classify_text(encoded, deterministic)
+
+
 class TaggingModel(_Classifier):
-    """Scores of the labels of every token.
+    """Logits of the labels of every token.
 
     With `use_crf` it also has the parameters of `models.crf.CRFParams`; loss and decoding use them.
     """
 
-    has_pooler: ClassVar[bool] = False
+    def _rate(self) -> float:
+        if self.config.tagging_dropout_of_hidden:
+            return self.config.hidden_dropout_prob
+        return super()._rate()
 
     def setup(self) -> None:
         super().setup()
@@ -242,28 +276,83 @@ class TaggingModel(_Classifier):
 
 
 class QuestionAnsweringModel(_Model):
-    """Where in the second segment the answer begins and ends; the head has no dropout."""
+    """Start and end logits of the answer, for each token.
 
-    has_pooler: ClassVar[bool] = False
+    With `qa_head` "joint" it has the parameters of `models.joint_span_head` instead, and returns
+    hidden states; loss and decoding use them.
+    """
+
+    def setup(self) -> None:
+        super().setup()
+        if self.config.qa_head == JOINT:
+            self.qa_joint = JointSpanHead(self.config)
+        else:
+            self.dropout = Dropout(self.config.qa_dropout)  # most families have none
+            self.qa_outputs = self._dense(2, "qa_outputs")
+
+    def _head(
+        self, encoded: EncoderOutput, deterministic: bool
+    ) -> QuestionAnsweringOutput | jax.Array:
+        """The logits, or hidden states [B, T, D]."""
+        if self.config.qa_head == JOINT:
+            self.qa_joint()
+            return encoded.last_hidden_state
+        hidden = self.dropout(encoded.last_hidden_state, deterministic=deterministic)
+        logits = self.qa_outputs(hidden).astype(jnp.float32)  # BT2
+        return QuestionAnsweringOutput(logits[..., 0], logits[..., 1])
+
+
+class ReaderOutput(NamedTuple):
+    """Start and end logits of each token, float32 [B, T], and of each passage, float32 [B]."""
+
+    start_logits: jax.Array
+    end_logits: jax.Array
+    relevance_logits: jax.Array
+
+
+class ReaderModel(_Model):
+    """DPR's reader: start and end logits, and whether the passage has the answer."""
 
     def setup(self) -> None:
         super().setup()
         self.qa_outputs = self._dense(2, "qa_outputs")
+        self.relevance = self._dense(1, "relevance")
 
-    def _head(self, encoded: EncoderOutput, deterministic: bool) -> QuestionAnsweringOutput:
-        logits = self.qa_outputs(encoded.last_hidden_state).astype(jnp.float32)  # BT2
-        return QuestionAnsweringOutput(logits[..., 0], logits[..., 1])
+    def _head(self, encoded: EncoderOutput, deterministic: bool) -> ReaderOutput:
+        hidden = encoded.last_hidden_state
+        logits = self.qa_outputs(hidden).astype(jnp.float32)  # BT2
+        relevance = self.relevance(hidden[:, 0]).astype(jnp.float32)  # B1
+        return ReaderOutput(logits[..., 0], logits[..., 1], relevance[:, 0])
 
 
 class MultipleChoiceModel(_Classifier):
     """One score for each choice; the encoder sees every choice as a row."""
 
+    def setup(self) -> None:
+        super().setup()
+        if self.config.choice_head == "summary":
+            self.sequence_summary = self._dense(self.config.hidden_size, "sequence_summary")
+
     def _num_outputs(self) -> int:
         return 1
 
+    def _has_transform(self) -> bool:
+        return self.config.choice_head == "classifier"
+
+    def _has_pooler(self) -> bool:
+        return self.config.choice_head == "pooled"
+
+    def _rate(self) -> float:
+        if self.config.choice_head == "summary":
+            return self.config.summary_last_dropout
+        return super()._rate()
+
     def _head(self, encoded: EncoderOutput, deterministic: bool) -> jax.Array:
         """Logits of the C choices, float32 [B, C]."""
-        return self._classify(encoded.pooled, deterministic).reshape(-1)
+        if self.config.choice_head == "summary":
+            summary = gelu(self.sequence_summary(encoded.last_hidden_state[:, 0]))
+            return self._classify(summary, deterministic).reshape(-1)
+        return self._classify_text(encoded, deterministic).reshape(-1)
 
 
 MODULES: dict[Head, type[nn.Module]] = {
@@ -275,4 +364,6 @@ MODULES: dict[Head, type[nn.Module]] = {
     Head.TAGGING: TaggingModel,
     Head.QUESTION_ANSWERING: QuestionAnsweringModel,
     Head.MULTIPLE_CHOICE: MultipleChoiceModel,
+    Head.REPLACED_TOKENS: ReplacedTokenModel,
+    Head.READER: ReaderModel,
 }

@@ -1,7 +1,7 @@
 """Multi-head self-attention (Vaswani et al., 2017, section 3.2).
 
-`attention` is the definition: what every kernel computes, faster. Models call `SelfAttention`,
-which chooses a kernel from `models.kernels`.
+`attention` is the definition, which every kernel computes, only faster. Models call
+`SelfAttention`, which selects a kernel from `models.kernels`.
 """
 
 import math
@@ -34,9 +34,9 @@ def attention(
         query: Q, [B, N, T, H].
         key: K, [B, N, S, H].
         value: V, [B, N, S, H].
-        context: which keys each query sees; a query that sees none attends to all alike.
-        rate: of the dropout; each example, head and position has its own mask, as in the original.
-        dropout_key: uint32 [2].
+        context: decides which keys each query sees; a query that sees none attends to all equally.
+        rate: dropout rate; each example, head and position has its own mask, as in the original.
+        dropout_key: uint32 [2], key of the dropout mask.
 
     Returns:
         [B, N, T, H].
@@ -49,7 +49,11 @@ def attention(
 
 
 class SelfAttention(nn.Module):
-    """N heads that attend to all tokens, and the projection of their outputs back to D."""
+    """N heads that attend to all tokens, and the projection of their outputs back to D.
+
+    In a bottleneck, queries and keys are those of a narrow input of width D, and so is the output;
+    the values are those of another input.
+    """
 
     config: EncoderConfig
     execution: Execution
@@ -62,14 +66,27 @@ class SelfAttention(nn.Module):
         *,
         deterministic: bool,
         output_attentions: bool = False,
+        valued: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """[B, T, D] → [B, T, D]; and the weights before dropout, float32 [B, N, T, T], or None."""
+        """[B, T, D] → [B, T, D]; and the weights before dropout, float32 [B, N, T, T], or None.
+
+        Args:
+            hidden: input of queries and keys.
+            tokens: which tokens see each other.
+            deterministic: False for training, with dropout.
+            output_attentions: whether to return the weights.
+            valued: input of the values; None: `hidden`.
+        """
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
-        # The heads before the tokens: a batch of matrix products is fast on every platform.
+        # Heads before tokens: a batch of matrix products is fast on every platform.
         query, key, value = (
-            dense(config, execution, heads, name)(hidden).swapaxes(1, 2)  # BNTH
-            for name in ("query", "key", "value")
+            dense(config, execution, heads, name)(inputs).swapaxes(1, 2)  # BNTH
+            for name, inputs in (
+                ("query", hidden),
+                ("key", hidden),
+                ("value", hidden if valued is None else valued),
+            )
         )
 
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
@@ -87,6 +104,6 @@ class SelfAttention(nn.Module):
         dropout_key = dropout_key_of(self) if rate else jnp.zeros(2, jnp.uint32)
         attended = kernel.function(query, key, value, context, rate, dropout_key)
         attended = attended.swapaxes(1, 2)  # BTNH
-        output = dense(config, execution, config.hidden_size, "output", axes=2)(attended)
-        # The weights are computed a second time; the compiler merges the two where it can.
+        output = dense(config, execution, hidden.shape[-1], "output", axes=2)(attended)
+        # The weights are computed a second time; the compiler merges the two if it can.
         return output, attention_weights(query, key, context) if output_attentions else None

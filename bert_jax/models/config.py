@@ -5,20 +5,15 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import (
+    LARGEST_WHOLE,
+    OptionError,
+    require_at_least,
+    require_between,
+    require_one_of,
+)
 
-# Layers, width, heads. tiny to medium: google-research/bert, "24 smaller models" (Turc et al.,
-# 2019); base and large: the paper, section 3. Feed-forward width is 4 D, head width is 64.
-SIZES: dict[str, tuple[int, int, int]] = {
-    "tiny": (2, 128, 2),
-    "mini": (4, 256, 4),
-    "small": (4, 512, 8),
-    "medium": (8, 512, 8),
-    "base": (12, 768, 12),
-    "large": (24, 1024, 16),
-}
-
-# "gelu" is the exact (erf) form, the two after it are names of the tanh form.
+# "gelu" is the exact (erf) form, the next two are names of the tanh form.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 
 ENCODER_SCOPE = "bert"
@@ -28,17 +23,94 @@ Initialisation and dropout fold it into their keys, and runs are saved under it:
 the same seed would give other numbers.
 """
 
-HEAD_SCOPES = ("mlm_head", "nsp_head", "classifier", "qa_outputs")
-"""The names of the heads beside it, likewise; a CRF's parameters are `crf.PARAMETERS`."""
+HEAD_SCOPES = (
+    "mlm_head",
+    "nsp_head",
+    "replaced_token_head",
+    "generator",
+    "classifier",
+    "sequence_summary",
+    "qa_outputs",
+    "qa_joint",
+    "span_boundary_head",
+    "relevance",
+)
+"""The names of the heads next to it, fixed for the same reason; for a CRF `crf.PARAMETERS`."""
 
-# Fields of `EncoderConfig` that the family sets: they are keys of no file and of no config.
-FAMILY_FIELDS = ("position_offset",)
+# How a model for question answering scores the end of an answer.
+INDEPENDENT, JOINT = QA_HEADS = ("independent", "joint")
+
+# More would be traced for hours.
+MOST_FEEDFORWARD_NETWORKS = 16
+_MOST = {"num_hidden_layers": 1000, "num_feedforward_networks": MOST_FEEDFORWARD_NETWORKS}
+# The lowest value of each size.
+_SIZES = {
+    "vocab_size": 1,
+    "hidden_size": 1,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "intermediate_size": 1,
+    "max_position_embeddings": 1,
+    "type_vocab_size": 0,
+    "num_labels": 1,
+    "pad_token_id": 0,
+    "embedding_size": 1,
+    "num_hidden_groups": 1,
+    "intra_bottleneck_size": 1,
+    "num_feedforward_networks": 1,
+}
+_PROBABILITIES = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "classifier_dropout",
+    "qa_dropout",
+    "summary_last_dropout",
+)
+_CHOICES = {
+    "hidden_act": ACTIVATIONS,
+    "qa_head": QA_HEADS,
+    "normalization_type": ("layer_norm", "no_norm"),
+    "layer_kind": ("transformer", "bottleneck"),
+    "mlm_act": ACTIVATIONS,
+    "classifier_act": ACTIVATIONS,
+    "choice_head": ("pooled", "classifier", "summary"),
+}
+
+# Fields of `EncoderConfig` that only some families have in their `config.json`.
+OPTIONAL_FIELDS = (
+    "embedding_size",
+    "num_hidden_groups",
+    "intra_bottleneck_size",
+    "num_feedforward_networks",
+    "classifier_activation",
+    "qa_dropout",
+    "summary_last_dropout",
+)
+
+# Fields of `EncoderConfig` that the family sets; they are not keys of a file or config.
+SWITCHES = (
+    "normalization_type",
+    "positions_after_padding",
+    "trigram_input",
+    "project_embeddings",
+    "layer_kind",
+    "attention_output_dropout",
+    "feed_forward_dropout",
+    "has_pooler",
+    "mlm_act",
+    "mlm_extended_decoder",
+    "sentence_order_dropout",
+    "classifier_act",
+    "classifier_input_dropout",
+    "choice_head",
+    "tagging_dropout_of_hidden",
+)
 
 
 class Head(enum.Enum):
-    """What stands on an encoder; `architectures.MODULES` has the model of each."""
+    """The head on top of the encoder; `architectures.MODULES` has the model for each."""
 
-    ENCODER = "encoder"  # nothing
+    ENCODER = "encoder"  # no head
     PRETRAINING = "pretraining"
     MASKED_LM = "masked_lm"
     NEXT_SENTENCE = "next_sentence"
@@ -46,32 +118,71 @@ class Head(enum.Enum):
     TAGGING = "tagging"
     QUESTION_ANSWERING = "question_answering"
     MULTIPLE_CHOICE = "multiple_choice"
+    REPLACED_TOKENS = "replaced_tokens"  # ELECTRA's discriminator
+    READER = "reader"  # DPR's
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """The fields of Hugging Face's `config.json` that change the function, and `use_crf`.
+    """The fields of Hugging Face's `config.json` that change the function, `use_crf` and `qa_head`.
+
+    All families are one encoder with these fields. `OPTIONAL_FIELDS` are in the files of some
+    families only; `SWITCHES` are in no file: the module of a family sets them.
 
     Attributes:
         vocab_size: V, number of token ids.
         hidden_size: D, width of the hidden states.
-        num_hidden_layers: L.
-        num_attention_heads: N; divides D, the head width H is D / N.
+        num_hidden_layers: L, number of layers.
+        num_attention_heads: N; must divide D; the head width H is D / N.
         intermediate_size: F, width inside the feed-forward block.
         hidden_act: activation of the feed-forward block and of the MLM head, see `ACTIVATIONS`.
         hidden_dropout_prob: dropout after the embeddings and after each sub-layer.
         attention_probs_dropout_prob: dropout on the attention weights.
         max_position_embeddings: rows of the position table.
-        type_vocab_size: number of token types, the paper's segments A and B: 2.
+        type_vocab_size: number of token types; 2 for the paper's segments A and B.
         initializer_range: standard deviation of the truncated normal initialisation.
         layer_norm_eps: added to the variance in every LayerNorm.
         pad_token_id: id of [PAD].
         tie_word_embeddings: whether the decoder of the MLM head is the table of word embeddings.
         classifier_dropout: dropout before a classifier; None: `hidden_dropout_prob`.
-        num_labels: C, outputs of a classifier.
+        num_labels: C, number of outputs of a classifier.
         use_crf: whether a classifier of tokens has a CRF, see `models.crf`. Hugging Face's models
-            have no such field.
-        position_offset: the row of the position table for the first token of a text.
+            do not have this field.
+        qa_head: head of a model for question answering: "independent", which scores first and last
+            tokens apart, or "joint", see `models.joint_span_head`. Hugging Face's models do not
+            have this field.
+        embedding_size: E, width of the embeddings; None: D.
+        num_hidden_groups: G, number of different layers: layer i has the parameters of group
+            i / (L / G) (ALBERT); None: L.
+        intra_bottleneck_size: width inside a layer of the kind "bottleneck"; None: D.
+        num_feedforward_networks: number of feed-forward blocks of such a layer.
+        normalization_type: "layer_norm", or "no_norm", a scale and bias alone (MobileBERT); the MLM
+            head always has a LayerNorm.
+        classifier_activation: whether the pooler is a dense map with tanh; otherwise it is the
+            hidden state of [CLS] itself.
+        qa_dropout: dropout before the outputs for question answering.
+        summary_last_dropout: dropout before the classifier of the head "summary".
+        positions_after_padding: whether a token's row of the position table is its number among the
+            tokens that are not padding, plus `pad_token_id`, and that of padding is `pad_token_id`
+            (RoBERTa); otherwise rows count from 0.
+        trigram_input: whether the input is a dense map of the embeddings of the token after, the
+            token and the token before (MobileBERT), and positions and token types have width D.
+        project_embeddings: whether a dense map from E to D is there even if they are equal.
+        layer_kind: "transformer", or "bottleneck" (MobileBERT).
+        attention_output_dropout: whether there is dropout after the attention sub-layer.
+        feed_forward_dropout: whether there is dropout after the feed-forward sub-layer.
+        has_pooler: whether the family has a pooler.
+        mlm_act: activation of the MLM head; None: `hidden_act`.
+        mlm_extended_decoder: whether the MLM head has width D, and the word embeddings get D - E
+            more columns there; otherwise it has width E.
+        sentence_order_dropout: whether there is a classifier's dropout before the next-sentence
+            head.
+        classifier_act: activation of a dense map of [CLS] in the classification head; None: the
+            head takes the pooler's output.
+        classifier_input_dropout: whether there is dropout before that dense map, too.
+        choice_head: head of multiple choice: "pooled", dropout and a dense map of the pooler's
+            output; "classifier", as for classification; "summary", ELECTRA's.
+        tagging_dropout_of_hidden: whether the dropout of a tagger is `hidden_dropout_prob`.
     """
 
     vocab_size: int = 30522
@@ -91,74 +202,114 @@ class EncoderConfig:
     classifier_dropout: float | None = None
     num_labels: int = 2
     use_crf: bool = False
-    position_offset: int = 0
+    qa_head: str = INDEPENDENT
+    embedding_size: int | None = None
+    num_hidden_groups: int | None = None
+    intra_bottleneck_size: int | None = None
+    num_feedforward_networks: int = 1
+    normalization_type: str = "layer_norm"
+    classifier_activation: bool = True
+    qa_dropout: float = 0.0
+    summary_last_dropout: float = 0.1
+    positions_after_padding: bool = False
+    trigram_input: bool = False
+    project_embeddings: bool = False
+    layer_kind: str = "transformer"
+    attention_output_dropout: bool = True
+    feed_forward_dropout: bool = True
+    has_pooler: bool = True
+    mlm_act: str | None = None
+    mlm_extended_decoder: bool = False
+    sentence_order_dropout: bool = False
+    classifier_act: str | None = None
+    classifier_input_dropout: bool = False
+    choice_head: str = "pooled"
+    tagging_dropout_of_hidden: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-            "num_labels",
+        check_fields(vars(self))
+        for name, whole, part in (
+            (self.width_field, self.attention_size, "num_attention_heads"),
+            ("num_hidden_layers", self.num_hidden_layers, "num_hidden_groups"),
         ):
-            if getattr(self, name) < 1:
-                raise OptionError(name, getattr(self, name), "it must be at least 1")
-        if self.hidden_size % self.num_attention_heads:
-            rule = f"it must be a multiple of {{num_attention_heads}}, {self.num_attention_heads}"
-            raise OptionError("hidden_size", self.hidden_size, rule)
-        if self.hidden_act not in ACTIVATIONS:
-            raise OptionError("hidden_act", self.hidden_act, f"known are {', '.join(ACTIVATIONS)}")
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                raise OptionError(name, getattr(self, name), "it must lie in [0, 1)")
+            divisor = getattr(self, part)
+            if divisor is not None and whole % divisor:
+                raise OptionError(name, whole, f"it must be a multiple of {{{part}}}, {divisor}")
+        if self.max_length < 1:
+            raise OptionError(
+                "max_position_embeddings",
+                self.max_position_embeddings,
+                f"it must be greater than {self.position_offset}, the rows before the first token",
+            )
+        if self.mlm_extended_decoder and self.embedding_width > self.hidden_size:
+            rule = f"it must be at most {{hidden_size}}, {self.hidden_size}"
+            raise OptionError("embedding_size", self.embedding_size, rule)
+
+    @property
+    def width_field(self) -> str:
+        """The field that is `attention_size`."""
+        return "hidden_size" if self.intra_bottleneck_size is None else "intra_bottleneck_size"
+
+    @property
+    def attention_size(self) -> int:
+        """The width of all attention heads together: D, but in a bottleneck."""
+        size: int = getattr(self, self.width_field)
+        return size
 
     @property
     def head_dim(self) -> int:
         """H, width of one attention head."""
-        return self.hidden_size // self.num_attention_heads
+        return self.attention_size // self.num_attention_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """E, width of the word embeddings."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def has_embedding_projection(self) -> bool:
+        """Whether a dense map brings the sum of the embeddings from E to D."""
+        is_narrow = self.embedding_width != self.hidden_size and not self.trigram_input
+        return is_narrow or self.project_embeddings
+
+    @property
+    def num_stacked_layers(self) -> int:
+        """The number of layers that have parameters of their own."""
+        return self.num_hidden_layers if self.num_hidden_groups is None else self.num_hidden_groups
+
+    @property
+    def position_offset(self) -> int:
+        """The row of the position table for the first token of a text."""
+        return self.pad_token_id + 1 if self.positions_after_padding else 0
 
     @property
     def max_length(self) -> int:
-        """The most tokens of a text, special tokens included."""
+        """The maximum number of tokens of a text, special tokens included."""
         return self.max_position_embeddings - self.position_offset
 
-    @classmethod
-    def from_size(cls, size: str, **fields: Any) -> "EncoderConfig":
-        """A named size, with any field replaced.
 
-        Raises:
-            UserError: the size or a field is unknown.
-        """
-        if size not in SIZES:
-            raise OptionError("size", size, f"known are {', '.join(SIZES)}")
-        layers, width, heads = SIZES[size]
-        named = {
-            "hidden_size": width,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "intermediate_size": 4 * width,
-        }
-        return cls.from_fields({**named, **fields})
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Checks the type and the range of some fields of an `EncoderConfig`, each on its own.
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "EncoderConfig":
-        """A config from a mapping in which every key must be a field.
-
-        Raises:
-            UserError: a key is not a field.
-        """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key, value in fields.items():
-            if key not in known:
-                problem = f"{key} is not a field of a model"
-                raise OptionError(key, value, f"known are {', '.join(known)}", problem)
-            default = getattr(cls, key)
-            expected = float if default is None else type(default)
-            is_whole = isinstance(value, int) and not isinstance(value, bool)
-            fits = type(value) is expected or (expected is float and is_whole)
-            if not fits and not (value is None and default is None):
-                raise OptionError(key, value, f"it must be a {expected.__name__}")
-        return cls(**fields)
+    Raises:
+        OptionError: a value has another type, or is out of range.
+    """
+    for name, value in fields.items():
+        default = getattr(EncoderConfig, name)
+        if value is None:
+            if default is not None:
+                raise OptionError(name, value, f"it must be of type {type(default).__name__}")
+        elif name in _SIZES:
+            most = _MOST.get(name, LARGEST_WHOLE)
+            require_at_least(name, value, _SIZES[name], most)
+        elif name in _PROBABILITIES:
+            require_between(name, value, 0, 1, without_high=True)
+        elif name == "layer_norm_eps":
+            require_between(name, value, 0, 1, without_low=True)
+        elif name in _CHOICES:
+            require_one_of(name, value, _CHOICES[name])
+        elif type(default) is bool:
+            if not isinstance(value, bool):
+                raise OptionError(name, value, "it must be True or False")
+        else:
+            require_between(name, value, 0, 1)

@@ -4,8 +4,8 @@ A path of tags y through W words scores
 
     start[y_0] + Σ_t emissions[t, y_t] + Σ_t transitions[y_(t-1), y_t] + end[y_(W-1)]
 
-and its probability is the exponential of that, divided by Z, the sum over all paths. Everything is
-computed with logarithms, in float32, and may be compiled and differentiated.
+and its probability is the exponential of the score, divided by Z, the sum over all paths.
+Everything is computed with logarithms, in float32, and can be compiled and differentiated.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-# The score of what is forbidden. Not -inf, whose differences have no value.
+# The score of a forbidden transition. Not -inf, since differences of -inf are undefined.
 IMPOSSIBLE = -1e9
 
 PARAMETERS = ("crf_transitions", "crf_start", "crf_end")
@@ -22,12 +22,12 @@ PARAMETERS = ("crf_transitions", "crf_start", "crf_end")
 
 
 class CRFParams(NamedTuple):
-    """The scores of neighbouring tags.
+    """The transition scores.
 
     Attributes:
-        transitions: float32 [C, C], of a tag (first axis) and the tag after it.
-        start: float32 [C] or [B, C], of the first tag.
-        end: float32 [C] or [B, C], of the last tag.
+        transitions: float32 [C, C], score of a tag (axis 0) followed by a tag (axis 1).
+        start: float32 [C] or [B, C], score of the first tag.
+        end: float32 [C] or [B, C], score of the last tag.
     """
 
     transitions: jax.Array
@@ -36,18 +36,18 @@ class CRFParams(NamedTuple):
 
     @classmethod
     def from_params(cls, params: Mapping[str, jax.Array]) -> "CRFParams":
-        """From the parameters of a model with `use_crf`."""
+        """The scores from the parameters of a model with `use_crf`."""
         return cls(*(params[name] for name in PARAMETERS))
 
     def between(self, before: jax.Array, after: jax.Array) -> "CRFParams":
-        """The scores for parts of sentences, conditioned on the tags beside them.
+        """The scores for parts of sentences, conditioned on the neighbouring tags.
 
         Args:
-            before: int32 [B], the tag of the word before each part; -1: it begins its sentence.
-            after: int32 [B], the tag of the word after it; -1: it ends its sentence.
+            before: int32 [B], tag of the word before each part; -1: the part begins its sentence.
+            after: int32 [B], tag of the word after each part; -1: the part ends its sentence.
 
         Returns:
-            Scores with a start and an end for each row.
+            Scores with `start` and `end` [B, C].
         """
         from_before = self.transitions[before.clip(0)]  # BC
         to_after = self.transitions[:, after.clip(0)].T  # BC
@@ -61,13 +61,13 @@ class CRFParams(NamedTuple):
 def log_likelihood(
     emissions: jax.Array, tags: jax.Array, mask: jax.Array, crf: CRFParams
 ) -> jax.Array:
-    """The logarithm of the probability of tags.
+    """The log probability of tags.
 
     Args:
         emissions: float32 [B, W, C].
         tags: int32 [B, W]; ignored outside the mask.
-        mask: bool [B, W], True for the first words of each row and False for the padding after.
-        crf: the scores of neighbouring tags.
+        mask: bool [B, W], True for the words of each row and False for the padding after them.
+        crf: transition scores.
 
     Returns:
         float32 [B]; 0 for a row without words.
@@ -89,8 +89,8 @@ def log_likelihood(
 def log_partition_parts(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     """The summands of log Z, one for each word and one for the end, float32 [B, W + 1].
 
-    The forward algorithm, normalised at every word: its numbers stay small however long the
-    sentence is.
+    The forward algorithm, normalised at every word: its numbers stay small for sentences of any
+    length.
     """
 
     # alpha [B, C]: the log probability of each tag of the latest word, given the words so far.
@@ -115,7 +115,7 @@ def _normalise(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     """The most probable path of each row, int32 [B, W]; 0 outside the mask.
 
-    Of equally probable paths it is the one with the lower tag where they differ last.
+    Of equally probable paths, the one with the lower tag at the last word where they differ.
     """
 
     # best [B, C]: the score of the best path that ends in each tag, up to a constant of the row.
@@ -123,8 +123,8 @@ def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
         emission, is_word = word
         reached = best[:, :, None] + crf.transitions  # BCC
         onward = reached.max(axis=1) + emission
-        onward -= onward.max(axis=-1, keepdims=True)  # else long sentences grow out of float32
-        # Padding is passed through: every tag comes from itself.
+        onward -= onward.max(axis=-1, keepdims=True)  # otherwise long sentences overflow float32
+        # Padding passes the scores on: the best predecessor of every tag is the tag itself.
         stay = jnp.broadcast_to(jnp.arange(best.shape[1]), best.shape)
         origin = jnp.where(is_word[:, None], reached.argmax(axis=1), stay)
         return jnp.where(is_word[:, None], onward, best), origin
@@ -134,7 +134,7 @@ def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
     )  # BC and (W-1)BC
     last = (best + crf.end).argmax(axis=-1)  # B
 
-    # From the last word to the first, each tag names the one that it was reached from.
+    # From the last word to the first, each tag points to its best predecessor.
     def back(tag: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
         before = jnp.take_along_axis(origin, tag[:, None], axis=1)[:, 0]
         return before, tag
@@ -145,10 +145,10 @@ def viterbi(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
 
 
 def marginals(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Array:
-    """The probability of each tag of each word over all paths, float32 [B, W, C]; 0 outside.
+    """The marginal probability of each tag of each word, float32 [B, W, C]; 0 outside the mask.
 
-    They are the derivatives of log Z, but the forward-backward algorithm needs B·W·C numbers where
-    automatic differentiation would keep B·W·C² of them.
+    These are the derivatives of log Z, but the forward-backward algorithm needs B·W·C values,
+    automatic differentiation B·W·C².
     """
 
     # alpha covers the words up to here, beta those after here, both log [B, C] up to a constant of
@@ -176,5 +176,5 @@ def marginals(emissions: jax.Array, mask: jax.Array, crf: CRFParams) -> jax.Arra
 
 
 def _words_after_first(emissions: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Emissions and mask of all words but the first, with the words as first axis."""
+    """Emissions and mask of all words but the first, with the word axis first."""
     return emissions[:, 1:].swapaxes(0, 1), mask[:, 1:].T

@@ -1,9 +1,9 @@
-"""Dropout whose mask is computed where it is needed, in both passes, and stored nowhere.
+"""Dropout with masks that are recomputed in both passes and never stored.
 
-Its random bits are a hash of a key and of the index of an element: some ten integer operations,
+The random bits are a hash of a key and of the index of an element: some ten integer operations,
 which the compiler fuses with the multiplication. JAX's own generator takes five times as many, in
-separate loops over arrays in memory: a tenth of a training step. The mask of an element depends on
-its index alone, hence not on the device or the packed row in which it is computed.
+separate loops over arrays in memory: a tenth of a training step. The mask of an element depends
+only on its index, not on the device or the packed row in which it is computed.
 """
 
 import functools
@@ -16,11 +16,11 @@ import jax.numpy as jnp
 
 
 class ElementIndices(NamedTuple):
-    """The index of each element for the hash: uint32 or int32, broadcast to the values' shape.
+    """Index of each element for the hash: uint32 or int32, broadcast to the shape of the values.
 
     Attributes:
-        rows: unique for each row of values.
-        columns: unique for each value of a row.
+        rows: index of the row of values, unique for each row.
+        columns: index within the row, unique for each value of a row.
     """
 
     rows: jax.Array
@@ -28,29 +28,29 @@ class ElementIndices(NamedTuple):
 
     @classmethod
     def of_vectors(cls, indices: jax.Array, width: int) -> "ElementIndices":
-        """The elements of vectors [..., D] that have the indices [...]."""
+        """Indices of all elements of vectors [..., D], from the indices [...] of the vectors."""
         return cls(indices[..., None], jnp.arange(width))
 
 
 def random_bits(key: jax.Array, indices: ElementIndices) -> jax.Array:
-    """A hash of the indices of each element, good enough for dropout and for nothing else.
+    """A hash of the index of each element, sufficient for dropout only; not a general generator.
 
     Args:
         key: uint32 [2].
-        indices: of the elements.
+        indices: indices of the elements.
 
     Returns:
-        uint32 of the shape of rows and columns together, as good as uniform and independent.
+        uint32 with the broadcast shape of rows and columns, nearly uniform and independent.
     """
     rows, columns = (index.astype(jnp.uint32) for index in indices)
     return _mixed(_mixed(rows ^ key[0]) + _mixed(columns ^ key[1]))
 
 
 def _mixed(x: jax.Array) -> jax.Array:
-    """A bijection of 32 bits in which each bit of the input changes half of those of the output.
+    """A bijection of 32 bits; each input bit changes half of the output bits on average.
 
-    Source: the multipliers and shifts from a search by Wellons ("Prospecting for hash
-    functions", 2018).
+    Source: multipliers and shifts found in a search by Wellons ("Prospecting for hash functions",
+    2018).
     """
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
@@ -62,10 +62,10 @@ def dropped(rate: float, values: jax.Array, key: jax.Array, indices: ElementIndi
     """Each value is 0 with probability `rate`, else divided by 1 - `rate`.
 
     Args:
-        rate: in [0, 1), met to 2⁻³².
-        values: of any shape.
-        key: uint32 [2].
-        indices: of the values.
+        rate: dropout rate in [0, 1), accurate to 2⁻³².
+        values: array of any shape.
+        key: uint32 [2], key of the mask.
+        indices: indices of the values.
     """
     if rate == 0:
         return values
@@ -90,7 +90,7 @@ dropped.defvjp(_forward, _backward)
 
 
 class Dropout(nn.Module):
-    """`dropped`, with a new key at each call, from the RNG stream "dropout"."""
+    """`dropped` with a new key at each call, from the RNG stream "dropout"."""
 
     rate: float
 
@@ -98,11 +98,11 @@ class Dropout(nn.Module):
     def __call__(
         self, values: jax.Array, indices: jax.Array | None = None, *, deterministic: bool
     ) -> jax.Array:
-        """The values themselves if `deterministic`.
+        """Applies dropout; returns the values unchanged if `deterministic`.
 
         Args:
             values: [..., D].
-            indices: int32 [...], unique for each vector; None: their positions in `values`.
+            indices: int32 [...], unique index for each vector; None: its position in `values`.
             deterministic: whether nothing is dropped.
         """
         if deterministic or self.rate == 0:
@@ -115,5 +115,5 @@ class Dropout(nn.Module):
 
 
 def dropout_key_of(module: nn.Module) -> jax.Array:
-    """A key for `dropped` that differs from call to call, uint32 [2]."""
+    """A new key for `dropped` at each call, uint32 [2]."""
     return jax.random.bits(module.make_rng("dropout"), (2,), jnp.uint32)

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.attention import SelfAttention
+from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
@@ -16,23 +16,35 @@ from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
 from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS
 from bert_jax.models.layers import (
     HIDDEN_AXES,
-    activation,
     dense,
     gather_positions,
     kernel_init,
-    layer_norm,
+    norm,
     word_rows_init,
 )
 from bert_jax.models.packed_rows import PackedRows, SegmentIds, Tokens
+from bert_jax.models.transformer_layer import Intermediates, TransformerLayer
+
+
+class EncoderOutputs(NamedTuple):
+    """What an encoder returns beside its last layer.
+
+    Attributes:
+        output_hidden_states: whether the hidden states of all layers.
+        output_attentions: whether the attention weights of all layers.
+    """
+
+    output_hidden_states: bool = False
+    output_attentions: bool = False
 
 
 class EncoderOutput(NamedTuple):
-    """What the encoder computes; the names are Hugging Face's.
+    """The output of the encoder, under Hugging Face's names.
 
     Attributes:
-        last_hidden_state: [B, T, D], in the dtype of the execution, as all but `attentions`.
-        pooler_output: [B, D], tanh of a dense map of [CLS], or [B, K, D] for K texts of a row; None
-            without pooler.
+        last_hidden_state: [B, T, D], in the dtype of the execution, like all but `attentions`.
+        pooler_output: [B, D], tanh of a dense map of [CLS] (see `EncoderConfig`), or [B, K, D] for
+            K texts per row; None without a pooler.
         hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
             requested.
         attentions: float32 [L, B, N, T, T], attention weights before dropout; None unless
@@ -54,7 +66,8 @@ class EncoderOutput(NamedTuple):
 class Embeddings(nn.Module):
     """Sum of word, position and token-type embeddings, then LayerNorm, then dropout (figure 2).
 
-    The token type is what the paper calls the segment: sentence A or B.
+    The token type is what the paper calls the segment: sentence A or B. Their width is E; with
+    `trigram_input` only that of the words, and that of the sum is D.
     """
 
     config: EncoderConfig
@@ -63,106 +76,77 @@ class Embeddings(nn.Module):
     def setup(self) -> None:
         config = self.config
         rows = self.execution.padded_vocab_size(config.vocab_size)
-        self.word_embeddings = self._table(rows, word_rows_init(config))
-        self.position_embeddings = self._table(config.max_position_embeddings, kernel_init(config))
-        self.token_type_embeddings = self._table(config.type_vocab_size, kernel_init(config))
-        self.norm = layer_norm(self.config, self.execution, name="layer_norm")
+        narrow = config.embedding_width
+        width = config.hidden_size if config.trigram_input else narrow
+        self.word_embeddings = self._table(rows, narrow, word_rows_init(config))
+        init = kernel_init(config)
+        self.position_embeddings = self._table(config.max_position_embeddings, width, init)
+        if config.type_vocab_size:
+            self.token_type_embeddings = self._table(config.type_vocab_size, width, init)
+        if config.trigram_input:
+            self.transformation = dense(config, self.execution, width, name="transformation")
+        self.norm = norm(self.config, self.execution, name="layer_norm")
         self.dropout = Dropout(self.config.hidden_dropout_prob)
 
-    def _table(self, rows: int, init: Callable[..., jax.Array]) -> nn.Embed:
-        # Read, and summed, in float32 whatever the dtype of the activations: the gradient of a
-        # row is a sum over all occurrences of its word, for which bfloat16 has too few digits.
-        return nn.Embed(rows, self.config.hidden_size, embedding_init=init)
+    def _table(self, rows: int, width: int, init: Callable[..., jax.Array]) -> nn.Embed:
+        # Looked up and summed in float32 for any dtype of the activations: the gradient of a row is
+        # a sum over all occurrences of its word, for which bfloat16 has too few digits.
+        return nn.Embed(rows, width, embedding_init=init)
 
     def __call__(
         self,
         input_ids: jax.Array,
         token_type_ids: jax.Array,
         position_ids: jax.Array,
+        segment_ids: jax.Array | None,
         *,
         deterministic: bool,
     ) -> jax.Array:
-        """int32 [B, T] three times → [B, T, D]."""
-        hidden = (
-            jnp.take(self.words(), input_ids, axis=0)
-            + jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
-            + jnp.take(_gathered(self.token_type_embeddings, None), token_type_ids, axis=0)
-        )
+        """Three int32 [B, T] → [B, T, E], or [B, T, D] with `trigram_input`.
+
+        `segment_ids` are those of `Encoder`.
+        """
+        hidden = jnp.take(self.words(), input_ids, axis=0)
+        if self.config.trigram_input:
+            hidden = self.transformation(_trigrams(hidden, segment_ids)).astype(jnp.float32)
+        hidden += jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
+        if self.config.type_vocab_size:
+            hidden += jnp.take(_gathered(self.token_type_embeddings, None), token_type_ids, axis=0)
         return self.dropout(self.norm(hidden), deterministic=deterministic)
 
     def words(self) -> jax.Array:
-        """The table of word embeddings, float32 [V, D]."""
+        """The table of word embeddings, float32 [V, E]."""
         return _gathered(self.word_embeddings, "vocab")
 
 
-def _gathered(table: nn.Embed, rows: str | None) -> jax.Array:
-    """A table with all of D on each device.
+def _trigrams(hidden: jax.Array, segment_ids: jax.Array | None) -> jax.Array:
+    """The vectors after, at and before each token, zeros outside of its text: [B, T, 3 E]."""
+    zeros = jnp.zeros_like(hidden[:, :1])
+    after = jnp.concatenate([hidden[:, 1:], zeros], axis=1)
+    before = jnp.concatenate([zeros, hidden[:, :-1]], axis=1)
+    if segment_ids is not None:
+        is_same = (segment_ids[:, 1:] == segment_ids[:, :-1])[:, :, None]
+        after = after.at[:, :-1].multiply(is_same)
+        before = before.at[:, 1:].multiply(is_same)
+    return jnp.concatenate([after, hidden, before], axis=-1)
 
-    Left to itself the compiler looks words up in its part of D, for the tokens of all devices.
+
+def _gathered(table: nn.Embed, rows: str | None) -> jax.Array:
+    """A table gathered so that each device has all of D.
+
+    Otherwise the compiler looks up each device's part of D, for the tokens of all devices.
     """
     return nn.with_logical_constraint(table.embedding, (rows, None))
 
 
-class Intermediates(NamedTuple):
-    """Intermediate results of the layers; None unless requested.
-
-    Attributes:
-        hidden_states: output of each layer, [L, B, T, D].
-        attentions: attention weights of each layer, float32 [L, B, N, T, T].
-    """
-
-    hidden_states: jax.Array | None
-    attentions: jax.Array | None
-
-
-class EncoderLayer(nn.Module):
-    """Attention, then feed-forward; each: sub-layer → dropout → residual sum → LayerNorm."""
-
-    config: EncoderConfig
-    execution: Execution
-
-    @nn.compact
-    def __call__(
-        self,
-        hidden: jax.Array,
-        tokens: Tokens,
-        deterministic: bool,
-        output_hidden_states: bool,
-        output_attentions: bool,
-    ) -> tuple[jax.Array, Intermediates]:
-        """[B, T, D] → [B, T, D], and what `nn.scan` stacks to [L, ...]."""
-        config, execution = self.config, self.execution
-        # Its scope is named after its class, and so are the keys that it draws.
-        dropout = Dropout(config.hidden_dropout_prob)
-
-        attended, weights = SelfAttention(config, execution, name="attention")(
-            hidden,
-            tokens,
-            deterministic=deterministic,
-            output_attentions=output_attentions,
-        )
-        hidden = layer_norm(config, execution, "attention_norm")(
-            hidden + dropout(attended, tokens.indices, deterministic=deterministic)
-        )
-
-        inner = dense(config, execution, config.intermediate_size, "intermediate")(hidden)  # BTF
-        inner = activation(config.hidden_act)(inner)
-        outer = dense(config, execution, config.hidden_size, "output")(inner)  # BTD
-        hidden = layer_norm(config, execution, "output_norm")(
-            hidden + dropout(outer, tokens.indices, deterministic=deterministic)
-        )
-        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, Intermediates(hidden if output_hidden_states else None, weights)
-
-
 def _and_names(policy: Callable[..., bool], *names: str) -> Callable[..., bool]:
-    """A policy that saves what has one of the names, too."""
+    """A policy that also saves values with one of the names."""
     named = jax.checkpoint_policies.save_only_these_names(*names)
     return jax.checkpoint_policies.save_from_both_policies(policy, named)
 
 
-# JAX's own policies, without their "_saveable". Moving activations to the host's memory is no
-# alternative: a layer of width D computes 24 D² FLOPs for a token and would move 36 D bytes out and
+# JAX's own policies, without their "_saveable". Moving activations to the host's memory is not an
+# alternative: a layer of width D computes 24 D² FLOPs per token and would move 36 D bytes out and
 # in, which takes ten times as long over any accelerator's link to its host.
 REMAT_POLICIES = {
     "dots": _and_names(jax.checkpoint_policies.dots_saveable, MATMUL_OUTPUT, ATTENTION_WEIGHTS),
@@ -173,8 +157,18 @@ REMAT_POLICIES = {
 }
 
 
+LAYERS: dict[str, type[nn.Module]] = {
+    "transformer": TransformerLayer,
+    "bottleneck": BottleneckLayer,
+}
+
+
 class LayerStack(nn.Module):
-    """L layers whose parameters are stacked along a first axis, [L, ...]."""
+    """L layers whose parameters are stacked along a first axis, [L, ...].
+
+    With G groups of layers (`num_hidden_groups`) it is [G, ...], and each group computes L / G
+    layers with its parameters. If the embeddings are narrower than D, a dense map comes first.
+    """
 
     config: EncoderConfig
     execution: Execution
@@ -189,42 +183,77 @@ class LayerStack(nn.Module):
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> tuple[jax.Array, Intermediates]:
-        """[B, T, D] → [B, T, D], and what is requested of each layer."""
-        num_layers = self.config.num_hidden_layers
-        layer = EncoderLayer
-        if self.execution.remat != "none":
+        """[B, T, E] → [B, T, D], and the requested values of each layer, [L + 1, ...] or [L, ...].
+
+        The first of the hidden states is the input of the first layer.
+        """
+        if self.config.has_embedding_projection:
+            width = self.config.hidden_size
+            hidden = dense(self.config, self.execution, width, "embedding_projection")(hidden)
+            hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
+        embedded = hidden
+        hidden, intermediates = self._stack()(self.config, self.execution, name="layers")(
+            hidden, tokens, deterministic, output_hidden_states, output_attentions
+        )
+        if self.config.num_hidden_groups is not None:
+            intermediates = jax.tree.map(_all_layers, intermediates)
+        if output_hidden_states:
+            states = jnp.concatenate([embedded[None], intermediates.hidden_states])
+            intermediates = intermediates._replace(hidden_states=states)
+        return hidden, intermediates
+
+    def _stack(self) -> Any:
+        """The class of the stack of layers."""
+        config, execution = self.config, self.execution
+        layer: Any = LAYERS[config.layer_kind]
+        if execution.remat != "none":
             layer = nn.remat(
                 layer,
-                policy=REMAT_POLICIES[self.execution.remat],
-                # Inside a compiled loop nothing can be merged across iterations anyway.
-                prevent_cse=not self.execution.scan_layers,
-                static_argnums=(3, 4, 5),  # the three switches, counted with self
+                policy=REMAT_POLICIES[execution.remat],
+                # Inside a compiled loop nothing can be merged across iterations in any case.
+                prevent_cse=not execution.scan_layers,
+                static_argnums=(3, 4, 5),  # the three flags; self is argument 0
             )
-        stack = nn.scan(
+        groups = config.num_stacked_layers
+        if config.num_hidden_groups is not None:
+            in_group = config.num_hidden_layers // groups
+            layer = nn.scan(
+                layer,
+                variable_broadcast="params",
+                split_rngs={"params": False, "dropout": True},
+                in_axes=nn.broadcast,
+                length=in_group,
+                unroll=1 if execution.scan_layers else in_group,
+            )
+        return nn.scan(
             layer,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
             in_axes=nn.broadcast,
-            length=num_layers,
-            unroll=1 if self.execution.scan_layers else num_layers,
+            length=groups,
+            unroll=1 if execution.scan_layers else groups,
         )
-        return stack(self.config, self.execution, name="layers")(
-            hidden, tokens, deterministic, output_hidden_states, output_attentions
-        )
+
+
+def _all_layers(of_groups: jax.Array) -> jax.Array:
+    """[G, L / G, ...] → [L, ...]."""
+    return of_groups.reshape(-1, *of_groups.shape[2:])
 
 
 class Pooler(nn.Module):
-    """The vector of a whole text: tanh of a dense map of its [CLS]."""
+    """The vector of a whole text: tanh of a dense map of its [CLS], or its [CLS] itself."""
 
     config: EncoderConfig
     execution: Execution
 
     @nn.compact
     def __call__(self, hidden: jax.Array, cls_positions: jax.Array | None = None) -> jax.Array:
-        """[B, T, D] → [B, D]; with the positions of several [CLS], int32 [B, K], → [B, K, D]."""
+        """[B, T, D] → [B, D]; with positions of several [CLS], int32 [B, K], → [B, K, D]."""
         first = hidden[:, 0] if cls_positions is None else gather_positions(hidden, cls_positions)
         axes = ("batch", "hidden") if cls_positions is None else HIDDEN_AXES
         first = nn.with_logical_constraint(first, axes)
+        if not self.config.classifier_activation:
+            return first
         pooled = dense(self.config, self.execution, self.config.hidden_size, "dense")(first)
         return nn.with_logical_constraint(jnp.tanh(pooled), axes)
 
@@ -255,6 +284,7 @@ class Encoder(nn.Module):
         deterministic: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        layers: LayerStack | None = None,
     ) -> EncoderOutput:
         """Encodes tokens.
 
@@ -265,16 +295,18 @@ class Encoder(nn.Module):
             input_ids: int32 [B, T].
             token_type_ids: int32 [B, T], first or second sentence; None for all 0.
             attention_mask: int32 or bool [B, T], 0 for tokens that no token sees, such as padding;
-                None for none. They themselves see the others.
-            position_ids: int32 [B, T]; None for 0 … T-1.
-            segment_ids: int32 [B, T], which text of its row a token belongs to, from 1, and 0 for
-                padding; None where each row is one text.
-            cls_positions: int32 [B, K], the positions of the [CLS] of K texts; None for 0 alone.
-            packed_rows: has the layers compute rows without `segment_ids` in packed rows; then
+                None if there are none. These tokens do see the others.
+            position_ids: int32 [B, T]; None for 0 … T-1, or with `positions_after_padding` the
+                number of each token among those that are not padding.
+            segment_ids: int32 [B, T], number of the text in its row that a token belongs to, from
+                1, and 0 for padding; None if each row is one text.
+            cls_positions: int32 [B, K], positions of the [CLS] of K texts; None for 0 only.
+            packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
                 their hidden states and attention weights are not available.
-            deterministic: False for training: dropout draws from the RNG stream "dropout".
+            deterministic: False for training, with dropout from the RNG stream "dropout".
             output_hidden_states: whether to return the hidden states of all layers.
             output_attentions: whether to return the attention weights of all layers.
+            layers: computes these layers in place of the encoder's own, on its embeddings.
         """
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
@@ -282,12 +314,12 @@ class Encoder(nn.Module):
         key_ids = jnp.broadcast_to(query_ids, input_ids.shape)
         if attention_mask is not None:
             key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
-        if position_ids is None:
-            position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1]), input_ids.shape)
-        if self.config.position_offset:
-            position_ids += self.config.position_offset
         embedded = self.embeddings(
-            input_ids, token_type_ids, position_ids, deterministic=deterministic
+            input_ids,
+            token_type_ids,
+            self._position_rows(input_ids, position_ids),
+            segment_ids,
+            deterministic=deterministic,
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         tokens = Tokens.in_batch_order(SegmentIds(query_ids, key_ids))
@@ -296,7 +328,7 @@ class Encoder(nn.Module):
             assert not output_hidden_states
             assert not output_attentions
             embedded, tokens = packed_rows.pack(embedded), packed_rows.tokens()
-        hidden, intermediates = self.encoder(
+        hidden, intermediates = (layers or self.encoder)(
             embedded,
             tokens,
             deterministic=deterministic,
@@ -305,33 +337,42 @@ class Encoder(nn.Module):
         )
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)
-        hidden_states = intermediates.hidden_states
-        if hidden_states is not None:
-            hidden_states = jnp.concatenate([embedded[None], hidden_states])
         return EncoderOutput(
             last_hidden_state=hidden,
             pooler_output=self.pooler(hidden, cls_positions) if self.add_pooling_layer else None,
-            hidden_states=hidden_states,
+            hidden_states=intermediates.hidden_states,
             attentions=intermediates.attentions,
         )
 
+    def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:
+        """The row of the position table of each token, int32 [B, T]."""
+        config = self.config
+        if not config.positions_after_padding:
+            if position_ids is None:
+                position_ids = jnp.broadcast_to(jnp.arange(input_ids.shape[1]), input_ids.shape)
+            return position_ids
+        is_token = input_ids != config.pad_token_id
+        if position_ids is None:
+            position_ids = jnp.cumsum(is_token, axis=1, dtype=jnp.int32) - 1
+        return jnp.where(is_token, position_ids + config.position_offset, config.pad_token_id)
+
     def word_embeddings(self) -> jax.Array:
-        """The table of word embeddings, float32 [V, D]."""
+        """The table of word embeddings, float32 [V, E]."""
         return self.embeddings.words()
 
 
 def init_params(module: nn.Module, key: jax.Array) -> Any:
-    """New parameters of a model, float32."""
+    """Initialised parameters of a model, float32."""
     return module.init(key, jnp.zeros((1, 1), jnp.int32))["params"]
 
 
 def abstract_params(module: nn.Module) -> Any:
     """Shapes and dtypes of the parameters of a model, without computing them."""
-    # Of the kept tree each caller has its own dicts, which it may change.
+    # Each caller gets its own dicts of the cached tree, since it may change them.
     return jax.tree.map(lambda leaf: leaf, _abstract_params(module))
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=128)
 def _abstract_params(module: nn.Module) -> Any:
     # Tracing takes a good part of a second; a plan of several meshes asks for each of them.
     return jax.eval_shape(lambda: init_params(module, jax.random.key(0)))

@@ -4,11 +4,11 @@ import dataclasses
 
 import jax
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, require_at_least, require_one_of
 from bert_jax.models.kernels.table import SETTINGS, automatic_setting, runs_on
 from bert_jax.sharding.runtime import cpu_flags
 
-# What the backward pass finds saved, from most to least; see `encoder.REMAT_POLICIES`.
+# What is saved for the backward pass, from most to least; see `encoder.REMAT_POLICIES`.
 REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
 
 # Features of a CPU that multiplies bfloat16 faster than float32.
@@ -19,21 +19,21 @@ _BFLOAT16_CAPABILITY = 8.0
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-    """How a model is computed; it changes speed, memory and rounding, never the function.
+    """Options of the computation that change speed, memory and rounding, but not the function.
 
     Attributes:
-        dtype: "float32" or "bfloat16", the dtype of activations; parameters, softmax, LayerNorm
+        dtype: dtype of activations, "float32" or "bfloat16"; parameters, softmax, LayerNorm
             statistics and losses are float32 in both.
-        scan_layers: one compiled layer in a loop (compiles 2-3 times faster) or L layers in a row.
-            The parameters are stacked [L, ...] in both, so checkpoints do not depend on it.
-        remat: what the backward pass recomputes of each layer: "none"; "dots", all but the results
-            of matrix products; "dots_with_no_batch_dims", the attention weights too, which are
-            products of activations and grow with the square of the length; "full", everything.
+        scan_layers: whether one compiled layer runs in a loop (compiles 2-3 times faster), or L
+            layers. The parameters are stacked [L, ...] in both, so checkpoints do not depend on it.
+        remat: values of each layer that the backward pass recomputes: "none"; "dots", all but the
+            results of matrix products; "dots_with_no_batch_dims", the attention weights too, which
+            are products of activations and grow with the square of the length; "full", all.
         pad_vocab_to_multiple_of: tables with one row per word get additional rows, so that their
-            number of rows is a multiple of this; the additional rows are 0 and stay 0.
-        attention: "xla", or the name of a kernel that is used wherever it supports the call, see
+            number of rows is a multiple of it; the additional rows are 0 and stay 0.
+        attention: "xla", or the name of a kernel that is used for every call it supports, see
             `models.kernels`: "pallas" on TPUs, "cudnn" on GPUs.
-        platform: of the devices that compute: "cpu", "gpu" or "tpu"; "": the local ones.
+        platform: platform of the devices that compute: "cpu", "gpu" or "tpu"; "": the local ones.
     """
 
     dtype: str = "float32"
@@ -51,15 +51,11 @@ class Execution:
         if self.attention not in SETTINGS:
             known = ", ".join(("auto", *SETTINGS))
             raise OptionError("attention", self.attention, f"known are {known}")
-        if self.remat not in REMAT:
-            raise OptionError("remat", self.remat, f"known are {', '.join(REMAT)}")
-        if self.pad_vocab_to_multiple_of < 1:
-            value = self.pad_vocab_to_multiple_of
-            rule = "it must be at least 1, which adds nothing"
-            raise OptionError("pad_vocab_to_multiple_of", value, rule)
+        require_one_of("remat", self.remat, REMAT)
+        require_at_least("pad_vocab_to_multiple_of", self.pad_vocab_to_multiple_of, 1)
 
     def padded_vocab_size(self, vocab_size: int) -> int:
-        """Number of rows of a table for V words, padding included."""
+        """The number of rows of a table for V words, including padding."""
         return -(-vocab_size // self.pad_vocab_to_multiple_of) * self.pad_vocab_to_multiple_of
 
 
@@ -70,7 +66,7 @@ def resolve_execution(
     *,
     platform: str = "",
 ) -> Execution:
-    """An `Execution` in which the device decides what is "auto" or None.
+    """An `Execution`; values that are "auto" or None are chosen for the device.
 
     Measured on a CPU with AVX-512 BF16: a training step in bfloat16 takes 0.6 times as long as one
     in float32, and there layers in a row take 0.8 times as long as a loop over them. In float32 the
@@ -78,10 +74,10 @@ def resolve_execution(
 
     Args:
         precision: "auto" or a dtype.
-        scan_layers: as in `Execution`; None for the faster one.
-        attention: "auto" or as in `Execution`. A config moves from one kind of device to another,
+        scan_layers: see `Execution`; None for the faster choice.
+        attention: "auto", or see `Execution`. A config may move from one kind of device to another,
             so a kernel that does not run on this platform is replaced by "xla".
-        platform: "cpu", "gpu" or "tpu", to plan for other devices; "" for the local ones.
+        platform: "cpu", "gpu" or "tpu", to plan for other devices; "" for the local devices.
     """
     capability = None
     if not platform:

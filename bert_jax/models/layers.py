@@ -1,6 +1,6 @@
 """The parts that all modules share: initialisers, dense layers, LayerNorm, activations.
 
-Dimensions have the letters of docs/concepts.md in the whole project.
+Dimensions have the letters of docs/concepts.md throughout the project.
 """
 
 import math
@@ -19,7 +19,7 @@ HIDDEN_AXES = ("batch", "length", "hidden")
 
 
 def kernel_init(config: EncoderConfig) -> jax.nn.initializers.Initializer:
-    """Truncated normal, cut at 2 sigma, its deviation not corrected for the cut.
+    """Truncated normal, cut at 2 sigma; its deviation is not corrected for the cut.
 
     Source: google-research/bert, modeling.py, create_initializer.
     """
@@ -29,7 +29,7 @@ def kernel_init(config: EncoderConfig) -> jax.nn.initializers.Initializer:
 def word_rows_init(config: EncoderConfig) -> Callable[..., jax.Array]:
     """`kernel_init` for a table with one row per word; rows beyond V are padding, and 0.
 
-    No word is read from them and no word score is computed from them, so their gradients are 0 as
+    They are never looked up and no word score is computed from them, so their gradients are 0 as
     well: they change no norm, no update and no output.
     """
 
@@ -44,10 +44,10 @@ class Dense(nn.Module):
     """An affine map: kernel [I, O] and bias [O], where I and O may be several axes.
 
     Attributes:
-        features: O.
+        features: O, one axis or several.
         axes: number of axes of I.
-        dtype: of the output.
-        kernel_init: of the kernel; the bias begins at 0.
+        dtype: dtype of the output.
+        kernel_init: initialiser of the kernel; the bias is initialised to 0.
     """
 
     features: tuple[int, ...]
@@ -84,7 +84,7 @@ def dense(
 def layer_norm(config: EncoderConfig, execution: Execution, name: str) -> nn.LayerNorm:
     """LayerNorm over D, statistics in float32.
 
-    Flax's defaults (epsilon 1e-6, variance as mean(x²) - mean(x)²) are not BERT's.
+    Flax's defaults (epsilon 1e-6, variance as mean(x²) - mean(x)²) differ from BERT's.
     """
     return nn.LayerNorm(
         epsilon=config.layer_norm_eps,
@@ -92,6 +92,27 @@ def layer_norm(config: EncoderConfig, execution: Execution, name: str) -> nn.Lay
         dtype=jnp.dtype(execution.dtype),
         name=name,
     )
+
+
+class NoNorm(nn.Module):
+    """A scale and a bias in place of LayerNorm (MobileBERT, section 4.2)."""
+
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> jax.Array:
+        """[..., D] → [..., D]."""
+        shape = hidden.shape[-1:]
+        scale = self.param("scale", nn.initializers.ones, shape)
+        bias = self.param("bias", nn.initializers.zeros, shape)
+        return (hidden.astype(jnp.float32) * scale + bias).astype(self.dtype)
+
+
+def norm(config: EncoderConfig, execution: Execution, name: str) -> nn.LayerNorm | NoNorm:
+    """The normalisation of the config's `normalization_type`."""
+    if config.normalization_type == "no_norm":
+        return NoNorm(jnp.dtype(execution.dtype), name=name)
+    return layer_norm(config, execution, name)
 
 
 def gather_positions(hidden: jax.Array, positions: jax.Array) -> jax.Array:
@@ -106,7 +127,7 @@ def l2_normalize(vectors: jax.Array) -> jax.Array:
 
 
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """The function of `hidden_act`; "gelu" is the erf form, JAX's own default the tanh form."""
+    """The function for `hidden_act`; "gelu" is the erf form, JAX's own default the tanh form."""
     functions: dict[str, Callable[[jax.Array], jax.Array]] = {
         "gelu": gelu,
         "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
@@ -121,9 +142,9 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
 
 @jax.custom_vjp
 def gelu(x: jax.Array) -> jax.Array:
-    """X Φ(x) with the normal distribution's Φ, the erf form (Hendrycks and Gimpel, 2016).
+    """GELU, x Φ(x) with the normal distribution's Φ: the erf form (Hendrycks and Gimpel, 2016).
 
-    Computed in float32 whatever the dtype; the backward pass keeps nothing but x.
+    Computed in float32 for any dtype; the backward pass stores only x.
     """
     wide = x.astype(jnp.float32)
     return (wide * _normal_distribution(wide)).astype(x.dtype)

@@ -1,12 +1,12 @@
-"""Which tokens attend to which, in rows of one text and in packed rows of several.
+"""The visibility of tokens, in rows of one text and in packed rows of several texts.
 
-Segment ids mean what they mean in JAX's flash attention: tokens of one row attend to each other
-where their ids are equal. (The paper's segments, the sentences A and B of one text, are
+Segment ids have the meaning of JAX's flash attention: tokens of one row attend to each other if
+their ids are equal. (The paper's segments, the sentences A and B of one text, are
 `token_type_ids`.) In a packed row each text has an id, from 1; padding has 0.
 
 Rows are packed in two ways. Pre-training packs its data, see `data.pretraining.packing`: its
-batches come with `segment_ids`. Labelled tasks pack for the encoder alone, see `PackedRows`: what
-comes before and after the encoder sees the batch as it was.
+batches come with `segment_ids`. Labelled tasks pack for the encoder only, see `PackedRows`: code
+before and after the encoder sees the unpacked batch.
 """
 
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ from bert_jax.models.dropout import ElementIndices
 class SegmentIds(NamedTuple):
     """A query attends to the keys that have its id.
 
-    So the [T, S] mask is never stored; it arises where scores are computed. Fused attention kernels
-    take this form as well.
+    So the [T, S] mask is never stored; it is computed together with the scores. Fused attention
+    kernels take this form as well.
 
     Attributes:
-        query: int32 [B, T], or [B, 1] where all queries of a row have the same id.
+        query: int32 [B, T], or [B, 1] if all queries of a row have the same id.
         key: int32 [B, S].
     """
 
@@ -33,12 +33,12 @@ class SegmentIds(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """The tokens of a batch as the layers read them, besides their vectors.
+    """The inputs of the layers that describe tokens, apart from their vectors.
 
     Attributes:
-        segment_ids: which tokens attend to which.
-        indices: int32 [B, T], the index of each token in the batch; dropout draws by it.
-        positions: int32 [B, T], the position of each token in its row of the batch.
+        segment_ids: segment ids, which decide which tokens attend to which.
+        indices: int32 [B, T], index of each token in the batch, for the dropout masks.
+        positions: int32 [B, T], position of each token in its row of the batch.
     """
 
     segment_ids: SegmentIds
@@ -54,15 +54,15 @@ class Tokens(NamedTuple):
 
 
 class AttentionContext(NamedTuple):
-    """Queries and keys as attention reads them, besides their vectors.
+    """The inputs of attention that describe queries and keys, apart from their vectors.
 
     The leading axes are [B, 1] or [B, N].
 
     Attributes:
         query_segment_ids: int32 [..., T] or [..., 1]; a query sees the keys that have its id.
         key_segment_ids: int32 [..., S].
-        query_indices: int32 [..., T], the index of each query of each head; dropout draws by it.
-        key_positions: int32 [..., S], the position of each key in its row of the batch.
+        query_indices: int32 [..., T], index of each query of each head, for the dropout masks.
+        key_positions: int32 [..., S], position of each key in its row of the batch.
     """
 
     query_segment_ids: jax.Array
@@ -89,14 +89,14 @@ class AttentionContext(NamedTuple):
 
 
 class PackedRows(NamedTuple):
-    """Where the tokens of a batch [B, T] stand in R packed rows of U tokens, and back.
+    """The positions of the tokens of a batch [B, T] in R packed rows of U tokens, and back.
 
-    No text sees another, and dropout draws by the token's index in the batch: results are those of
-    the batch itself, but for padding, whose vectors come back as zeros.
+    No text sees another, and dropout masks depend on the token's index in the batch: results are
+    those of the unpacked batch, except for padding, whose vectors are zeros.
 
     Attributes:
-        pack_indices: int32 [R, U], the index b · T + t of the token at each place; -1: none.
-        unpack_indices: int32 [B, T], the index r · U + u of each token's place; -1: padding.
+        pack_indices: int32 [R, U], index b · T + t of the token at each packed position; -1: none.
+        unpack_indices: int32 [B, T], index r · U + u of each token's packed position; -1: padding.
     """
 
     pack_indices: jax.Array
@@ -121,8 +121,8 @@ class PackedRows(NamedTuple):
 def gather_or_zero(values: jax.Array, indices: jax.Array, inverse: jax.Array) -> jax.Array:
     """The vectors [..., D] at flat `indices`; zeros at -1.
 
-    No vector is gathered twice, so the gradient is gathered too, by the `inverse` indices: JAX
-    alone would scatter-add it token by token.
+    No vector is gathered twice, so the gradient is a gather as well, with the `inverse` indices;
+    JAX's own gradient would be a scatter-add, token by token.
     """
     flat = values.reshape(-1, values.shape[-1])
     return jnp.where((indices >= 0)[..., None], flat[indices], 0)

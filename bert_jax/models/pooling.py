@@ -1,25 +1,23 @@
-"""From the vectors of the tokens to one vector of the text, and a model that compares two texts.
+"""Pooling of token vectors to a text vector, and a model that compares two texts.
 
 Source: Sentence-BERT (Reimers and Gurevych, 2019, https://arxiv.org/abs/1908.10084), section 3.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import dense
 from bert_jax.models.packed_rows import PackedRows
 
 Pool = Callable[[jax.Array, jax.Array], jax.Array]
 """[B, T, D] and bool [B, T], False for padding → [B, D]."""
-
-POOLINGS = ("cls", "pooler", "mean", "max")
 
 
 def cls(hidden: jax.Array) -> jax.Array:
@@ -28,7 +26,7 @@ def cls(hidden: jax.Array) -> jax.Array:
 
 
 def masked_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-    """The mean over the tokens, [CLS] and [SEP] among them (Sentence-BERT, section 3).
+    """The mean over the tokens, including [CLS] and [SEP] (Sentence-BERT, section 3).
 
     Args:
         hidden: [B, T, D].
@@ -43,14 +41,14 @@ def masked_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def masked_max(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-    """The greatest value of each of the D dimensions over the tokens.
+    """The maximum of each of the D dimensions over the tokens.
 
     Args:
         hidden: [B, T, D].
         mask: bool [B, T], False for padding.
 
     Returns:
-        [B, D]; the least finite number for a row without tokens.
+        [B, D]; the lowest finite number for a row without tokens.
     """
     least = jnp.finfo(hidden.dtype).min
     return jnp.where(mask[:, :, None], hidden, least).max(axis=1)
@@ -63,13 +61,15 @@ OF_TOKENS: dict[str, Pool] = {
 }
 """The poolings without parameters."""
 
+POOLINGS = (*OF_TOKENS, "pooler")
+
 
 class PairOutput(NamedTuple):
-    """What `SentencePairs` computes for B pairs of texts u and v.
+    """The output of `SentencePairs` for B pairs of texts u and v.
 
     Attributes:
         vectors: float32 [B, 2, D], u and v; zeros for a text without tokens.
-        logits: float32 [B, C], scores of the labels; None without classifier.
+        logits: float32 [B, C], logits of the labels; None without a classifier.
     """
 
     vectors: jax.Array
@@ -82,10 +82,10 @@ class SentencePairs(nn.Module):
     The encoder has no pooler: no loss would reach it, and weight decay alone would change it.
 
     Attributes:
-        config: the architecture of the encoder.
-        execution: how it is computed.
-        pool: from the vectors of the tokens to that of the text.
-        labels: C, for a classifier of (u, v, |u - v|); 0 for none.
+        config: architecture of the encoder.
+        execution: how the encoder is computed.
+        pool: pooling of token vectors to a text vector.
+        labels: C, number of classes of a classifier of (u, v, |u - v|); 0: no classifier.
     """
 
     config: EncoderConfig
@@ -108,28 +108,35 @@ class SentencePairs(nn.Module):
         *,
         packed_rows: PackedRows | None = None,
         deterministic: bool = True,
-    ) -> PairOutput:
-        """Takes int32 [B, 2, T], three times; see `Encoder`."""
+        encoder_outputs: EncoderOutputs | None = None,
+    ) -> Any:
+        """Takes int32 [B, 2, T] three times; see `Encoder`.
+
+        Returns:
+            `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all 2 B rows.
+        """
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
         length = input_ids.shape[-1]
         mask = attention_mask.reshape(-1, length)  # 2B,T
-        hidden = self.encoder(
+        encoded = self.encoder(
             input_ids.reshape(-1, length),
             None if token_type_ids is None else token_type_ids.reshape(-1, length),
             mask,
             packed_rows=packed_rows,
             deterministic=deterministic,
-        ).last_hidden_state
-        pooled = self.pool(hidden.astype(jnp.float32), mask.astype(bool))
+            **(encoder_outputs or EncoderOutputs())._asdict(),
+        )
+        pooled = self.pool(encoded.last_hidden_state.astype(jnp.float32), mask.astype(bool))
         pooled = jnp.where(mask.any(axis=1, keepdims=True), pooled, 0)
         vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # B2D
-        if not self.labels:
-            return PairOutput(vectors, None)
-        logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))
-        return PairOutput(vectors, logits.astype(jnp.float32))
+        output = PairOutput(vectors, None)
+        if self.labels:
+            logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))
+            output = PairOutput(vectors, logits.astype(jnp.float32))
+        return output if encoder_outputs is None else (output, encoded)
 
 
 def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
-    """The input of the classifier of pairs: [..., D] twice → (u, v, |u - v|), [..., 3 D]."""
+    """The input of the classifier of pairs: two [..., D] → (u, v, |u - v|), [..., 3 D]."""
     return jnp.concatenate([u, v, jnp.abs(u - v)], axis=-1)

@@ -1,7 +1,7 @@
-"""Another vocabulary and longer texts for a model that is already trained.
+"""Another vocabulary, longer texts and fewer layers for a model that is already trained.
 
-Everything here takes the parameters of any of the models, as NumPy or JAX arrays, and gives a new
-tree: changed tables are NumPy arrays, all other leaves are those of the old tree.
+The functions take the parameters of any model, as NumPy or JAX arrays, and return a new tree:
+changed tables are NumPy arrays, all other leaves are those of the old tree.
 """
 
 import dataclasses
@@ -12,13 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import OptionError, UserError, require_at_least
 from bert_jax.models.config import EncoderConfig
 from bert_jax.sharding.rules import name_of
 
-# The parameters with one row for each word, and those with one for each position.
-WORD_ROWS = r"(word_embeddings/embedding|mlm_head/(decoder|bias))$"
+# The parameters with one row per word, and those with one row per position.
+WORD_ROWS = r"(word_embeddings/embedding|mlm_head/(decoder(_extension)?|bias))$"
 _POSITION_ROWS = r"position_embeddings/embedding$"
+_STACKED = r"\blayers/"
 
 
 def add_vocabulary(
@@ -26,21 +27,21 @@ def add_vocabulary(
 ) -> tuple[Any, EncoderConfig]:
     """Rows for new words, each the mean of the rows of the pieces that the word had before.
 
-    So a new word begins where the model has learned to look for it; one that was [UNK] begins as
-    [UNK], and the model answers as before. This holds for the table of word embeddings, and for
-    the scores of words: their bias and, where it is not the same table, their decoder.
+    So a new word starts from the meaning of its pieces; a word that was [UNK] starts as [UNK], and
+    the outputs of the model stay the same. This applies to the table of word embeddings, and to the
+    logits of words: their bias and, if it is a separate table, their decoder.
 
-    Tables grow only where they end: some have rows beyond the tokenizer's ids, to make their size
-    even, and the new words take these first.
+    Tables grow only beyond their end: some have rows beyond the tokenizer's ids, to make their size
+    even, and new words use these rows first.
 
     Args:
-        params: of any model.
-        config: its architecture.
-        pieces: the old ids of each new word.
-        first_id: the id of the first new word; the others follow it.
+        params: parameters of any model.
+        config: architecture of the model.
+        pieces: old ids of each new word.
+        first_id: id of the first new word; the others follow.
 
     Returns:
-        The parameters, and the config with their `vocab_size`.
+        The parameters, and the config with the new `vocab_size`.
 
     Raises:
         UserError: `first_id` would leave rows without a word, or a piece is not an older word.
@@ -74,28 +75,29 @@ def without_padding(params: Any, config: EncoderConfig) -> Any:
 
 
 def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[Any, EncoderConfig]:
-    """A longer position table: the learned rows again and again (Longformer, section 5).
+    """A longer position table, the learned rows repeated (Longformer, section 5).
 
-    Copies keep what attention has learned about near tokens, everywhere but at the seams (Beltagy
-    et al., 2020, https://arxiv.org/abs/2004.05150). Texts within the old length give what they gave
-    before; for longer ones train the model on, for a little.
+    Copies keep what attention has learned about nearby tokens, except at the boundaries between
+    copies (Beltagy et al., 2020, https://arxiv.org/abs/2004.05150). Texts within the old length
+    keep their outputs; for longer ones continue training for a few steps.
 
     Args:
-        params: of any model.
-        config: its architecture.
-        length: the new number of positions; at least the old one.
+        params: parameters of any model.
+        config: architecture of the model.
+        length: new number of positions; at least the old one.
 
     Returns:
         The parameters, where row i is the old row i modulo the old number of positions, and the
         config with the new `max_position_embeddings`.
 
     Raises:
-        UserError: `length` is smaller; rows would be lost, and shorter texts need no change.
+        UserError: `length` is smaller; positions cannot be removed, and shorter texts need no
+            change.
     """
     if length < config.max_length:
         raise UserError(
-            f"positions is {length}, but the model has {config.max_length} and none "
-            f"is thrown away; give at least {config.max_length}"
+            f"positions is {length}, but the model has {config.max_length} and "
+            f"positions cannot be removed; give at least {config.max_length}"
         )
     offset = config.position_offset
 
@@ -107,8 +109,53 @@ def extend_positions(params: Any, config: EncoderConfig, length: int) -> tuple[A
     return _changed(params, _POSITION_ROWS, grown), longer
 
 
+def chosen_layers(layers: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """The numbers, from 0, of the layers of a model that a smaller one keeps.
+
+    Args:
+        layers: these numbers, in increasing order; or how many: the first, the last, and others
+            spread evenly between them, as 0, 2, 4, 7, 9, 11 of 12 (DistilBERT, Sanh et al., 2019).
+        count: L, number of layers of the model.
+
+    Raises:
+        OptionError: a layer does not exist, or appears twice.
+    """
+    if isinstance(layers, int) and not isinstance(layers, bool):
+        require_at_least("keep_layers", layers, 1, count)
+        last = count - 1
+        return tuple(round(last * index / max(layers - 1, 1)) for index in range(layers))
+    numbers = tuple(layers) if isinstance(layers, Sequence) else (layers,)
+    for number in numbers:
+        require_at_least("keep_layers", number, 0, count - 1)
+    if not numbers or list(numbers) != sorted(set(numbers)):
+        rule = "give the numbers of the layers that stay, each once and in increasing order"
+        raise OptionError("keep_layers", layers, rule)
+    return tuple(numbers)
+
+
+def keep_layers(
+    params: Any, config: EncoderConfig, layers: int | Sequence[int]
+) -> tuple[Any, EncoderConfig]:
+    """A model with a part of the layers; all other parameters stay.
+
+    Args:
+        params: parameters of any model.
+        config: architecture of the model.
+        layers: see `chosen_layers`.
+
+    Returns:
+        The parameters, and the config with the new `num_hidden_layers`.
+
+    Raises:
+        OptionError: a layer does not exist, or appears twice.
+    """
+    chosen = chosen_layers(layers, config.num_hidden_layers)
+    fewer = dataclasses.replace(config, num_hidden_layers=len(chosen))
+    return _changed(params, _STACKED, lambda stack: stack[list(chosen)]), fewer
+
+
 def _changed(params: Any, pattern: str, change: Callable[[np.ndarray], np.ndarray]) -> Any:
-    """The tree in which the leaves with a name that matches the pattern are changed."""
+    """The tree with the leaves changed whose names match the pattern."""
 
     def leaf_of(path: tuple[Any, ...], leaf: Any) -> Any:
         return change(np.asarray(leaf)) if re.search(pattern, name_of(path)) else leaf

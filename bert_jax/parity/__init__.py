@@ -1,1 +1,1 @@
-"""Our reading of a model against Hugging Face's: numbers side by side, and why they differ."""
+"""Comparison with Hugging Face's transformers: numbers side by side, and causes of differences."""

@@ -1,4 +1,4 @@
-"""Why two models differ: their weights are compared, then other configs are tried."""
+"""The causes of differences between two models: weights are compared, then other configs tried."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,18 +7,19 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from bert_jax.errors import listed
 from bert_jax.models.config import ACTIVATIONS, EncoderConfig
 from bert_jax.parity.heads import ParityInput
 from bert_jax.parity.report import HIDDEN_STATES, TOLERANCES, Difference
 
-# That of BERT, and the defaults of Flax, PyTorch and some converters.
+# BERT's value, and the defaults of Flax, PyTorch and some converters.
 EPSILONS = (1e-12, 1e-6, 1e-5, 1e-7)
 
-# Two programs round differently, so that one may be some times as far from the truth as the other.
+# Two programs round differently: one may be this many times as far from the truth as the other.
 _ROUNDING = 10
 
-# A wrong switch is all of a difference; another value of one that is right takes a little more or
-# less of it away by chance.
+# A wrong field explains the whole difference; another value of a correct field reduces or increases
+# it slightly by chance.
 _LESS = 4
 
 
@@ -33,10 +34,10 @@ class _Switch(NamedTuple):
     """A field of the config that changes the hidden states but no parameter.
 
     Attributes:
-        field: its name.
-        cause: what it is called in a cause.
-        usual: values to try besides the one in the reference's config.
-        states: the hidden states that must come out equal.
+        field: name of the field.
+        cause: name of the field in a cause.
+        usual: values to try in addition to the one in the reference's config.
+        states: hidden states that must become equal.
     """
 
     field: str
@@ -46,7 +47,7 @@ class _Switch(NamedTuple):
 
 
 # In this order. The embeddings have passed a LayerNorm but no activation and no attention: they
-# depend on the epsilon alone, so that it shows even if another switch is wrong.
+# depend only on the epsilon, so that it is found even if another field is wrong.
 _SWITCHES = (
     _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(0, 1)),
     _Switch("hidden_act", "activation", ACTIVATIONS, slice(None)),
@@ -61,13 +62,13 @@ def causes_in_tensors(
     dtype: str,
     decoder: str,
 ) -> list[str]:
-    """What is wrong with the weights; nothing if they are the reference's to the bit.
+    """The differences of the weights; empty if they are bitwise those of the reference.
 
     Args:
-        tensors: the model's parameters by Hugging Face's names; a decoder only if untied.
-        reference: the reference's, likewise.
-        dtype: of the model's tensors on disk.
-        decoder: the name of the decoder.
+        tensors: parameters of the model by Hugging Face's names; a decoder only if untied.
+        reference: parameters of the reference, by the same names.
+        dtype: dtype of the model's tensors on disk.
+        decoder: name of the decoder.
     """
     causes: list[str] = []
     if (decoder in tensors) != (decoder in reference):
@@ -82,14 +83,14 @@ def causes_in_tensors(
     transposed = [name for name in unequal if _is_transposed(tensors[name], reference[name])]
     rest = [name for name in unequal if name not in {*rounded, *transposed}]
     if transposed:
-        causes.append(f"transposed kernel: {_listed(transposed)}")
+        causes.append(f"transposed kernel: {listed(transposed)}")
     if rounded:
-        causes.append(f"precision: the model's file holds {dtype}; rounded are {_listed(rounded)}")
+        causes.append(f"precision: the model's file holds {dtype}; rounded are {listed(rounded)}")
     if rest:
         distances = {name: float(np.abs(tensors[name] - reference[name]).max()) for name in rest}
         most = max(distances, key=lambda name: distances[name])
         causes.append(
-            f"other weights: {_listed(rest)}; the largest distance is {distances[most]:.1e}, "
+            f"other weights: {listed(rest)}; the largest distance is {distances[most]:.1e}, "
             f"in {most}"
         )
     return causes
@@ -104,13 +105,13 @@ def causes_in_config(
     """The fields of the config that must change to make the hidden states equal to the reference's.
 
     Args:
-        config: the model's.
-        reference_config: the reference's; its values are tried first.
-        states_of: the model's hidden states under another config, [L + 1, R, T, D].
+        config: config of the model.
+        reference_config: config of the reference; its values are tried first.
+        states_of: computes the model's hidden states with another config, [L + 1, R, T, D].
         cases: the inputs that were compared.
 
     Returns:
-        The causes; empty if the hidden states agree as they are, or under no config that was tried.
+        The causes; empty if the hidden states agree unchanged, or with no config that was tried.
     """
     case = _worst_case(config, states_of, cases)
     causes = []
@@ -137,11 +138,12 @@ def causes_in_config(
 
 
 def causes_in_rounding(differences: Iterable[Difference], own: Iterable[Difference]) -> list[str]:
-    """Whether weights that amplify rounding explain all that is above a tolerance.
+    """Whether weights that amplify rounding explain all differences above a tolerance.
 
     Args:
-        differences: of the model from the reference; not all of them agree.
-        own: of the reference in float32 from itself in float64, at least for these inputs.
+        differences: differences between model and reference; not all of them agree.
+        own: differences of the reference in float32 from itself in float64, for at least these
+            inputs.
     """
     rounding = {_place(entry): entry.error for entry in own}
     wrong = [entry for entry in differences if not entry.agrees]
@@ -182,7 +184,7 @@ def _gap(
 
 
 def _is_possible(config: EncoderConfig, field: str, value: Any) -> bool:
-    """Whether a model of bert_jax can have this value: it does not have all activations."""
+    """Whether bert_jax supports this value: it does not have all activations."""
     if field == "hidden_act":
         return value in ACTIVATIONS
     return field != "num_attention_heads" or config.hidden_size % value == 0
@@ -197,9 +199,3 @@ def _is_rounded(tensor: np.ndarray, reference: np.ndarray, dtype: str) -> bool:
 
 def _is_transposed(tensor: np.ndarray, reference: np.ndarray) -> bool:
     return tensor.ndim == 2 and np.array_equal(tensor, reference.T)
-
-
-def _listed(names: Iterable[str], most: int = 3) -> str:
-    names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -1,6 +1,7 @@
-"""One comparison: the same inputs through a model of bert_jax and through Hugging Face's."""
+"""Compares a model in bert_jax with the same model in Hugging Face's transformers."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,17 @@ import numpy as np
 
 from bert_jax.checkpoints import google_files
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS, to_tensors
+from bert_jax.checkpoints.parameters import (
+    DECODER,
+    POSITION_EMBEDDINGS,
+    WORD_EMBEDDINGS,
+    to_tensors,
+)
 from bert_jax.errors import UserError
-from bert_jax.families.family import Family
+from bert_jax.families.family import Family, TensorNames
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
+from bert_jax.models.config import ENCODER_SCOPE, JOINT, EncoderConfig, Head
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
 from bert_jax.parity.heads import (
@@ -46,22 +52,27 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     """Compares a model in bert_jax with the same model in Hugging Face's transformers.
 
     Hidden states, logits, losses and all gradients, float32, without dropout. Outputs at padding
-    are left out; where a loss reads them (question answering), the logits are compared, but not the
-    gradient of the embedding of padding, which PyTorch does not compute.
+    are ignored; if a loss reads padding (question answering; the trigrams of MobileBERT), outputs
+    there are compared, but not the gradient of its embedding, which PyTorch does not compute.
 
     Args:
-        directory: the model that bert_jax reads; whatever `inference.loading.load` takes.
-        reference: the model that transformers reads; None for the same directory. Another one
-            shows whether a conversion was right.
+        directory: model for bert_jax, any path that `inference.loading.load` takes.
+        reference: model for transformers; None for the same directory. Another one tests a
+            conversion.
 
     Raises:
-        UserError: PyTorch or transformers is missing, one side cannot load its model or finds it
-            incomplete, or the two are not the same model.
+        UserError: PyTorch or transformers is missing, one side cannot load its model completely, or
+            the two are not the same model.
     """
     import_reference()
     model = load(directory)
     path = Path(directory)
-    if reference is None and google_files.find(path.expanduser()):
+    if model.config.qa_head == JOINT and model.description.head is Head.QUESTION_ANSWERING:
+        raise UserError(
+            f"{path} has qa_head {JOINT!r}, which the {model.description.class_name} of "
+            "transformers does not have; give a model with the independent head"
+        )
+    if reference is None and google_files.find(Path(os.path.expanduser(path))):
         raise UserError(f"{path}: transformers does not read Google's files; give --reference DIR")
     reference_path = resolve(directory if reference is None else reference)
     description = model.description
@@ -80,7 +91,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     )
     names = description.family.huggingface
     tensors = to_tensors(model.params, names, model.module)
-    decoder = names.rule(DECODER).tensor
+    decoder = names.tensor_of(DECODER)
     _check_shapes(path, tensors, reference_path, expected_model.tensors, decoder)
     _check_problem_types(path, model, reference_path, expected_model)
 
@@ -119,7 +130,7 @@ def compare_computed(
     computed: Computed,
     expected: Computed,
 ) -> list[Difference]:
-    """Every difference from the reference's numbers, for one input."""
+    """All differences from the reference, for one input."""
     outputs = OUTPUTS[head]
     real = batch.rows("attention_mask").astype(bool)  # RT
     places = ["embeddings", *(f"layer {n}" for n in range(len(expected.hidden_states) - 1))]
@@ -136,27 +147,30 @@ def compare_computed(
         )
     for name, loss in expected.losses.items():
         entries.append(difference(LOSS, name, batch.name, computed.losses[name], loss))
-    gradients = computed.gradients
-    if outputs.reads_padding:
-        gradients = _without_padding(
-            gradients, family.huggingface.rule(WORD_EMBEDDINGS).tensor, config.pad_token_id
-        )
-    return entries + _gradients(batch.name, gradients, expected.gradients)
+    gradients = [computed.gradients, expected.gradients]
+    if outputs.reads_padding or config.trigram_input:
+        gradients = [_without_padding(side, family.huggingface, config) for side in gradients]
+    return entries + _gradients(batch.name, *gradients)
 
 
 def _without_padding(
-    gradients: Mapping[str, np.ndarray], words: str, pad_token_id: int
+    gradients: Mapping[str, np.ndarray], names: TensorNames, config: EncoderConfig
 ) -> dict[str, np.ndarray]:
-    """Without the gradient of the embedding of padding, which PyTorch does not compute."""
-    table = gradients[words].copy()
-    table[pad_token_id] = 0
-    return {**gradients, words: table}
+    """The gradients without those of padding's embeddings, which PyTorch does not compute."""
+    tables = [WORD_EMBEDDINGS]
+    if config.positions_after_padding:
+        tables.append(POSITION_EMBEDDINGS)
+    kept = dict(gradients)
+    for tensor in (names.rule(table).tensor for table in tables):
+        kept[tensor] = kept[tensor].copy()
+        kept[tensor][config.pad_token_id] = 0
+    return kept
 
 
 def _gradients(
     input_name: str, computed: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> list[Difference]:
-    """A tensor that only one side has (an untied decoder) has the gradient 0 on the other."""
+    """Compares gradients; a tensor of only one side (an untied decoder) has 0 on the other."""
     none = np.zeros((), np.float32)
     scales = gradient_scales({**computed, **expected})
     return [
@@ -173,7 +187,7 @@ def _gradients(
 
 
 def compute(model: LoadedModel, batch: ParityInput) -> Computed:
-    """Everything that is compared, for one input, at the highest precision of the device."""
+    """All compared values for one input, at the highest precision of the device."""
     head = model.description.head
     assert head is not None
     features = [jnp.asarray(batch.features[name]) for name in FEATURES]
@@ -196,10 +210,10 @@ def compute(model: LoadedModel, batch: ParityInput) -> Computed:
 
 
 def hidden_states(config: EncoderConfig, params: Any, batch: ParityInput) -> np.ndarray:
-    """Embeddings and outputs of the layers, [L + 1, R, T, D], of the parameters of any model.
+    """Embeddings and outputs of the layers, [L + 1, R, T, D], for the parameters of any model.
 
-    The config may differ from that of the parameters in all that leaves the number of values as it
-    is: another number of attention heads only cuts the kernels otherwise.
+    The config may differ from that of the parameters if the number of values stays the same:
+    another number of attention heads only splits the kernels differently.
     """
     module = Encoder(config, add_pooling_layer=False)
     rows = [batch.rows(name) for name in FEATURES]
@@ -223,7 +237,7 @@ def _check_shapes(
     reference_tensors: Mapping[str, np.ndarray],
     decoder: str,
 ) -> None:
-    """Only a decoder may be missing on one side: `causes_in_tensors` explains a missing tie."""
+    """Checks shapes; one side may lack a decoder, which `causes_in_tensors` explains."""
     for name in sorted({*tensors, *reference_tensors} - {decoder}):
         shape, expected = (
             str(side[name].shape) if name in side else "missing"
@@ -256,15 +270,15 @@ def _causes(
     cases: list[Case],
     differences: list[Difference],
 ) -> list[str]:
-    """Weights first: while they differ, other configs explain nothing."""
-    decoder = model.description.family.huggingface.rule(DECODER).tensor
+    """The causes; weights first: while they differ, other configs explain nothing."""
+    decoder = model.description.family.huggingface.tensor_of(DECODER)
     causes = causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder)
     if causes:
         return causes
     known: dict[tuple[EncoderConfig, str], np.ndarray] = {}
 
     def states_of(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
-        # Every new config is compiled, which takes far longer than to compute it.
+        # Every new config is compiled, which takes far longer than its computation.
         if (config, batch.name) not in known:
             known[config, batch.name] = hidden_states(config, model.params, batch)
         return known[config, batch.name]

@@ -1,4 +1,4 @@
-"""What a comparison computes for each head: inputs and labels, outputs, and the loss.
+"""The inputs, labels, outputs and losses of a comparison, for each head.
 
 The losses are those of Hugging Face's classes; inputs are drawn from a seed.
 """
@@ -20,12 +20,13 @@ IGNORED_LABEL = -100
 
 
 class Outputs(NamedTuple):
-    """The outputs of the model of one head.
+    """The outputs of a model with one head.
 
     Attributes:
-        logits: their names in Hugging Face's output.
-        per_token: those of them with an entry for each token, [B, T, ...].
-        losses: the parts of the loss, and after several parts their sum, which has the gradients.
+        logits: names of the logits in Hugging Face's output.
+        per_token: names of the logits with an entry for each token, [B, T, ...].
+        losses: parts of the loss; if there are several, followed by their sum. The last has
+            gradients.
         reads_padding: whether the loss depends on the logits of padding.
     """
 
@@ -36,7 +37,7 @@ class Outputs(NamedTuple):
 
 
 OUTPUTS: dict[Head, Outputs] = {
-    # It has no loss: a fixed random linear form, so that every gradient is there.
+    # No loss: a fixed random linear form, so that every gradient is non-zero.
     Head.ENCODER: Outputs(("pooler_output",), (), ("linear_form",)),
     Head.PRETRAINING: Outputs(
         ("prediction_logits", "seq_relationship_logits"),
@@ -53,16 +54,24 @@ OUTPUTS: dict[Head, Outputs] = {
         ("span",),
         reads_padding=True,
     ),
-    # A softmax does not see what its choices have in common: in an untrained model, which gives
-    # them all about the same score, the gradients of the loss alone are hardly more than rounding.
+    # A softmax ignores what its choices have in common: in an untrained model, which scores all
+    # choices about equally, the gradients of the loss alone are hardly more than rounding.
     Head.MULTIPLE_CHOICE: Outputs(("logits",), (), ("choice", "mean_score", "sum")),
+    Head.REPLACED_TOKENS: Outputs(("logits",), ("logits",), ("replaced_tokens",)),
+    # The class has no loss.
+    Head.READER: Outputs(
+        ("start_logits", "end_logits", "relevance_logits"),
+        ("start_logits", "end_logits"),
+        ("linear_form",),
+    ),
 }
 
 
 def named_logits(head: Head, output: Any) -> dict[str, Any]:
-    """The logits in the output of a model of bert_jax or of transformers, by their names there."""
-    # Models of bert_jax with a single output return it as an array.
-    values = {name: getattr(output, name, output) for name in OUTPUTS[head].logits}
+    """The logits in the output of a model of bert_jax or of transformers, by name."""
+    # Models of bert_jax with a single output return it as an array; an encoder may have no pooler.
+    default = None if head is Head.ENCODER else output
+    values = {name: getattr(output, name, default) for name in OUTPUTS[head].logits}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -72,17 +81,17 @@ def losses(
     """The losses of a model of bert_jax; the gradients are those of the last one.
 
     Args:
-        head: of the model.
-        problem_type: of a sequence classifier.
-        output: of the model.
-        labels: of a `ParityInput`.
+        head: head of the model.
+        problem_type: problem type of a sequence classifier.
+        output: output of the model.
+        labels: labels of a `ParityInput`.
 
     Returns:
         Scalars, float32, in the order of `Outputs.losses`.
     """
     logits = named_logits(head, output)
     match head:
-        case Head.ENCODER:
+        case Head.ENCODER | Head.READER:
             parts = [linear_form(output, labels)]
         case Head.PRETRAINING:
             words = _cross_entropy(logits["prediction_logits"], labels["labels"])
@@ -102,27 +111,39 @@ def losses(
             choice = _cross_entropy(logits["logits"], labels["labels"])
             score = jnp.mean(logits["logits"])
             parts = [choice, score, choice + score]
+        case Head.REPLACED_TOKENS:
+            counts = labels["labels"] != IGNORED_LABEL
+            each = optax.sigmoid_binary_cross_entropy(logits["logits"], labels["labels"])
+            parts = [jnp.sum(jnp.where(counts, each, 0)) / jnp.sum(counts)]
         case _:
             parts = [_cross_entropy(logits["logits"], labels["labels"])]
     return dict(zip(OUTPUTS[head].losses, parts, strict=True))
 
 
 def linear_form(output: Any, labels: Mapping[str, Any]) -> Any:
-    """The loss of a bare encoder, for arrays of JAX and tensors of PyTorch."""
-    form = (output.last_hidden_state * labels["last_hidden_state"]).sum()
-    if output.pooler_output is None:
-        return form
-    return form + (output.pooler_output * labels["pooler_output"]).sum()
+    """The loss of a model without one, for arrays of JAX and tensors of PyTorch.
+
+    The sum of all outputs that `labels` has coefficients of; an encoder may have no pooler.
+    """
+    values = {name: _output(output, name) for name in labels}
+    return sum((value * labels[name]).sum() for name, value in values.items() if value is not None)
+
+
+def _output(output: Any, name: str) -> Any:
+    """An output by its name; DPR's encoders have the last hidden state among all others alone."""
+    if name == "last_hidden_state" and not hasattr(output, name):
+        return output.hidden_states[-1]
+    return getattr(output, name, None)
 
 
 def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """[..., C] and int [...] → the mean over the labels that are not `IGNORED_LABEL`."""
+    """[..., C] and int [...] → the mean over the labels other than `IGNORED_LABEL`."""
     counts = labels != IGNORED_LABEL
     each = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.where(counts, labels, 0))
     return jnp.sum(jnp.where(counts, each, 0)) / jnp.sum(counts)
 
 
-# In the order in which the models of bert_jax take them.
+# In the order of the arguments of bert_jax's models.
 FEATURES = ("input_ids", "token_type_ids", "attention_mask")
 
 _CHOICES = 2
@@ -131,13 +152,13 @@ _MASKED = 0.15
 
 @dataclasses.dataclass(frozen=True)
 class ParityInput:
-    """One batch. The encoder sees R rows: B, or B · C for multiple choice.
+    """One batch. The encoder has R rows: B, or B · C for multiple choice.
 
     Attributes:
-        name: in the table.
-        text: what is special about it.
-        features: those of `FEATURES`, int32 [B, T] or, for multiple choice, [B, C, T].
-        labels: int32 or float32, by the arguments of Hugging Face's class; of the bare encoder the
+        name: name in the table.
+        text: description of the input.
+        features: arrays by `FEATURES`, int32 [B, T] or, for multiple choice, [B, C, T].
+        labels: int32 or float32, by argument of Hugging Face's class; for the bare encoder the
             coefficients of its linear form, `last_hidden_state` [B, T, D] and `pooler_output`
             [B, D].
     """
@@ -148,7 +169,7 @@ class ParityInput:
     labels: Mapping[str, np.ndarray]
 
     def rows(self, feature: str) -> np.ndarray:
-        """A feature as the encoder sees it, [R, T]."""
+        """A feature in the rows of the encoder, [R, T]."""
         values = self.features[feature]
         return values.reshape(-1, values.shape[-1])
 
@@ -156,15 +177,15 @@ class ParityInput:
 def make_inputs(
     config: EncoderConfig, tokenizer: Tokenizer, head: Head, problem_type: str, *, seed: int = 0
 ) -> tuple[ParityInput, ...]:
-    """A short row, a padded batch and a row of the greatest length.
+    """A short row, a padded batch and a row of maximum length.
 
     Args:
-        config: sizes.
-        tokenizer: its template has the places of special tokens. There is a second segment if the
-            model has the token types of a pair.
-        head: of the model; the labels are those of its loss.
-        problem_type: of a sequence classifier.
-        seed: the same seed gives the same inputs.
+        config: architecture of the model.
+        tokenizer: tokenizer; its template defines the special tokens. There is a second segment if
+            the model has the token types of a pair.
+        head: head of the model; the labels are those of its loss.
+        problem_type: problem type of a sequence classifier.
+        seed: seed of the inputs.
 
     Raises:
         UserError: the model has too few positions for a word and the special tokens.
@@ -186,7 +207,7 @@ def make_inputs(
 
 
 def _plans(longest: int) -> tuple[tuple[str, list[int], bool], ...]:
-    """Name, lengths of the rows, and whether these are pairs of texts."""
+    """Name, lengths of the rows, and whether they are pairs of texts."""
     return (
         ("short", [min(12, longest)], False),
         ("padded", [min(length, longest) for length in (24, 17, 6)], True),
@@ -257,7 +278,7 @@ class _Maker:
     def _with_labels(
         self, ids: np.ndarray, mask: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """[R, T] twice → the ids, some of them masked for a loss of words, and the labels."""
+        """Two [R, T] → the ids, some of them masked if the loss is over words, and the labels."""
         rows, lengths = len(ids), mask.sum(1)
         match self.head:
             case Head.PRETRAINING:
@@ -270,6 +291,10 @@ class _Maker:
                 return ids, {"labels": self._one_class(rows, 2)}
             case Head.CLASSIFICATION:
                 return ids, {"labels": self._targets(rows)}
+            case Head.REPLACED_TOKENS:
+                replaced = self._classes(ids.size, 2).reshape(ids.shape)
+                labels = np.where(mask, replaced, IGNORED_LABEL)
+                return ids, {"labels": labels.astype(np.float32)}
             case Head.TAGGING:
                 tags = self._classes(ids.size, self.config.num_labels).reshape(ids.shape)
                 labels = np.where(self._is_word(ids), tags, IGNORED_LABEL)
@@ -280,11 +305,13 @@ class _Maker:
                 return ids, {"start_positions": start, "end_positions": end}
             case Head.MULTIPLE_CHOICE:
                 return ids, {"labels": self._classes(rows // _CHOICES, _CHOICES)}
+            case Head.READER:
+                return ids, self._form_of_reader(mask)
             case _:
                 return ids, self._linear_form(mask)
 
     def _mask_words(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The mask token in place of some words, and these words as labels; at least one a row."""
+        """Masks some words, which become the labels; at least one per row."""
         is_word = self._is_word(ids)
         chosen = is_word & (self.generator.random(ids.shape) < _MASKED)
         chosen[np.arange(len(ids)), is_word.argmax(1)] = True
@@ -301,11 +328,11 @@ class _Maker:
         return self.generator.integers(0, classes, count).astype(np.int32)
 
     def _one_class(self, rows: int, classes: int) -> np.ndarray:
-        """The same class for all rows: of several classes the gradients may cancel to rounding."""
+        """The same class for all rows: the gradients of several classes may cancel to rounding."""
         return np.repeat(self._classes(1, classes), rows)
 
     def _targets(self, rows: int) -> np.ndarray:
-        """Labels of a sequence classifier: [B] classes or values, [B, C] switches or values."""
+        """Labels of a sequence classifier: [B] classes or values, [B, C] flags or values."""
         labels = self.config.num_labels
         if self.problem_type == "single_label_classification":
             return self._one_class(rows, labels)
@@ -315,7 +342,7 @@ class _Maker:
         return values[:, 0] if labels == 1 else values
 
     def _linear_form(self, mask: np.ndarray) -> dict[str, np.ndarray]:
-        """Coefficients, none at padding."""
+        """Random coefficients, 0 at padding."""
         width = self.config.hidden_size
         tokens = self.generator.normal(size=(*mask.shape, width)) * mask[..., None]
         pooled = self.generator.normal(size=(len(mask), width))
@@ -323,3 +350,10 @@ class _Maker:
             "last_hidden_state": (tokens / tokens.size).astype(np.float32),
             "pooler_output": (pooled / pooled.size).astype(np.float32),
         }
+
+    def _form_of_reader(self, mask: np.ndarray) -> dict[str, np.ndarray]:
+        """Random coefficients of the logits, 0 at padding."""
+        start, end = self.generator.normal(size=(2, *mask.shape)) * mask / mask.size
+        relevance = self.generator.normal(size=len(mask)) / len(mask)
+        forms = {"start_logits": start, "end_logits": end, "relevance_logits": relevance}
+        return {name: value.astype(np.float32) for name, value in forms.items()}

@@ -1,14 +1,17 @@
-"""Hugging Face's model of a directory: the one module that PyTorch and transformers may enter."""
+"""Hugging Face's model of a directory: the only module that imports PyTorch and transformers."""
 
 import contextlib
 import dataclasses
+import functools
+import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bert_jax.checkpoints.parameters import DECODER, WORD_EMBEDDINGS
 from bert_jax.errors import UserError, first_line
 from bert_jax.families.family import Family, TensorNames
 from bert_jax.models.config import Head
@@ -24,15 +27,15 @@ from bert_jax.parity.report import Computed
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A model of transformers, float32, without dropout, with its plainest attention.
+    """A model of transformers, float32, without dropout, with its simplest attention.
 
     Attributes:
-        family: of the model.
-        head: of the model.
-        config: its config, as it is written in `config.json`, with all defaults.
+        family: family of the model.
+        head: head of the model.
+        config: its config in the form of `config.json`, with all defaults.
         tensors: its parameters by the names of the family's table; a decoder only if it is
             not the table of word embeddings.
-        versions: of transformers and PyTorch, as "transformers 5.23.0, torch 2.13.0".
+        versions: versions of the libraries, such as "transformers 5.23.0, torch 2.13.0".
     """
 
     family: Family
@@ -43,21 +46,27 @@ class Reference:
     _model: Any
 
     def run(self, batch: ParityInput, dtype: str = "float32") -> Computed:
-        """Everything that is compared, for one input, computed in float32 or float64."""
+        """All compared values for one input, computed in float32 or float64."""
         import torch
 
-        self._model.to(getattr(torch, dtype))  # back from float64, all bits are as they were
+        self._model.to(getattr(torch, dtype))  # back from float64, the values are bitwise the same
         tensors = {
             name: torch.from_numpy(value.astype(np.int64 if value.dtype.kind == "i" else dtype))
             for name, value in {**batch.features, **batch.labels}.items()
         }
-        features = {name: tensors[name] for name in batch.features}
+        # Models without token types do not take any.
+        features = {name: tensors[name] for name in batch.features if name in self._arguments}
         labels = {name: tensors[name] for name in batch.labels}
-        is_bare = self.head is Head.ENCODER
+        is_bare = OUTPUTS[self.head].losses == ("linear_form",)
         self._model.zero_grad()
         output = self._model(
-            **features, **({} if is_bare else labels), output_hidden_states=True, return_dict=True
+            **features,
+            **({} if is_bare else {self._argument(name): value for name, value in labels.items()}),
+            output_hidden_states=True,
+            return_dict=True,
         )
+        if "sop_logits" in output:
+            output.seq_relationship_logits = output.sop_logits
         losses = [linear_form(output, labels)] if is_bare else self._losses(output, labels)
         losses[-1].backward()
         logits = named_logits(self.head, output)
@@ -68,6 +77,15 @@ class Reference:
             losses={name: loss.item() for name, loss in zip(names, losses, strict=True)},
             gradients=_canonical(self._model, self.family.huggingface, gradients=True),
         )
+
+    @functools.cached_property
+    def _arguments(self) -> Collection[str]:
+        return inspect.signature(self._model.forward).parameters
+
+    def _argument(self, label: str) -> str:
+        """The name of an argument for labels; ALBERT's second pre-training task has another."""
+        is_order = label == "next_sentence_label" and "sentence_order_label" in self._arguments
+        return "sentence_order_label" if is_order else label
 
     def _losses(self, output: Any, labels: Mapping[str, Any]) -> list[Any]:
         """The class's own loss and its parts, in the order of `Outputs.losses`."""
@@ -93,21 +111,24 @@ def open_reference(
     """Loads a model directory with transformers.
 
     Args:
-        directory: the model directory; nothing is fetched.
-        family: of the model.
-        head: of the model.
+        directory: the model directory; nothing is downloaded.
+        family: family of the model.
+        head: head of the model.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
 
     Raises:
-        UserError: PyTorch or transformers is missing, or they cannot load the directory, or it
-            lacks some of the model's tensors.
+        UserError: PyTorch or transformers is missing or cannot load the directory, or it lacks
+            tensors of the model.
     """
     torch, transformers = import_reference()
     class_name = family.class_names[head]
-    arguments = {} if head is not Head.ENCODER else {"add_pooling_layer": add_pooling_layer}
+    model_class = getattr(transformers, class_name)
+    arguments = {}
+    if "add_pooling_layer" in inspect.signature(model_class).parameters:
+        arguments["add_pooling_layer"] = add_pooling_layer
     with _quiet(transformers):
         try:
-            model, information = getattr(transformers, class_name).from_pretrained(
+            model, information = model_class.from_pretrained(
                 directory,
                 dtype=torch.float32,
                 attn_implementation="eager",
@@ -115,7 +136,7 @@ def open_reference(
                 output_loading_info=True,
                 **arguments,
             )
-        except Exception as error:  # whatever the library raises, it is about these files
+        except Exception as error:  # any error of the library concerns these files
             raise UserError(
                 f"transformers cannot load {directory} as {class_name}: {first_line(error)}; "
                 "give --reference a directory that it loads"
@@ -137,10 +158,10 @@ def open_reference(
 
 
 def import_reference() -> tuple[Any, Any]:
-    """PyTorch and transformers.
+    """Imports PyTorch and transformers.
 
     Raises:
-        UserError: one of them is not there.
+        UserError: one of them is not installed.
     """
     try:
         import torch
@@ -154,11 +175,11 @@ def import_reference() -> tuple[Any, Any]:
 
 
 def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> dict[str, np.ndarray]:
-    """Parameters or their gradients; what two names share comes once."""
+    """Parameters or their gradients; one that has two names is included once."""
     values: dict[str, np.ndarray] = {}
     for name, parameter in model.named_parameters():
         canonical = names.canonical(name)
-        # An untied decoder has two biases, and computes with the one that has the other name.
+        # An untied decoder has two biases, and uses the one with the other name.
         if canonical is None or (canonical in values and name == canonical):
             continue
         value = parameter.detach()
@@ -167,12 +188,16 @@ def _canonical(model: Any, names: TensorNames, *, gradients: bool = False) -> di
                 parameter.new_zeros(parameter.shape) if parameter.grad is None else parameter.grad
             )
         values[canonical] = value.numpy()
+    # A tied table has the name under which the model's class holds it first.
+    words, decoder = names.rule(WORD_EMBEDDINGS).tensor, names.tensor_of(DECODER)
+    if words not in values:
+        values[words] = values.pop(decoder)
     return values
 
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """No progress bars, no tables of keys, no warnings; afterwards all is as it was."""
+    """Disables progress bars, tables of keys and warnings inside the block."""
     logging = transformers.utils.logging
     verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""How far two sides are apart: differences and their limits, as a table and as a dict."""
+"""Differences between two sides and their limits, as a table and as a dict."""
 
 import dataclasses
 import math
@@ -10,20 +10,20 @@ import numpy as np
 
 HIDDEN_STATES, LOGITS, LOSS, GRADIENT = "hidden states", "logits", "loss", "gradient"
 
-# The largest absolute difference that is rounding. Gradients: relative to their scale, see
-# `gradient_scales`. Float32 sums of another order differ by a few 1e-6 in a model of base size.
+# The largest absolute difference that counts as rounding. Gradients: relative to their scale, see
+# `gradient_scales`. Float32 sums in another order differ by a few 1e-6 in a model of base size.
 TOLERANCES: Mapping[str, float] = {HIDDEN_STATES: 2e-5, LOGITS: 1e-4, LOSS: 1e-4, GRADIENT: 1e-4}
 
 
 @dataclasses.dataclass(frozen=True)
 class Computed:
-    """What one side computed from one input, float32 or float64.
+    """The values that one side computed from one input, float32 or float64.
 
     Attributes:
-        hidden_states: [L + 1, R, T, D], the embeddings and the output of each layer.
-        logits: by Hugging Face's names; rows are those of the input, not of the encoder.
-        losses: by name, as in `heads.OUTPUTS`.
-        gradients: of the last of the losses, by Hugging Face's names.
+        hidden_states: [L + 1, R, T, D], embeddings and output of each layer.
+        logits: logits by Hugging Face's names; rows are those of the input, not of the encoder.
+        losses: losses by name, see `heads.OUTPUTS`.
+        gradients: gradients of the last loss, by Hugging Face's names.
     """
 
     hidden_states: np.ndarray
@@ -34,16 +34,17 @@ class Computed:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How far apart the two sides are in one quantity, for one input.
+    """The difference between the two sides in one quantity, for one input.
 
     Attributes:
         quantity: `HIDDEN_STATES`, `LOGITS`, `LOSS` or `GRADIENT`.
-        name: "embeddings", "layer 3"; the logits' or the loss's name; a tensor's name.
-        input_name: of the input.
-        maximum: largest absolute difference; not a number if one side is not.
+        name: "embeddings", "layer 3"; the name of the logits, of the loss or of a tensor.
+        input_name: name of the input.
+        maximum: largest absolute difference; NaN if a value of one side is NaN.
         mean: mean absolute difference.
-        count: of numbers that were compared.
-        error: what the tolerance limits: of gradients `maximum` over their scale, else `maximum`.
+        count: number of values that were compared.
+        error: value that the tolerance limits: for gradients `maximum` over their scale, else
+            `maximum`.
     """
 
     quantity: str
@@ -56,7 +57,7 @@ class Difference:
 
     @property
     def tolerance(self) -> float:
-        """The largest `error` that is rounding."""
+        """The largest `error` that counts as rounding."""
         return TOLERANCES[self.quantity]
 
     @property
@@ -73,7 +74,7 @@ def difference(
     expected: np.ndarray | float,
     scale: float = 1.0,
 ) -> Difference:
-    """Compares two arrays of one shape; the error is divided by `scale`."""
+    """Compares two arrays of equal shape; the error is divided by `scale`."""
     apart = np.abs(np.subtract(computed, expected, dtype=np.float64))
     maximum = float(apart.max())
     return Difference(
@@ -88,15 +89,15 @@ def difference(
 
 
 def gradient_scales(gradients: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """By what the difference of each gradient is divided.
+    """The scale that the difference of each gradient is divided by.
 
-    It is the largest absolute value of the gradients of the reference's weight and bias of one
-    dense map or LayerNorm. Not of the tensor alone: softmax does not see a constant, so the true
-    gradients of some biases are zero (that of every key, of the span head, of the score of a
-    choice), and what is computed for them is rounding.
+    It is the largest absolute value in the gradients of weight and bias of the same dense map or
+    LayerNorm of the reference. Not of the tensor alone: softmax ignores a constant, so the true
+    gradients of some biases are zero (of every key, of the span head, of the score of a choice),
+    and their computed values are rounding.
 
-    Nor is it ever less than a millionth of the largest gradient of the model, which is about what
-    float32 resolves.
+    It is at least a millionth of the largest gradient of the model, about the resolution of
+    float32.
     """
     largest: dict[str, float] = {}
     for name, gradient in gradients.items():
@@ -112,24 +113,24 @@ _SECTIONS = (
     (LOSS, "loss"),
     (GRADIENT, "gradients: their worst is relative to the largest value of the reference's"),
 )
-# Of a tensor of the encoder: the prefix of the family, and the layer.
+# A tensor of the encoder: the prefix of the family, and the layer.
 _PREFIX = re.compile(r"^\w+\.(?=(embeddings|encoder|pooler)\.)")
 _LAYER = re.compile(r"^\w+\.encoder\.layer\.(\d+)\.")
 
 
 @dataclasses.dataclass(frozen=True)
 class ParityReport:
-    """How far a model in bert_jax is from the reference.
+    """The differences between a model in bert_jax and the reference.
 
     Attributes:
-        model: the directory that bert_jax read.
-        reference: the directory that transformers read.
+        model: directory that bert_jax read.
+        reference: directory that transformers read.
         architecture: Hugging Face's class.
-        versions: of what computed the reference.
-        inputs: what is special about each input, by name.
-        differences: every number, input by input, in the order in which a model computes.
-        equal_tensors: how many of the reference's parameters are equal to the bit, and of how many.
-        causes: why they differ, where that is known.
+        versions: versions of the libraries of the reference.
+        inputs: descriptions of the inputs, by name.
+        differences: all differences, input by input, in the order of the computation.
+        equal_tensors: number of the reference's parameters that are bitwise equal, and their total.
+        causes: causes of the differences, if known.
     """
 
     model: str
@@ -147,7 +148,7 @@ class ParityReport:
         return all(entry.agrees for entry in self.differences)
 
     def as_table(self) -> str:
-        """A line for each quantity; the gradients of a layer share one, which names the worst."""
+        """One line per quantity; the gradients of a layer share one, which names the worst."""
         head = [
             f"model       {self.model} ({self.architecture}, float32)",
             f"reference   {self.reference} ({self.versions})",
@@ -171,7 +172,7 @@ class ParityReport:
         return "\n".join((*head, *lines, "", *self._verdict()))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, every gradient by itself; fit for JSON."""
+        """The whole report for JSON, with every gradient separate."""
         return {
             "model": self.model,
             "reference": self.reference,
@@ -190,7 +191,7 @@ class ParityReport:
                     "input": entry.input_name,
                     "max": _number(entry.maximum),
                     "mean": _number(entry.mean),
-                    "judged": _number(entry.error),
+                    "error": _number(entry.error),
                     "agrees": entry.agrees,
                 }
                 for entry in self.differences
@@ -227,7 +228,7 @@ class ParityReport:
 
 
 def _group(entry: Difference) -> str:
-    """The line of the table that a difference goes into."""
+    """The line of the table for a difference."""
     if entry.quantity != GRADIENT:
         return entry.name
     if layer := _LAYER.match(entry.name):
@@ -237,23 +238,23 @@ def _group(entry: Difference) -> str:
 
 
 def _severity(entry: Difference) -> float:
-    """What is not a number is worst."""
+    """The sort key of a difference; NaN is the worst."""
     return math.inf if math.isnan(entry.error) else entry.error
 
 
 def _largest(values: Iterable[float]) -> float:
-    """The maximum; not a number if one of them is not."""
+    """The maximum; NaN if one of the values is NaN."""
     values = list(values)
     return math.nan if any(map(math.isnan, values)) else max(values)
 
 
 def _mean(entries: Sequence[Difference]) -> float:
-    """Over all numbers in all of them."""
+    """The mean over all values of several differences."""
     return sum(entry.mean * entry.count for entry in entries) / sum(
         entry.count for entry in entries
     )
 
 
 def _number(value: float) -> float | str:
-    """As text where it is not finite, which JSON does not have."""
+    """The number, or text if it is not finite, which JSON does not allow."""
     return value if math.isfinite(value) else str(value)

@@ -1,1 +1,1 @@
-"""What a training costs, before it is started: memory, FLOPs, collectives, time, from shapes."""
+"""The cost of a training, computed before it starts: memory, FLOPs, collectives, time."""

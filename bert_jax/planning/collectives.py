@@ -1,4 +1,4 @@
-"""What the devices of a compiled program send each other in a step, read from its text (HLO)."""
+"""The communication between devices in a step of a compiled program, read from its text (HLO)."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _NAME = re.compile(r"%([\w.\-]+)")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _BITS = re.compile(r"[a-z]+(\d+)")
-# The value of these opcodes is that of their operand.
+# The value of these opcodes is the value of their operand.
 _SAME = ("copy", "bitcast", "convert")
 
 
@@ -30,7 +30,7 @@ class Instruction:
     is_root: bool
 
     def called(self, attribute: str) -> str | None:
-        """The computation that an attribute such as `body` names, None without it."""
+        """The computation that an attribute such as `body` names, None without the attribute."""
         name = re.search(rf"\b{attribute}=%?([\w.\-]+)", self.attributes)
         return name[1] if name else None
 
@@ -40,9 +40,9 @@ class Program:
     """A compiled program.
 
     Attributes:
-        computations: their instructions, in order.
-        entry: the one that is run.
-        partitions: devices that run it together.
+        computations: instructions of each computation, in order.
+        entry: name of the main computation.
+        partitions: number of devices that run the program together.
     """
 
     computations: dict[str, tuple[Instruction, ...]]
@@ -51,7 +51,7 @@ class Program:
 
 
 def parse_program(text: str) -> Program:
-    """Reads `compiled.as_text()`."""
+    """Parses `compiled.as_text()`."""
     partitions = re.search(r"num_partitions=(\d+)", text)
     computations: dict[str, list[Instruction]] = {}
     entry, current = "", ""
@@ -72,9 +72,9 @@ def parse_program(text: str) -> Program:
 
 
 def executions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
-    """Each instruction with its computation and how often one run of the program reaches it.
+    """Each instruction with its computation and its number of executions per run of the program.
 
-    A computation that is called several times is yielded as often. Functions that an array
+    A computation that is called several times is yielded for each call. Functions that an array
     operation applies, such as the sum of a reduction, are left out; each branch of a conditional
     counts as taken.
     """
@@ -87,7 +87,7 @@ def executions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
                 if body in program.computations:
                     yield from visit(body, times * trip_count(program, name, instruction))
             elif instruction.opcode.endswith(("-done", "-update")):
-                continue  # its -start was followed
+                continue  # its -start was counted
             else:
                 for called in _callees(instruction):
                     if called in program.computations:
@@ -97,10 +97,10 @@ def executions(program: Program) -> Iterator[tuple[str, Instruction, int]]:
 
 
 def trip_count(program: Program, where: str, loop: Instruction) -> int:
-    """How often a `while` runs its body: the compiler's note, else computed from its condition.
+    """The number of iterations of a `while`: the compiler's note, else derived from its condition.
 
     The condition of a loop over layers compares a counter, an element of the loop's tuple, with a
-    constant. A loop of another kind counts once.
+    constant. Any other loop counts as one iteration.
     """
     noted = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', loop.attributes)
     if noted:
@@ -122,12 +122,12 @@ def trip_count(program: Program, where: str, loop: Instruction) -> int:
 
 
 def array_bytes(shape: str) -> int:
-    """Bytes of an array or of all arrays of a tuple, by its printed shape."""
+    """Total bytes of an array or of all arrays of a tuple, from its printed shape."""
     return sum(_one_array(dtype, sizes) for dtype, sizes in _ARRAY.findall(_without_layout(shape)))
 
 
 def tuple_elements(shape: str) -> list[str]:
-    """The shapes in a tuple's shape; of an array, itself."""
+    """The shapes in a tuple's shape; for an array, the shape itself."""
     shape = _without_layout(shape)
     if not shape.startswith("("):
         return [shape]
@@ -166,7 +166,7 @@ def _instruction(name: str, text: str, *, is_root: bool) -> Instruction:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the parenthesis that opens at `start` closes."""
+    """The position of the parenthesis that closes the one at `start`."""
     depth = 0
     for place in range(start, len(text)):
         depth += (text[place] == "(") - (text[place] == ")")
@@ -191,9 +191,9 @@ def _by_name(program: Program, computation: str | None) -> dict[str, Instruction
 
 
 def _increment(body: dict[str, Instruction], index: int) -> int:
-    """By how much one round of a loop raises element `index` of its tuple; 1 if it cannot be seen.
+    """The increment of element `index` of a loop's tuple per iteration; 1 if it cannot be found.
 
-    A loop that the compiler has unrolled adds several times.
+    A loop that the compiler has unrolled contains several additions.
     """
     root = next((line for line in body.values() if line.is_root and line.opcode == "tuple"), None)
     line = body.get(root.operands[index]) if root else None
@@ -209,7 +209,7 @@ def _increment(body: dict[str, Instruction], index: int) -> int:
 
 
 def _constant(lines: dict[str, Instruction], name: str, index: int = 0) -> int | None:
-    """A whole number, followed back to its constant, also as an element of a tuple; else None."""
+    """An integer, traced back to its constant, also as an element of a tuple; else None."""
     line = lines.get(name)
     if line is not None and line.opcode == "tuple":
         line = lines.get(line.operands[index])
@@ -231,7 +231,7 @@ KINDS = (
     "collective-permute",
     "collective-broadcast",
 )
-# What each device sends at least, as a share of the whole array, among n devices.
+# The minimum that each of n devices sends, as a fraction of the whole array.
 _SENT = {
     "all-reduce": lambda n: 2 * (n - 1) / n,
     "all-gather": lambda n: (n - 1) / n,
@@ -249,9 +249,10 @@ class Collective:
 
     Attributes:
         kind: one of `KINDS`.
-        count: how often a step runs it.
-        bytes: of the whole array on one device, once: before a reduce-scatter, after an all-gather.
-        group: devices that take part together.
+        count: number of runs per step.
+        bytes: bytes of the whole array on one device, per run: before a reduce-scatter, after an
+            all-gather.
+        group: number of devices that take part together.
     """
 
     kind: str
@@ -261,7 +262,7 @@ class Collective:
 
     @property
     def sent_bytes(self) -> float:
-        """The least that a device sends for it in a step, over all its runs."""
+        """The minimum number of bytes that a device sends for it in a step, over all its runs."""
         return self.count * self.bytes * _SENT[self.kind](self.group)
 
 
@@ -270,9 +271,9 @@ class Traffic:
     """All collectives of one kind in a step.
 
     Attributes:
-        count: how many run.
-        bytes: of the arrays on one device, all runs.
-        sent_bytes: the least that a device sends for them.
+        count: number of runs.
+        bytes: bytes of the arrays on one device, over all runs.
+        sent_bytes: minimum number of bytes that a device sends for them.
     """
 
     count: int
@@ -284,8 +285,8 @@ def collectives_of(text: str) -> list[Collective]:
     """The collectives of a compiled program, from `compiled.as_text()`.
 
     An asynchronous collective appears in the text several times under one channel: its start, its
-    end, and in between, perhaps in a loop that ends before it does. It counts once. The TPU
-    compiler also gives collectives that it combines one channel: those differ in size.
+    end, and in between, possibly in a loop that ends earlier. It counts once. The TPU compiler also
+    assigns one channel to collectives that it combines: those differ in size.
     """
     program = parse_program(text)
     places: dict[str, dict[str, Collective]] = defaultdict(dict)
@@ -318,7 +319,7 @@ def traffic(collectives: list[Collective]) -> dict[str, Traffic]:
 
 def _kind(computation: str, instruction: Instruction) -> str | None:
     kind = instruction.opcode.removesuffix("-start")
-    # The TPU compiler writes a reduce-scatter as an all-reduce of which a part is taken.
+    # The TPU compiler writes a reduce-scatter as an all-reduce followed by a slice.
     if kind == "all-reduce" and computation.startswith("all-reduce-scatter"):
         kind = "reduce-scatter"
     return kind if kind in KINDS else None
@@ -328,7 +329,7 @@ def _collective(program: Program, instruction: Instruction, kind: str, count: in
     group = _group(program, instruction)
     shape = instruction.shape
     elements = tuple_elements(shape)
-    # The start of a gather or a permutation has inputs, outputs and more.
+    # The tuple at the start of a gather or a permutation has inputs, outputs and more.
     if instruction.opcode.endswith("-start") and len(elements) > 1 and kind != "all-reduce":
         shape = elements[1]
     size = array_bytes(shape)
@@ -338,13 +339,13 @@ def _collective(program: Program, instruction: Instruction, kind: str, count: in
 
 
 def _group(program: Program, instruction: Instruction) -> int:
-    """How many devices take part together; written in one of four ways."""
+    """The number of devices that take part together; HLO writes it in one of four ways."""
     text = instruction.attributes
     if instruction.opcode.startswith("collective-permute"):
         return program.partitions
     if axes := re.search(r"replica_groups=mesh\[([^\]]*)\].*?\{('[^}]*)\}", text):
         sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", axes[1])}
-        # A part of an axis is written 'axis':(before)size.
+        # A part of an axis is printed as 'axis':(before)size.
         parts = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", axes[2])
         return math.prod(int(part) if part else sizes[name] for name, part in parts)
     if counted := re.search(r"replica_groups=\[(\d+),(\d+)\]", text):

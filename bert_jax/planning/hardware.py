@@ -2,9 +2,9 @@
 
 Sources. TPUs: the pages "TPU v4", "TPU v5e", "TPU v5p" and "TPU v6e" of cloud.google.com/tpu/docs.
 GPUs: NVIDIA's data sheets of A100 SXM 80 GB, H100 SXM and H200 SXM; the rates are those of dense
-matrices. The interconnect is what one device sends while it receives as much: half of the
-"bidirectional" figure of the newer TPU pages and of NVLink's, the Gbit/s of the older TPU pages
-divided by eight.
+matrices. The interconnect figure is the rate at which one device sends while it receives as much:
+half of the "bidirectional" figure of the newer TPU pages and of NVLink, the Gbit/s of the older TPU
+pages divided by eight.
 """
 
 import dataclasses
@@ -24,19 +24,19 @@ _INSTALL = 'pip install "bert_jax[tpu]"'
 
 @dataclasses.dataclass(frozen=True)
 class Hardware:
-    """One kind of device; figures are None where they differ from machine to machine.
+    """One kind of device; figures are None if they differ from machine to machine.
 
     Attributes:
-        name: as in a topology.
+        name: name in a topology.
         platform: "tpu", "gpu" or "cpu".
-        device_kinds: how JAX's `device_kind` of it begins.
-        bfloat16_flops: dense matrix products with bfloat16 inputs, FLOP/s.
+        device_kinds: prefixes of JAX's `device_kind` of the device.
+        bfloat16_flops: peak rate of dense matrix products with bfloat16 inputs, FLOP/s.
         float32_flops: the same for float32 with JAX's default precision: one bfloat16 pass on TPUs,
             TensorFloat-32 on GPUs.
-        memory_bytes: of one device.
-        memory_bandwidth: byte/s.
-        interconnect_bandwidth: byte/s that a device sends.
-        topology_dimensions: numbers in a topology, as 2 in 16x16.
+        memory_bytes: memory of one device.
+        memory_bandwidth: memory bandwidth, byte/s.
+        interconnect_bandwidth: rate at which a device sends, byte/s.
+        topology_dimensions: count of numbers in a topology, such as 2 in 16x16.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Hardware:
     topology_dimensions: int = 1
 
     def flops(self, dtype: str) -> float | None:
-        """The peak for activations of a dtype, FLOP/s."""
+        """The peak rate for activations of a dtype, FLOP/s."""
         return self.bfloat16_flops if dtype == "bfloat16" else self.float32_flops
 
 
@@ -83,7 +83,10 @@ def _gpu(name: str, tflops: float, tf32: float, gb: int, gbps: float, nvlink: fl
     )
 
 
-# The longer kind of device stands before the one that it begins with.
+# Beyond the largest slices of Cloud TPU, of some 9,000 chips.
+MOST_DEVICES = 2**16
+
+# A longer device kind must precede its prefixes.
 HARDWARE: dict[str, Hardware] = {
     hardware.name: hardware
     for hardware in (
@@ -103,11 +106,11 @@ HARDWARE: dict[str, Hardware] = {
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """Connected devices of one kind, as `v5e:16x16` names them.
+    """Connected devices of one kind, such as `v5e:16x16`.
 
     Attributes:
-        hardware: of each device.
-        shape: of the torus; GPUs and CPUs have one number.
+        hardware: kind of each device.
+        shape: shape of the torus; GPUs and CPUs have one number.
     """
 
     hardware: Hardware
@@ -123,10 +126,10 @@ class Slice:
 
 
 def parse_slice(text: str) -> Slice:
-    """Reads `v5e:16x16`, `v4:4x4x4`, `h100:8` or `cpu:8`.
+    """Parses `v5e:16x16`, `v4:4x4x4`, `h100:8` or `cpu:8`.
 
     Raises:
-        UserError: the device is unknown (the nearest known one is named), or its shape is.
+        UserError: the device (the message names the nearest known one) or its shape is unknown.
     """
     name, _, shape = text.partition(":")
     if name.lower() not in HARDWARE:
@@ -136,7 +139,7 @@ def parse_slice(text: str) -> Slice:
     hardware = HARDWARE[name.lower()]
     sizes = hardware.topology_dimensions
     example = "x".join(["4"] * sizes) if sizes > 1 else "8"
-    if not re.fullmatch(r"\d+(x\d+)*", shape) or len(shape.split("x")) != sizes:
+    if not re.fullmatch(r"\d{1,9}(x\d{1,9})*", shape, re.ASCII) or len(shape.split("x")) != sizes:
         raise OptionError(
             "topology",
             text,
@@ -146,6 +149,9 @@ def parse_slice(text: str) -> Slice:
     parsed = Slice(hardware, tuple(map(int, shape.split("x"))))
     if parsed.count < 1:
         raise OptionError("topology", text, "each number must be at least 1")
+    if parsed.count > MOST_DEVICES:
+        rule = f"a plan is made for {MOST_DEVICES:,} devices at most"
+        raise OptionError("topology", text, rule, f"{text} are {parsed.count:,} devices")
     return parsed
 
 
@@ -176,9 +182,9 @@ class Topology:
 
 
 def prepare_process(requested: Slice) -> None:
-    """Sets what JAX and libtpu read from the environment; to be called before JAX is imported.
+    """Sets environment variables of JAX and libtpu; must be called before JAX is imported.
 
-    The plan itself runs on the CPU, also where there is a TPU or a GPU.
+    The plan itself runs on the CPU, even if there is a TPU or a GPU.
     """
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -217,7 +223,7 @@ def _tpu_devices(requested: Slice) -> list[Any]:
     check_libtpu()
     options: dict[str, Any] = {}
     if requested.hardware.name == "v4":
-        options["chip_config_name"] = "megacore"  # two cores are one device, as on a machine
+        options["chip_config_name"] = "megacore"  # two cores are one device, as on a real machine
     if requested.count < 4:  # less than a host
         options["chips_per_host_bounds"] = (*requested.shape, *[1] * (3 - len(requested.shape)))
     try:

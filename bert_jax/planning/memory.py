@@ -1,7 +1,6 @@
 """The memory of a step on a device: estimated from shapes, or measured by the compiler."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +8,13 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from bert_jax.tasks.base.task import Task, means
+from bert_jax.sharding.memory import array_bytes, device_bytes
+from bert_jax.tasks.base.task import Task, means, with_rows
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.step import TrainState
 
-# Rows of the traced batch: no axis of a model has this size, so it identifies the batch axis.
-_PROBE = 7
+# Rows of the two traced batches: axes that differ are those of the batch.
+_FEW, _MANY = 2, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Memory:
     """Bytes on one device at the peak of a step.
 
     Attributes:
-        parameters: in float32.
-        optimizer: the moments.
-        activations: kept from the forward pass of a micro-batch for its backward pass.
-        temporaries: all others: gradients, batch, buffers, the program.
+        parameters: bytes of the parameters, float32, with those of a teacher.
+        optimizer: bytes of the moments.
+        activations: bytes kept from the forward pass of a micro-batch for its backward pass.
+        temporaries: all other bytes: gradients, batch, buffers, the program.
     """
 
     parameters: int
@@ -35,69 +35,84 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """The sum."""
+        """The total of all parts."""
         return self.parameters + self.optimizer + self.activations + self.temporaries
 
 
 @dataclasses.dataclass(frozen=True)
 class Activations:
-    """What the forward pass keeps for the backward pass, in bytes.
+    """Bytes that the forward pass keeps for the backward pass.
 
     Attributes:
-        per_row: of each row of a micro-batch.
-        per_row_split: the part of it that the mesh axis `tensor` splits.
-        fixed: independent of the number of rows: copies of kernels in another dtype.
-        parameters: those that are used in float32, without a copy.
+        per_row: bytes per row of a micro-batch.
+        per_row_split: part of `per_row` that the mesh axis `tensor` splits.
+        per_two_rows: bytes of each row with each other one, for losses that compare all rows.
+        fixed: bytes independent of the number of rows: copies of kernels in another dtype.
+        parameters: bytes of parameters that are used in float32, without a copy.
     """
 
     per_row: int
     per_row_split: int
     fixed: int
     parameters: int
+    per_two_rows: int = 0
 
     def bytes(self, rows: int, mesh: Mesh) -> int:
-        """Bytes on one device that has `rows` rows of a micro-batch."""
+        """Bytes on one device for `rows` rows of a micro-batch."""
         tensor = mesh.shape["tensor"]
         whole = self.per_row - self.per_row_split
-        return rows * (whole + self.per_row_split // tensor) + self.fixed // tensor
+        all_rows = rows * mesh.shape["data"] * mesh.shape["fsdp"]
+        return (
+            rows * (whole + self.per_row_split // tensor)
+            + rows * all_rows * self.per_two_rows
+            + self.fixed // tensor
+        )
 
 
-def trace_activations(task: Task, optimizer: Optimizer, params: Any) -> Activations:
-    """Counts what the backward pass of a task's loss needs, for any remat policy and dtype.
+def trace_activations(
+    task: Task, optimizer: Optimizer, params: Any, constants: Any = None
+) -> Activations:
+    """The arrays that the backward pass of a task's loss needs, for any remat policy and dtype.
 
-    These are the arrays inside the function that `jax.vjp` returns. The compiler may keep less,
-    where recomputing is cheaper.
+    These are the arrays inside the function that `jax.vjp` returns. The compiler may keep fewer, if
+    recomputing them is cheaper.
 
     Args:
-        task: loss and batches.
-        optimizer: frozen parameters have no gradient.
-        params: the parameters' shapes.
+        task: task with loss and batches.
+        optimizer: optimizer; frozen parameters have no gradient.
+        params: shapes of the parameters.
+        constants: shapes of those that are not trained, see `Task.constants`.
     """
-    batch = {
-        key: jax.ShapeDtypeStruct((_PROBE, *shape.shape[1:]), shape.dtype)
-        for key, shape in task.batch_shapes().items()
-    }
 
-    def backward(params: Any, batch: Any) -> Any:
+    def backward(params: Any, constants: Any, batch: Any) -> Any:
         def loss(params: Any) -> jax.Array:
-            sums = task.loss_sums(optimizer.stop_frozen_gradients(params), batch, jax.random.key(0))
-            return means(sums, task.loss_weights(batch))["loss"]
+            learning = optimizer.stop_frozen_gradients(params)
+            sums = task.training_sums(learning, constants, batch, jax.random.key(0))
+            return means(sums, task.loss_weights(batch), task.total_loss)["loss"]
 
         return jax.vjp(loss, params)[1]
 
     config = task.description.config
     split_axes = {config.intermediate_size, config.num_attention_heads}
-    per_row = per_row_split = fixed = parameters = 0
-    for leaf in jax.tree.leaves(jax.eval_shape(backward, params, batch)):
-        size = _bytes(leaf.shape, leaf.dtype)
-        if _PROBE in leaf.shape:
-            per_row += size // _PROBE
-            per_row_split += size // _PROBE if split_axes & set(leaf.shape) else 0
+    batch = task.batch_shapes()
+    few, many = (
+        jax.tree.leaves(jax.eval_shape(backward, params, constants, with_rows(batch, rows)))
+        for rows in (_FEW, _MANY)
+    )
+    per_row = per_row_split = per_two_rows = fixed = parameters = 0
+    for leaf, larger in zip(few, many, strict=True):
+        size = array_bytes(leaf.shape, leaf.dtype)
+        same = [axis for axis, other in zip(leaf.shape, larger.shape, strict=True) if axis == other]
+        if len(same) == len(leaf.shape) - 2:
+            per_two_rows += size // _FEW**2
+        elif len(same) < len(leaf.shape):
+            per_row += size // _FEW
+            per_row_split += size // _FEW if split_axes & set(same) else 0
         elif leaf.dtype == np.float32:
             parameters += size
         else:
             fixed += size
-    return Activations(per_row, per_row_split, fixed, parameters)
+    return Activations(per_row, per_row_split, fixed, parameters, per_two_rows)
 
 
 def estimate(
@@ -107,32 +122,38 @@ def estimate(
     activations: Activations,
     *,
     microbatches: int,
+    constants: Any = None,
 ) -> Memory:
     """The memory of a step from shapes, without a compiler.
 
-    Gradients take as much as parameters, twice with micro-batches: one part and the sum. What
-    `fsdp` splits is gathered to compute with it.
+    Gradients take as much as parameters, twice with micro-batches: one part and the sum. Parameters
+    split by `fsdp` are gathered for the computation.
     """
-    parameters = device_bytes(abstract.params)
+    parameters, kept = device_bytes(abstract.params), device_bytes(constants)
     gathered = activations.parameters // mesh.shape["tensor"] if mesh.shape["fsdp"] > 1 else 0
     rows = rows_per_device(batch, mesh, microbatches)
     return Memory(
-        parameters=parameters,
+        parameters=parameters + kept,
         optimizer=device_bytes(abstract.opt_state),
         activations=activations.bytes(rows, mesh),
         temporaries=parameters * (2 if microbatches > 1 else 1) + gathered,
     )
 
 
-def measured(analysis: Any, abstract: TrainState, activations: int) -> Memory:
+def measured(
+    analysis: Any, abstract: TrainState, activations: int, constants: Any = None
+) -> Memory:
     """The memory of a compiled step.
 
     Args:
-        analysis: `compiled.memory_analysis()`.
-        abstract: the state.
-        activations: the estimate for its micro-batch; the compiler reports all temporaries as one.
+        analysis: the result of `compiled.memory_analysis()`.
+        abstract: shapes of the state.
+        activations: the estimate for its micro-batch; the compiler reports only the sum of
+            temporaries.
+        constants: see `trace_activations`.
     """
-    parameters, optimizer = device_bytes(abstract.params), device_bytes(abstract.opt_state)
+    parameters = device_bytes((abstract.params, constants))
+    optimizer = device_bytes(abstract.opt_state)
     temporary = analysis.temp_size_in_bytes
     activations = min(activations, temporary)
     peak = (
@@ -149,15 +170,3 @@ def rows_per_device(batch: Mapping[str, Any], mesh: Mesh, microbatches: int) -> 
     """Rows of a micro-batch on one device."""
     rows = next(iter(batch.values())).shape[0]
     return max(1, rows // (mesh.shape["data"] * mesh.shape["fsdp"] * microbatches))
-
-
-def device_bytes(tree: Any) -> int:
-    """Bytes of a tree of shapes with shardings on one device."""
-    return sum(
-        _bytes(leaf.sharding.shard_shape(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(tree)
-    )
-
-
-def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
-    # The dtype of random keys has no itemsize.
-    return math.prod(shape) * getattr(dtype, "itemsize", 4)

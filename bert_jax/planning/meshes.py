@@ -1,6 +1,6 @@
 """Candidate meshes, and the one that `mesh=auto` chooses."""
 
-import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,6 +12,7 @@ from bert_jax.errors import OptionError, UserError
 from bert_jax.planning.hardware import Slice, hardware_of
 from bert_jax.planning.memory import estimate, trace_activations
 from bert_jax.sharding.hosts import check_batch_size, from_all_hosts, is_main_host
+from bert_jax.sharding.memory import host_memory, reported_memory
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
@@ -32,20 +33,20 @@ def choose_mesh(
     devices: Sequence[jax.Device],
     memory_bytes: int,
 ) -> MeshShape:
-    """The mesh that sends least among those that fit by the estimate of `memory`.
+    """The mesh with the least communication among those that fit by the estimate of `memory`.
 
     In order: the whole model on every device; the state split over more and more of them
     (`fsdp`); only then each layer (`tensor`).
 
     Args:
-        task: model and batches.
-        optimizer: its state takes memory.
-        options: batch and micro-batches.
-        devices: all of them.
-        memory_bytes: of one of them.
+        task: task with model and batches.
+        optimizer: optimizer, whose state takes memory.
+        options: batch size and micro-batches.
+        devices: all devices.
+        memory_bytes: memory of one device.
 
     Raises:
-        UserError: nothing fits, or the batch or the model cannot be divided.
+        UserError: no mesh fits, or none divides the batch and the model.
     """
     batch, activations = task.batch_shapes(), None
     first_error: UserError | None = None
@@ -58,8 +59,16 @@ def choose_mesh(
         except UserError as error:
             first_error = first_error or error
             continue
-        activations = activations or trace_activations(task, optimizer, abstract.params)
-        memory = estimate(abstract, batch, mesh, activations, microbatches=options.microbatches)
+        constants = task.abstract_constants(mesh)
+        activations = activations or trace_activations(task, optimizer, abstract.params, constants)
+        memory = estimate(
+            abstract,
+            batch,
+            mesh,
+            activations,
+            microbatches=options.microbatches,
+            constants=constants,
+        )
         if memory.peak <= _ESTIMATED_FRACTION * memory_bytes:
             return shape
         best = min(best or (memory.peak, shape), (memory.peak, shape), key=lambda pair: pair[0])
@@ -76,65 +85,59 @@ def choose_mesh(
 
 
 def device_memory(devices: Sequence[jax.Device]) -> int:
-    """Bytes that a program may use on each of these devices.
+    """The bytes that a program may use on each of these devices.
 
     CPU devices share the memory of the machine.
 
     Raises:
-        UserError: the device does not report it, and the table does not list the device.
+        UserError: the device does not report it and is not in the table.
     """
-    device = next(other for other in devices if other.process_index == jax.process_index())
-    if device.platform == "cpu":
-        here = sum(other.process_index == device.process_index for other in devices)
-        return _host_memory() // here
-    if limit := (device.memory_stats() or {}).get("bytes_limit"):
+    if limit := reported_memory(devices):
         return limit
-    hardware = hardware_of(device.device_kind)
+    kind = devices[0].device_kind
+    hardware = hardware_of(kind)
     if hardware is None or hardware.memory_bytes is None:
         raise OptionError(
             "auto",
             True,
             "set {data} and {fsdp}",
-            problem=f"mesh=auto: how much memory a {device.device_kind} has is not known",
+            problem=f"mesh=auto: how much memory a {kind} has is not known",
         )
     return hardware.memory_bytes
 
 
 def usable_memory(devices: Slice) -> int:
-    """Bytes that a program may use on each device of a slice that is not here.
+    """The bytes that a program may use on each device of a slice that need not exist locally.
 
     CPU devices share the memory of this machine.
     """
     if devices.hardware.memory_bytes is None:
-        return _host_memory() // devices.count
+        return host_memory() // devices.count
     return int(_USABLE_FRACTION * devices.hardware.memory_bytes)
 
 
-def _host_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def candidate_meshes(devices: int) -> list[MeshShape]:
-    """A few meshes to compare, one of each usual kind.
+    """A few meshes to compare, one of each common kind.
 
     The whole model on every device; the state split over all devices, or over about the square
     root of their number; each layer split over 2 or 4.
     """
     root = 1 << (devices.bit_length() - 1) // 2
+    tensors = [tensor for tensor in (2, 4) if tensor <= devices]
     candidates = [
         MeshShape(data=devices),
         MeshShape(data=devices // root, fsdp=root),
         MeshShape(data=1, fsdp=devices),
-        *(MeshShape(data=devices // tensor, tensor=tensor) for tensor in (2, 4)),
+        *(MeshShape(data=devices // tensor, tensor=tensor) for tensor in tensors),
     ]
-    fitting = [shape for shape in candidates if _size(shape) == devices]
+    fitting = [mesh for mesh in candidates if mesh.data * mesh.fsdp * mesh.tensor == devices]
     return list(dict.fromkeys(fitting))
 
 
 def auto_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
-    """The mesh of `mesh=auto` over all devices of this run."""
+    """The mesh for `mesh=auto` over all devices of this run."""
     devices = jax.devices()
-    # The same for all hosts, which may have different memories.
+    # The same on all hosts, which may have different amounts of memory.
     memory = min(from_all_hosts(device_memory(devices)))
     shape = choose_mesh(task, optimizer, options, devices, memory)
     if is_main_host():
@@ -143,7 +146,7 @@ def auto_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
 
 
 def parse_mesh(text: str) -> MeshShape:
-    """Reads `fsdp=64,data=4`; without `data`, that axis takes the remaining devices.
+    """Parses `fsdp=64,data=4`; without `data`, that axis takes the remaining devices.
 
     Raises:
         UserError: an axis is unknown, or a size is not a number.
@@ -151,7 +154,7 @@ def parse_mesh(text: str) -> MeshShape:
     sizes: dict[str, Any] = {}
     for part in text.split(","):
         axis, _, size = part.partition("=")
-        if axis not in AXES or not size.isdigit() or axis in sizes:
+        if axis not in AXES or not re.fullmatch(r"\d{1,9}", size, re.ASCII) or axis in sizes:
             raise OptionError(
                 "mesh",
                 text,
@@ -163,7 +166,7 @@ def parse_mesh(text: str) -> MeshShape:
 
 
 def label(shape: MeshShape) -> str:
-    """A mesh as written on the command line, without axes of size 1."""
+    """A mesh in the form of the command line, without axes of size 1."""
     sizes = [(axis, getattr(shape, axis)) for axis in AXES]
     return ",".join(f"{axis}={size}" for axis, size in sizes if size != 1) or "data=1"
 
@@ -175,7 +178,3 @@ def _by_traffic(devices: int) -> Iterator[MeshShape]:
         rest = devices // tensor
         for fsdp in (size for size in range(1, rest + 1) if rest % size == 0):
             yield MeshShape(data=rest // fsdp, fsdp=fsdp, tensor=tensor)
-
-
-def _size(shape: MeshShape) -> int:
-    return shape.data * shape.fsdp * shape.tensor

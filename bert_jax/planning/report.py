@@ -1,4 +1,4 @@
-"""Plans as text for people: one in full, or several side by side."""
+"""Plans as text for people: one plan in full, or several in a table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ _YES_OR_NO = {True: "yes", False: "no"}
 
 
 def as_text(plans: Sequence[dict[str, Any]]) -> str:
-    """Results of `plan.as_json`: of one mesh in full, of several a line each."""
+    """Formats results of `plan.as_json`: one mesh in full, several with one line each."""
     return _in_full(plans[0]) if len(plans) == 1 else _table(plans)
 
 
@@ -17,7 +17,7 @@ def _table(plans: Sequence[dict[str, Any]]) -> str:
     head = ("mesh", "fits", "GiB", "largest", "step, ms", "busiest", "sent, MB", "days", "compile")
     notes = [
         "GiB: of each device at the peak; largest: rows of a micro-batch on each device that fit;",
-        "step, days: at least, at the published peaks; sent: by each device in a step.",
+        "step, days: lower bounds at the published peaks; sent: by each device in a step.",
     ]
     lines = aligned([head, *map(_row, plans)])
     return "\n".join([_heading(plans[0]), "", *lines, "", *notes, _provenance(plans[0])])

@@ -1,12 +1,12 @@
-"""The roofline of a training step: its FLOPs, the bytes it moves and sends, and the least time.
+"""The roofline of a training step: FLOPs, bytes moved and sent, and the minimum time.
 
-FLOPs are those of matrix products, as is usual; a multiplication and an addition count as two. The
+FLOPs are those of matrix products, as usual; a multiplication and an addition count as two. The
 rest of a step is memory traffic.
 """
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,14 +24,14 @@ _UPDATE_BYTES_PER_MOMENT_BYTE = 28 / 8
 def training_flops(config: EncoderConfig, *, length: int, predictions: int) -> float:
     """FLOPs of one sequence, forward and backward: 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
 
-    The backward pass takes twice the forward pass. Recomputation to save memory is work of the
-    program, not of the model, and is not counted; nor are pooler and next-sentence head, less than
-    a thousandth.
+    That is BERT; other families have maps between widths, too. The backward pass takes twice the
+    forward pass. Recomputation to save memory is work of the program, not of the model, and is not
+    counted; nor are pooler and next-sentence head, which are less than a thousandth.
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
         length: T, tokens of a sequence.
-        predictions: P, positions that the head over the vocabulary sees; 0 without that head.
+        predictions: P, positions that the vocabulary head computes; 0 without that head.
     """
     return real_flops(config, np.array([length]), predictions)
 
@@ -40,27 +40,47 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
     """`training_flops` of several sequences of different lengths, without padding.
 
     Args:
-        config: of the model.
+        config: architecture of the model.
         lengths: int64 [B], tokens of each sequence.
-        predictions: positions of all of them that the head over the vocabulary sees.
+        predictions: total number of positions that the vocabulary head computes.
     """
-    width, inner = config.hidden_size, config.intermediate_size
+    width, narrow, embedded = config.hidden_size, config.attention_size, config.embedding_width
     tokens, pairs = float(lengths.sum()), float((lengths.astype(np.float64) ** 2).sum())
-    layer = tokens * (8 * width**2 + 4 * width * inner) + pairs * 4 * width
-    head = 2 * (width**2 + width * config.vocab_size)
-    return 3.0 * (config.num_hidden_layers * layer + predictions * head)
+    # Queries, keys, values and outputs; then the feed-forward blocks.
+    per_token = 6 * narrow**2 + 2 * width * narrow
+    per_token += config.num_feedforward_networks * 4 * narrow * config.intermediate_size
+    if config.layer_kind == "bottleneck":
+        per_token += 6 * width * narrow  # two maps in, one out
+    layers = config.num_hidden_layers * (tokens * per_token + pairs * 4 * narrow)
+    inputs = 0.0
+    if config.has_embedding_projection:
+        inputs = tokens * 2 * embedded * width
+    if config.trigram_input:
+        inputs = tokens * 6 * embedded * width
+    predicted = width if config.mlm_extended_decoder else embedded
+    head = 2 * (width * predicted + predicted * config.vocab_size)
+    return 3.0 * (inputs + layers + predictions * head)
 
 
-def flops_of_batch(config: EncoderConfig, batch: Mapping[str, jax.ShapeDtypeStruct]) -> float:
-    """`training_flops` of all sequences of a batch."""
+def flops_of_batch(
+    configs: Sequence[EncoderConfig], batch: Mapping[str, jax.ShapeDtypeStruct]
+) -> float:
+    """`training_flops` of all sequences of a batch.
+
+    Args:
+        configs: architectures that compute the batch; the last has the vocabulary head.
+        batch: shapes of the batch.
+    """
     rows, length = math.prod(batch["input_ids"].shape[:-1]), batch["input_ids"].shape[-1]
     masked = batch.get("masked_lm_positions")
     predictions = masked.shape[-1] if masked is not None else 0
-    return rows * training_flops(config, length=length, predictions=predictions)
+    *others, last = configs
+    flops = sum(training_flops(config, length=length, predictions=0) for config in others)
+    return rows * (flops + training_flops(last, length=length, predictions=predictions))
 
 
 def program_flops(jaxpr: Any) -> float:
-    """FLOPs of the matrix products of a traced program, multiplied by the rounds of its loops.
+    """FLOPs of the matrix products of a traced program, times the iterations of its loops.
 
     Unlike the formula this includes recomputation in the backward pass.
     """
@@ -72,7 +92,7 @@ def program_flops(jaxpr: Any) -> float:
             inner = math.prod(left[axis] for axis in contracted)
             total += 2.0 * inner * math.prod(equation.outvars[0].aval.shape)
             continue
-        if equation.primitive.name == "cond":  # only one branch runs, as for the platform
+        if equation.primitive.name == "cond":  # only one branch runs, such as that for the platform
             total += max(program_flops(branch.jaxpr) for branch in equation.params["branches"])
             continue
         times = 1
@@ -82,7 +102,7 @@ def program_flops(jaxpr: Any) -> float:
             times = math.prod(equation.params["grid_mapping"].grid)
         for value in equation.params.values():
             for part in value if isinstance(value, tuple | list) else (value,):
-                inside = getattr(part, "jaxpr", part)  # a ClosedJaxpr has one inside
+                inside = getattr(part, "jaxpr", part)  # a ClosedJaxpr contains a Jaxpr
                 if hasattr(inside, "eqns"):
                     total += times * program_flops(inside)
     return total
@@ -93,9 +113,9 @@ class StepTime:
     """Seconds that each part of the hardware is busy at its peak rate; None if that is unknown.
 
     Attributes:
-        compute: all matrix products of the program, recomputation included.
-        memory: reads and writes of optimizer state, parameters and kept activations.
-        interconnect: what each device sends.
+        compute: time of all matrix products of the program, including recomputation.
+        memory: time to read and write optimizer state, parameters and kept activations.
+        interconnect: time to send the bytes of each device.
     """
 
     compute: float | None
@@ -104,7 +124,7 @@ class StepTime:
 
     @property
     def lower_bound(self) -> float | None:
-        """The longest of the three, as if they overlapped perfectly."""
+        """The maximum of the three, as if they overlapped perfectly."""
         parts = (self.compute, self.memory, self.interconnect)
         known = [part for part in parts if part is not None]
         return max(known) if known else None
@@ -119,15 +139,15 @@ def step_time(
     moved_bytes: float,
     sent_bytes: float,
 ) -> StepTime:
-    """The least time of a step.
+    """The minimum time of a step.
 
     Args:
-        hardware: of each device.
-        devices: how many share the FLOPs.
-        dtype: of activations.
-        program_flops: of the whole step, on all devices.
-        moved_bytes: to and from the memory of one device, see `memory_traffic`.
-        sent_bytes: by one device.
+        hardware: kind of each device.
+        devices: number of devices that share the FLOPs.
+        dtype: dtype of activations.
+        program_flops: FLOPs of the whole step, on all devices.
+        moved_bytes: bytes to and from the memory of one device, see `memory_traffic`.
+        sent_bytes: bytes sent by one device.
     """
     return StepTime(
         _ratio(program_flops / devices, hardware.flops(dtype)),
@@ -138,11 +158,11 @@ def step_time(
 
 @dataclasses.dataclass(frozen=True)
 class LocalParameters:
-    """How many parameters a device keeps.
+    """The number of parameters that a device keeps.
 
     Attributes:
-        split: its part of those that `fsdp` splits.
-        whole: all others.
+        split: number in its part of the parameters that `fsdp` splits.
+        whole: number of all others.
     """
 
     split: int
@@ -170,19 +190,19 @@ def memory_traffic(
     itemsize: int,
     microbatches: int,
 ) -> float:
-    """The least bytes that a step reads from and writes to a device's memory.
+    """The minimum number of bytes that a step reads from and writes to a device's memory.
 
     The optimizer's arrays once; the parameters for the forward and the backward pass of each
-    micro-batch, whole even where `fsdp` keeps only a part; each kept activation written and read.
+    micro-batch, complete even if `fsdp` keeps only a part; each kept activation written and read.
 
     Args:
         local: parameters of the device.
-        moments: bytes of the optimizer's state on the device, which are those of the parameters
-            that it updates: frozen ones have none, and replicas may share the work.
+        moments: bytes of the optimizer's state on the device, for the parameters that it updates:
+            frozen ones have none, and replicas may share the work.
         activations: bytes that the backward pass of a micro-batch keeps.
-        mesh: its sizes.
-        itemsize: bytes of an activation.
-        microbatches: of a step.
+        mesh: sizes of the mesh.
+        itemsize: bytes per element of an activation.
+        microbatches: micro-batches per step.
     """
     gathered = local.whole + local.split * mesh.shape["fsdp"]
     return (
@@ -195,19 +215,19 @@ def memory_traffic(
 def least_sent_bytes(
     local: LocalParameters, mesh: Mesh, *, itemsize: int, layer_activations: float, layers: int
 ) -> float:
-    """What a device must send in a step, whatever the program: the analytic minimum.
+    """The analytic minimum of bytes that a device must send in a step, for any program.
 
     Over `data`, an all-reduce of the gradients: 2 (n-1)/n of their bytes. Over `fsdp`, the
-    parameters are gathered once and the gradients scattered once: (n-1)/n of the bytes each; what
-    is not split is all-reduced there. Over `tensor`, an all-reduce of the hidden states after
-    attention and feed-forward, in both passes.
+    parameters are gathered once and the gradients scattered once: (n-1)/n of the bytes each;
+    parameters that are not split are all-reduced. Over `tensor`, an all-reduce of the hidden states
+    after attention and feed-forward, in both passes.
 
     Args:
         local: parameters of the device.
-        mesh: its sizes.
-        itemsize: bytes of a number that is sent.
-        layer_activations: numbers of the hidden states of one layer on one device, B·T·D.
-        layers: L.
+        mesh: sizes of the mesh.
+        itemsize: bytes per element that is sent.
+        layer_activations: elements of the hidden states of one layer on one device, B·T·D.
+        layers: L, number of layers.
     """
     data, fsdp, tensor = (mesh.shape[axis] for axis in ("data", "fsdp", "tensor"))
     reduced = local.split * _reduced(data) + local.whole * _reduced(data * fsdp)
@@ -217,7 +237,7 @@ def least_sent_bytes(
 
 
 def _reduced(devices: int) -> float:
-    """What each device sends in an all-reduce, as a fraction of the array."""
+    """The fraction of an array that each device sends in an all-reduce."""
     return 2 * (devices - 1) / devices
 
 

@@ -1,4 +1,4 @@
-"""A training laid out and compiled on a mesh; its devices may be elsewhere."""
+"""A training laid out and compiled for a mesh; its devices need not exist locally."""
 
 import dataclasses
 import functools
@@ -15,7 +15,6 @@ from bert_jax.planning.hardware import Topology
 from bert_jax.planning.memory import (
     Activations,
     Memory,
-    device_bytes,
     estimate,
     rows_per_device,
     trace_activations,
@@ -23,6 +22,7 @@ from bert_jax.planning.memory import (
 from bert_jax.planning.meshes import label
 from bert_jax.planning.roofline import flops_of_batch, program_flops
 from bert_jax.sharding.hosts import check_batch_size
+from bert_jax.sharding.memory import device_bytes
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
 from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.training.optimizer import Optimizer
@@ -34,12 +34,12 @@ _AMOUNT = r"([\d.]+)([KMGT]?)"
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """A step that was compiled.
+    """A compiled step.
 
     Attributes:
-        memory_analysis: the compiler's, bytes on one device.
-        collectives: what the devices send each other.
-        compile_seconds: of this machine.
+        memory_analysis: the compiler's analysis, bytes on one device.
+        collectives: communication between the devices.
+        compile_seconds: compile time on this machine.
     """
 
     memory_analysis: Any
@@ -49,12 +49,12 @@ class CompiledStep:
 
 @dataclasses.dataclass(frozen=True)
 class DoesNotFit:
-    """A step for which a device has too little memory.
+    """A step that needs more memory than a device has.
 
     Attributes:
-        needed_bytes: what the compiler would need, None where it does not say.
-        available_bytes: what a program may have of a device's memory.
-        compile_seconds: until it gave up.
+        needed_bytes: bytes that the compiler would need, None if it does not report them.
+        available_bytes: bytes of a device's memory that a program may use.
+        compile_seconds: time until the compiler gave up.
     """
 
     needed_bytes: int | None
@@ -68,8 +68,8 @@ def compile_step(
     """Compiles a step for shapes.
 
     Args:
-        step: from `make_train_step`.
-        abstract: the state, from `abstract_state`.
+        step: the result of `make_train_step`.
+        abstract: shapes of the state, from `abstract_state`.
         batch: shapes of a global batch.
     """
     lowered = step.trace(abstract, batch).lower()
@@ -90,8 +90,8 @@ def read_out_of_memory(message: str, arguments: int) -> tuple[int | None, int | 
     """Bytes needed and available, from the TPU compiler's message; None for another error.
 
     Args:
-        message: of the error.
-        arguments: bytes of state and batch, which the compiler counts in one of its two wordings.
+        message: message of the error.
+        arguments: bytes of state and batch, which only one of the compiler's two messages includes.
     """
     if "RESOURCE_EXHAUSTED" not in message and "Ran out of memory" not in message:
         return None
@@ -108,16 +108,16 @@ def _bytes(number: str, unit: str) -> int:
 
 
 class TrainingOnMesh:
-    """What the training loop would run, as shapes.
+    """The computation of the training loop, as shapes.
 
     Attributes:
         task, options, topology: the arguments.
-        mesh: of the topology's devices.
-        name: of the mesh, as on the command line.
-        abstract: the state's shapes and shardings.
-        step: the step that the training loop would run.
+        mesh: mesh of the topology's devices.
+        name: name of the mesh, as on the command line.
+        abstract: shapes and shardings of the state.
+        step: step of the training loop.
         batch: shapes of the global batch.
-        rows: of a micro-batch on one device.
+        rows: rows of a micro-batch on one device.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class TrainingOnMesh:
         """Computes the shapes and shardings of the state.
 
         Raises:
-            UserError: mesh, batch and model do not fit each other.
+            UserError: mesh, batch and model do not fit together.
         """
         self.task, self.options, self.topology = task, options, topology
         self._optimizer = optimizer
@@ -152,28 +152,31 @@ class TrainingOnMesh:
 
     @functools.cached_property
     def activations(self) -> Activations:
-        """What the backward pass keeps."""
-        return trace_activations(self.task, self._optimizer, self.abstract.params)
+        """Activations that are kept for the backward pass."""
+        return trace_activations(
+            self.task, self._optimizer, self.abstract.params, self.step.constants
+        )
 
     @functools.cached_property
     def estimate(self) -> Memory:
-        """The memory of a step, from shapes alone."""
+        """The memory of a step, from shapes only."""
         return estimate(
             self.abstract,
             self.batch,
             self.mesh,
             self.activations,
             microbatches=self.options.microbatches,
+            constants=self.step.constants,
         )
 
     @functools.cached_property
     def model_flops(self) -> float:
         """FLOPs of the model in a step."""
-        return flops_of_batch(self.task.description.config, self.batch)
+        return flops_of_batch(self.task.architectures, self.batch)
 
     @functools.cached_property
     def program_flops(self) -> float:
-        """FLOPs of the program of a step, with what it computes again."""
+        """FLOPs of the program of a step, including recomputation."""
         return program_flops(self.step.trace(self.abstract, self.batch).jaxpr.jaxpr)
 
     def compile(self, rows: int) -> CompiledStep | DoesNotFit:

@@ -1,1 +1,1 @@
-"""Devices as a mesh, and which array axis lies on which of its axes."""
+"""Devices as a mesh, and the tables that map array axes to mesh axes."""

@@ -2,7 +2,7 @@
 
 The processes are named by the command line, or by the cluster that started them: JAX reads the
 environment of Slurm, Open MPI and Kubernetes and the metadata of a TPU slice. A single process
-starts nothing and waits for nobody.
+does not initialise jax.distributed.
 """
 
 import dataclasses
@@ -13,7 +13,8 @@ import threading
 import warnings
 from typing import Any, NoReturn
 
-from bert_jax.errors import OptionError, first_line
+from bert_jax.errors import OptionError, first_line, require_at_least
+from bert_jax.interrupts import last_line
 
 # A process without a heartbeat for this long counts as lost; JAX then ends all processes.
 HEARTBEAT_SECONDS = 60
@@ -23,13 +24,14 @@ A_WEEK = 7 * 24 * 3_600_000
 
 @dataclasses.dataclass(frozen=True)
 class ProcessOptions:
-    """Which of several processes this is; all three are set, or none.
+    """The index and number of processes of a run; all three options are set, or none.
 
     Attributes:
-        coordinator: HOST:PORT of process 0, as all others reach it.
-        processes: how many there are; 1 alone: ignore the cluster around this process.
-        process_id: which one this is, from 0.
-        timeout: seconds within which all must have joined.
+        coordinator: HOST:PORT of process 0, as reached by all others.
+        processes: number of processes; 1 without the others: ignore the cluster around this
+            process.
+        process_id: index of this process, from 0.
+        timeout: seconds within which all processes must have joined.
     """
 
     coordinator: str | None = None
@@ -38,8 +40,8 @@ class ProcessOptions:
     timeout: int = 300
 
     def __post_init__(self) -> None:
-        if self.processes is not None and self.processes < 1:
-            raise OptionError("processes", self.processes, "it must be at least 1")
+        require_at_least("processes", self.processes, 1)
+        require_at_least("process_id", self.process_id, 0)
         names = ("coordinator", "processes", "process_id")
         missing = [name for name in names if getattr(self, name) is None]
         if len(missing) in (1, 2) and not self.is_alone:
@@ -60,12 +62,11 @@ class ProcessOptions:
             if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
                 rule = "it must be HOST:PORT, as 10.0.0.1:9876"
                 raise OptionError("coordinator", self.coordinator, rule)
-        if self.timeout < 1:
-            raise OptionError("timeout", self.timeout, "it must be at least 1 second")
+        require_at_least("timeout", self.timeout, 1)
 
     @property
     def is_alone(self) -> bool:
-        """Whether `--processes 1` says that there are no others."""
+        """Whether `--processes 1` states that there are no other processes."""
         return self.processes == 1
 
 
@@ -89,9 +90,9 @@ def start(options: ProcessOptions) -> None:
         options.timeout,
         leave,
         (
-            f"not all processes have come to {options.coordinator or 'the coordinator'} within "
-            f"{options.timeout} s; look whether process 0 runs, whether that address is reached "
-            "from here, and whether each process has another --process-id, or raise "
+            f"not all processes have joined {options.coordinator or 'the coordinator'} within "
+            f"{options.timeout} s; check that process 0 runs, that this host reaches that address, "
+            "and that each process has its own --process-id, or raise "
             "--coordinator-timeout",
             2,
         ),
@@ -123,7 +124,7 @@ def start(options: ProcessOptions) -> None:
 def in_cluster() -> bool:
     """Whether this process is probably one of several, by the environment variables of clusters.
 
-    This is cheap without a cluster; JAX finds out the details.
+    Without a cluster this is cheap; JAX finds out the details.
     """
     environment = os.environ
     if "SLURM_STEP_NODELIST" in environment:  # a task of `srun`, not the shell around it
@@ -149,16 +150,13 @@ def coordination() -> Any:
 
 
 def is_coordinator() -> bool:
-    """Whether this process runs the coordination service: the run cannot outlive it."""
+    """Whether this process runs the coordination service, without which the run ends."""
     return _state().service is not None
-
-
-_exiting = threading.Lock()
 
 
 def leave(message: str, code: int) -> NoReturn:
     """Prints a line and exits at once: an orderly exit would wait for the other processes."""
-    _exiting.acquire()  # never released: of two threads with a message, only one prints
+    last_line(code)
     state = _state()
     name = f" (process {state.process_id} of {state.num_processes})" if state.process_id else ""
     sys.__stdout__.flush()  # type: ignore[union-attr]
@@ -178,7 +176,7 @@ def _number(text: str | None) -> int:
 
 
 def _check_port(coordinator: str) -> None:
-    """Raises UserError where process 0 cannot listen: JAX would crash."""
+    """Raises UserError if process 0 cannot listen on its port: JAX would crash."""
     port = int(coordinator.rpartition(":")[2])
     try:
         socket.create_server(("", port)).close()

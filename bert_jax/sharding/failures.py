@@ -1,6 +1,6 @@
-"""If one process of a run fails, all of them exit, and each prints why.
+"""If one process of a run fails, all of them exit, and each prints the reason.
 
-The others would wait for it in a collective, on some devices for ever. So a process that fails
+The others would wait for it in a collective, on some devices for ever. So a failing process
 publishes the reason through the coordination service, where a thread of each process waits for it.
 """
 
@@ -22,8 +22,8 @@ from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 FAILED, LOST = 1, 75
 
 _LOST_MESSAGE = (
-    "another process of this run is gone without a word: killed, out of memory, or its machine or "
-    "network failed; run the same command on all hosts to go on from the last checkpoint"
+    "another process of this run ended without a message: killed, out of memory, or its machine or "
+    "network failed; run the same command on all hosts to continue from the last checkpoint"
 )
 
 # Parts of JAX's errors when the connection to another process breaks.
@@ -48,8 +48,8 @@ def ending_together(outcome: Callable[[BaseException], tuple[str, int]]) -> Iter
     Only the main host prints. A single process is not affected.
 
     Args:
-        outcome: maps an error that users cause to its message and exit code; raises any other
-            error again: a bug, which is printed with its traceback.
+        outcome: maps a user error to its message and exit code; raises any other error again: a
+            bug, which is printed with its traceback.
     """
     if not jax.distributed.is_initialized():
         yield
@@ -83,7 +83,7 @@ def _fail(
     if _is_loss(error):
         time.sleep(_GRACE_PERIOD)  # `_listen` may receive the reason
         leave(_LOST_MESSAGE, LOST)
-    over.set()  # from now on, failures of the others are ignored here
+    over.set()  # from now on, this process ignores failures of the others
     try:
         message, code = outcome(error)
     except BaseException:
@@ -111,7 +111,7 @@ def _listen(over: threading.Event) -> None:
             if "DEADLINE_EXCEEDED" not in str(error):
                 leave(_LOST_MESSAGE, LOST)
             continue
-        time.sleep(0.5)  # the same error may be about to be raised here
+        time.sleep(0.5)  # this process may be about to raise the same error
         if not over.is_set():
             leave(f"process {reason['process']} ended the run: {reason['message']}", reason["code"])
 

@@ -1,4 +1,4 @@
-"""Several hosts as one: decisions in common, and global batches from the rows of each host."""
+"""Multi-host helpers: agreement and global batches."""
 
 import contextlib
 import itertools
@@ -35,13 +35,13 @@ def main_host_first() -> Iterator[None]:
 
 
 def wait_for_all_hosts(what: str) -> None:
-    """Returns when all processes have called it; all must make these calls in the same order."""
+    """Returns when all processes have called it; all must make such calls in the same order."""
     if jax.process_count() > 1:
         coordination().wait_at_barrier(f"bert_jax/{next(_barriers)}: {what}", A_WEEK)
 
 
 def from_main_host(value: Any) -> Any:
-    """The main host's value on all hosts, so that all decide alike; any JSON, floats to the bit.
+    """The main host's value on all hosts, so that all agree; any JSON, floats bitwise.
 
     Other processors may round differently, and a new file may be visible later on other hosts.
     """
@@ -54,7 +54,7 @@ def from_main_host(value: Any) -> Any:
 
 
 def from_all_hosts(value: Any) -> list[Any]:
-    """The values of all hosts, in their order, on each of them; any JSON."""
+    """The values of all hosts, in their order, on each host; any JSON."""
     if jax.process_count() == 1:
         return [value]
     key = f"bert_jax/value/{next(_values)}"
@@ -67,7 +67,7 @@ def from_all_hosts(value: Any) -> list[Any]:
 
 
 def batch_share(mesh: Mesh) -> BatchShare:
-    """The rows of each global batch that lie on the devices of this process.
+    """The rows of each global batch on the devices of this process.
 
     Raises:
         UserError: they are not one of several equal parts.
@@ -111,7 +111,7 @@ def to_global(mesh: Mesh, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array
 
 
 def same_on_all_hosts(mesh: Mesh, arrays: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-    """The global batch, sharded over the mesh, from all rows, which every process has."""
+    """The global batch, sharded over the mesh, from all rows; every process has all of them."""
     sharding = batch_sharding(mesh)
     return {
         key: jax.make_array_from_callback(value.shape, sharding, value.__getitem__)
@@ -120,9 +120,9 @@ def same_on_all_hosts(mesh: Mesh, arrays: Mapping[str, np.ndarray]) -> dict[str,
 
 
 def fetch(arrays: Any) -> Any:
-    """A tree of arrays as NumPy arrays, whole on every process.
+    """A tree of arrays as complete NumPy arrays on every process.
 
-    All processes must call it for arrays that are spread over several of them.
+    All processes must call it for arrays that are split over several of them.
     """
     if jax.process_count() == 1:
         return jax.device_get(arrays)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh
 
-from bert_jax.errors import OptionError, first_line
+from bert_jax.errors import LARGEST_WHOLE, OptionError, first_line, require_at_least
 
 AXES = ("data", "fsdp", "tensor")
 
@@ -20,10 +21,10 @@ class MeshShape:
 
     Attributes:
         data: replicas of the model, each with a part of the batch.
-        fsdp: parts of the parameters, each also with a part of the batch.
+        fsdp: parts of the parameters, each with a part of the batch, too.
         tensor: parts of each layer's heads and feed-forward width.
-        auto: the sizes are chosen by memory, see `planning.meshes.choose_mesh`; if nothing is
-            trained, every device has the whole model. In a config: `mesh=auto`.
+        auto: whether the sizes are chosen by memory, see `planning.meshes.choose_mesh`; outside
+            training, every device has the whole model. In a config: `mesh=auto`.
     """
 
     data: int = -1
@@ -32,52 +33,60 @@ class MeshShape:
     auto: bool = False
 
     def __post_init__(self) -> None:
+        for axis, size in zip(AXES, self.sizes, strict=True):
+            require_at_least(axis, size, -LARGEST_WHOLE)
+        if self.sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in self.sizes):
+            raise OptionError(
+                "data",
+                self.data,
+                "{data}, {fsdp} and {tensor} must be at least 1, and only one may be -1 (the rest)",
+                problem=f"there is no mesh {self}",
+            )
         if self.auto and (self.data, self.fsdp, self.tensor) != (-1, 1, 1):
             raise OptionError(
                 "auto",
                 True,
                 "leave out mesh=auto, or {data}, {fsdp} and {tensor}",
-                problem=f"mesh=auto chooses the sizes, but data={self.data}, fsdp={self.fsdp}, "
-                f"tensor={self.tensor} are set",
+                problem=f"mesh=auto chooses the sizes, but {self} are set",
             )
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes in the order of `AXES`."""
+        return [getattr(self, axis) for axis in AXES]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{axis}={size}" for axis, size in zip(AXES, self.sizes, strict=True))
 
 
 def make_mesh(shape: MeshShape, devices: list[jax.Device] | None = None) -> Mesh:
-    """A mesh over `devices` (all of them by default).
+    """A mesh over `devices` (by default all).
 
     Raises:
         UserError: the sizes do not fit the number of devices.
     """
     devices = list(jax.devices()) if devices is None else devices
-    sizes = [getattr(shape, axis) for axis in AXES]
-    requested = ", ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
-    if sizes.count(-1) > 1 or any(size < 1 and size != -1 for size in sizes):
-        raise OptionError(
-            "data",
-            shape.data,
-            "{data}, {fsdp} and {tensor} must be at least 1, and only one may be -1 (the rest)",
-            problem=f"there is no mesh {requested}",
-        )
-    known = int(np.prod([size for size in sizes if size != -1]))
+    sizes = shape.sizes
+    known = math.prod(size for size in sizes if size != -1)
     if -1 in sizes and len(devices) % known == 0:
         sizes[sizes.index(-1)] = len(devices) // known
-    if np.prod(sizes) != len(devices):
+    if math.prod(sizes) != len(devices):
         raise OptionError(
             "data",
             shape.data,
             f"the product of {{data}}, {{fsdp}} and {{tensor}} must be {len(devices)}",
-            problem=f"a mesh {requested} does not fit {len(devices)} devices",
+            problem=f"a mesh {shape} does not fit {len(devices)} devices",
         )
     return Mesh(_device_grid(devices, sizes), AXES)
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchShare:
-    """Which rows of each global batch a process makes.
+    """The rows of each global batch that a process makes.
 
     Attributes:
-        index: which of `count` equal parts of the batch, in order.
-        count: fewer than there are processes where several hold the same rows.
+        index: index of its part among `count` equal parts of the batch.
+        count: number of parts; lower than the number of processes if several hold the same rows.
     """
 
     index: int
@@ -85,11 +94,11 @@ class BatchShare:
 
 
 def share_of(grid: np.ndarray, process: int) -> BatchShare | None:
-    """The rows of a batch that lie on the devices of a process; None if not an equal part.
+    """The rows of a batch on the devices of a process; None if they are not an equal part.
 
     Args:
         grid: devices, [data, fsdp, tensor].
-        process: its index.
+        process: index of the process.
     """
     groups = grid.reshape(-1, grid.shape[-1])  # the devices of a group hold the same rows
     mine = [
@@ -110,7 +119,7 @@ def one_device_mesh() -> Mesh:
 
 
 def programs_may_overlap(mesh: Mesh) -> bool:
-    """Whether a program may be started on a mesh while another still runs there.
+    """Whether a program may be started on a mesh while another one is still running there.
 
     The CPU devices of a process share a thread pool. Two programs with collectives can take each
     other's threads and deadlock.
@@ -120,12 +129,12 @@ def programs_may_overlap(mesh: Mesh) -> bool:
 
 @contextlib.contextmanager
 def explain_out_of_memory(work: str, option: str, rule: str) -> Iterator[None]:
-    """Replaces XLA's pages about a full device by one line about what takes less memory.
+    """Replaces XLA's long message about a full device by one line with remedies.
 
     Args:
-        work: what does not fit, as "32 rows at a time".
-        option: the first remedy.
-        rule: all of them, see `OptionError`.
+        work: the work that does not fit, such as "32 rows at a time".
+        option: first remedy.
+        rule: all remedies, see `OptionError`.
 
     Raises:
         OptionError: a device ran out of memory.
@@ -140,7 +149,7 @@ def explain_out_of_memory(work: str, option: str, rule: str) -> Iterator[None]:
 
 
 def _device_grid(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:
-    """Devices as a grid, [data, fsdp, tensor], in which each process has a part of the batch.
+    """Devices as a grid, [data, fsdp, tensor], where each process has a part of the batch.
 
     The last axes communicate most, so their devices should be near each other: in one process,
     and on TPUs connected directly, as `mesh_utils` arranges them.
@@ -152,7 +161,7 @@ def _device_grid(devices: list[jax.Device], sizes: list[int]) -> np.ndarray:
     try:
         if slices == 1:
             grid = mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
-        else:  # slices are connected by the slower network: only replicas of the model
+        else:  # slices are connected by a slower network: use it only between replicas
             within = (sizes[0] // slices, *sizes[1:])
             grid = mesh_utils.create_hybrid_device_mesh(
                 within, (slices, 1, 1), devices, allow_split_physical_axes=True

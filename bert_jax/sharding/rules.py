@@ -1,4 +1,4 @@
-"""Rules by parameter name, and those that say which array axis lies on which mesh axis.
+"""Rules by parameter name, among them the tables from array axes to mesh axes.
 
 A rule is a regular expression and a value; decay masks, freezing, layer-wise rates and sharding are
 tables of them. A parameter's name is its path in the tree, joined by "/", as in
@@ -9,7 +9,7 @@ name. The first match wins, and a parameter without a match is an error.
 these. Activations name their axes where they arise, in `models/`.
 
 There is no mesh axis for the tokens of a sequence. It would have to gather all keys and values in
-every layer, and BERT's sequences are short: long before one is too much for a device, the many
+every layer, and BERT's sequences are short: before one is too large for a device, the many
 sequences of a batch can be split instead.
 """
 
@@ -31,21 +31,34 @@ MeshAxes = Mapping[str, str | tuple[str, ...] | None]
 
 # First match wins; the parameters of the encoder are stacked over the layers.
 PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
-    (r"(layer_norm|attention_norm|output_norm)/(scale|bias)$", ()),
+    (r"_norm/(scale|bias)$", ()),
     (r"word_embeddings/embedding$", ("vocab", "embed")),
     (r"(position|token_type)_embeddings/embedding$", (None, "embed")),
     (r"layers/attention/(query|key|value)/kernel$", ("layers", "embed", "heads", "head")),
     (r"layers/attention/(query|key|value)/bias$", ("layers", "heads", "head")),
     (r"layers/attention/output/kernel$", ("layers", "heads", "head", "embed")),
-    (r"layers/intermediate/kernel$", ("layers", "embed", "feed_forward")),
-    (r"layers/intermediate/bias$", ("layers", "feed_forward")),
+    (r"layers/bottleneck_(input|attention)/kernel$", ("layers", "embed", None)),
+    (r"layers/bottleneck_(input|attention)/bias$", ("layers", None)),
+    (r"layers/(feed_forward_\d+_)?intermediate/kernel$", ("layers", "embed", "feed_forward")),
+    (r"layers/(feed_forward_\d+_)?intermediate/bias$", ("layers", "feed_forward")),
+    (r"layers/(feed_forward_\d+_)?contraction/kernel$", ("layers", "feed_forward", "embed")),
+    (r"layers/(feed_forward_\d+_)?contraction/bias$", ("layers", "embed")),
     (r"layers/output/kernel$", ("layers", "feed_forward", "embed")),
     (r"layers/(attention/)?output/bias$", ("layers", "embed")),
-    (r"mlm_head/bias$", ("vocab",)),
-    (r"mlm_head/decoder$", ("vocab", "embed")),
-    (r"(pooler|mlm_head)/dense/kernel$", ("embed", None)),
-    (r"(nsp_head|classifier|qa_outputs)/kernel$", ("embed", None)),
-    (r"\b((pooler|mlm_head)/dense|nsp_head|classifier|qa_outputs)/bias$", ()),
+    (r"(embedding_projection|embeddings/transformation)/kernel$", (None, "embed")),
+    (r"(embedding_projection|embeddings/transformation)/bias$", ()),
+    (r"(mlm_head|span_boundary_head)/bias$", ("vocab",)),
+    (r"mlm_head/decoder(_extension)?$", ("vocab", "embed")),
+    (r"(pooler|mlm_head|replaced_token_head|classifier)/dense/kernel$", ("embed", None)),
+    (r"(replaced_token_head|classifier)/out_proj/kernel$", ("embed", None)),
+    (r"qa_joint/(start|(end|no_answer)_hidden)/kernel$", ("embed", None)),
+    (r"qa_joint/(end|no_answer)/kernel$", ()),
+    (r"(nsp_head|classifier|sequence_summary|qa_outputs|relevance)/kernel$", ("embed", None)),
+    (r"\b(pooler|mlm_head|replaced_token_head|classifier)/(dense|out_proj)/bias$", ()),
+    (r"\b(nsp_head|classifier|sequence_summary|qa_outputs|relevance|qa_joint/\w+)/bias$", ()),
+    # The inputs are 2 D + 200 wide, which few sizes of a mesh divide.
+    (r"span_boundary_head/\w+/dense/kernel$", (None, "embed")),
+    (r"span_boundary_head/(\w+/dense/bias|place_embeddings/embedding)$", ()),
     (r"crf_(transitions|start|end)$", ()),
 )
 
@@ -61,11 +74,11 @@ MESH_AXES: MeshAxes = {
     "layers": None,
 }
 
-# The same for the optimizer's moments where each replica of the parameters keeps a part of them
+# The table for optimizer moments if each replica of the parameters keeps a part of them
 # (ZeRO, stage 1: Rajbhandari et al., 2020, section 5.1).
 ZERO_AXES: MeshAxes = {**MESH_AXES, "embed": ("fsdp", "data")}
 
-# Of parameters while a step computes with them, see `gathered`.
+# The table for parameters during a step, see `gathered`.
 GATHERED_AXES: MeshAxes = {**MESH_AXES, "embed": None}
 
 
@@ -89,7 +102,7 @@ def match(rules: Rules, name: str) -> Any:
 
 
 def match_tree(rules: Rules, tree: Any) -> Any:
-    """A tree like `tree` with the value of each leaf's rule."""
+    """A tree like `tree` with the value of the matching rule for each leaf."""
     return jax.tree_util.tree_map_with_path(lambda path, _: match(rules, name_of(path)), tree)
 
 
@@ -97,7 +110,7 @@ def partition_spec(axes: LogicalAxes, table: MeshAxes = MESH_AXES) -> PartitionS
     """Mesh axes of an array with these logical axes, by `MESH_AXES` or `ZERO_AXES`.
 
     Raises:
-        UserError: an axis is not in the table, or two axes lie on one mesh axis.
+        UserError: an axis is not in the table, or two axes map to one mesh axis.
     """
     entries = []
     used: dict[str, str] = {}
@@ -139,11 +152,20 @@ def state_shardings(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
     return jax.tree_util.tree_map_with_path(sharding, state)
 
 
-def gathered(mesh: Mesh, params: Any) -> Any:
-    """Parameters as a program is to compute with them: what `fsdp` splits is put together.
+def sharded_shapes(mesh: Mesh, state: Any, table: MeshAxes = MESH_AXES) -> Any:
+    """Shapes like those of `state`, with the shardings of `state_shardings`."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        state,
+        state_shardings(mesh, state, table),
+    )
 
-    Once for each micro-batch, and in bfloat16 where that is multiplied; gradients come back split.
-    Left to itself, XLA would multiply with parts of the kernels and add up activations, which are
+
+def gathered(mesh: Mesh, params: Any) -> Any:
+    """The parameters as used in a program: parts split by `fsdp` are gathered.
+
+    Once per micro-batch, in bfloat16 if that is the dtype of the products; gradients are split
+    again. Otherwise XLA would multiply with parts of the kernels and add up activations, which are
     many more bytes.
     """
     if mesh.shape["fsdp"] == 1:
@@ -180,12 +202,12 @@ def _check_divisible(mesh: Mesh, name: str, shape: tuple[int, ...], spec: Partit
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """The sharding of every array of a batch: its first axis is the batch."""
+    """The sharding of every array of a batch: axis 0 is the batch."""
     return NamedSharding(mesh, partition_spec(("batch",)))
 
 
 @contextlib.contextmanager
 def on_mesh(mesh: Mesh) -> Iterator[None]:
-    """Within it, models lay out the activations that they name by `MESH_AXES`."""
+    """A context in which models shard activations by their named axes and `MESH_AXES`."""
     with jax.set_mesh(mesh), nn.logical_axis_rules(tuple(MESH_AXES.items())):
         yield

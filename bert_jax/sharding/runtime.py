@@ -1,6 +1,6 @@
-"""What a process sets up around JAX: a quiet libtpu before it, the compilation cache after it.
+"""Process settings around JAX: a quiet libtpu before its import, the compilation cache after it.
 
-Imports JAX only where that is needed, so that `quiet_libtpu` can be called before it.
+Imports JAX only in functions, so that `quiet_libtpu` can be called before JAX is imported.
 """
 
 import functools
@@ -10,8 +10,8 @@ import os
 import platform
 from pathlib import Path
 
-# What libtpu would request from the network, with complaints on stderr if nobody answers; and that
-# several processes may load it, as there is no TPU that only one of them can use.
+# Values that libtpu would otherwise request from the network, with errors on stderr if nobody
+# answers; and permission for several processes to load it, as no TPU needs exclusive access.
 WITHOUT_TPU = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -23,7 +23,7 @@ _GOOGLE, _NETWORK_CARD = "0x1ae0", "0x0042"
 
 
 def quiet_libtpu() -> None:
-    """Keeps libtpu quiet on a machine without a TPU; to be called before JAX is imported.
+    """Keeps libtpu quiet on a machine without a TPU; must be called before JAX is imported.
 
     JAX then finds no TPU and uses the other devices.
     """
@@ -42,37 +42,38 @@ def has_tpu(devices: Path = Path("/sys/bus/pci/devices")) -> bool:
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled programs in the user's cache directory: a second start compiles nothing.
+    """Stores compiled programs in the user's cache directory: a second start compiles nothing.
 
-    `JAX_COMPILATION_CACHE_DIR` names another directory, as everywhere in JAX; set to the empty
-    string, it disables the cache. A program for one kind of processor may not run on another that
-    shares the home directory, so each kind has its own folder.
+    `JAX_COMPILATION_CACHE_DIR` names another directory, as usual in JAX; set to the empty string,
+    it disables the cache. A program for one kind of processor may not run on another that shares
+    the home directory, so each kind has its own folder.
     """
     import jax
 
+    from bert_jax.errors import UserError
     from bert_jax.files import user_cache
 
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    directory = user_cache() / "compiled" / _processor()
     try:
+        directory = user_cache() / "compiled" / _processor()
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # the home directory is not writable: compile each time
+    except (OSError, UserError):
+        return  # the home directory is missing or not writable: compile each time
     jax.config.update("jax_compilation_cache_dir", str(directory))
-    # What compiles faster than this is not worth a file.
+    # Programs that compile faster than this are not worth a file.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def _processor() -> str:
-    """8 hex digits for a kind of processor."""
+    """8 hex digits that identify the kind of processor."""
     features = " ".join(sorted(cpu_flags())) or platform.processor()
     return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:8]
 
 
 @functools.cache
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The features of this machine's CPU under Linux' names; empty where there is no Linux."""
+    """The CPU features of this machine under Linux's names; empty on other systems."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -2,8 +2,8 @@
 
 A module of this package defines one or both of
 
-    TRAIN      a `TrainingTask`: what a config with this `task` trains and evaluates
-    PREDICT    a `PredictionTask`: what `bert-jax predict --task NAME` does
+    TRAIN      a `TrainSpec`: what a config with this `task` trains and evaluates
+    PREDICT    a `PredictSpec`: what `bert-jax predict --task NAME` does
 
 `tests/recipes` shows how to add one.
 """
@@ -19,8 +19,8 @@ def find_task(name: str, attribute: str = "TRAIN") -> ModuleType:
     """The module `tasks/<name>`.
 
     Args:
-        name: of the task, a config's `task` or the `--task` of `bert-jax predict`.
-        attribute: what the module must define, "TRAIN" or "PREDICT".
+        name: name of the task, a config's `task` or the `--task` of `bert-jax predict`.
+        attribute: attribute that the module must define, "TRAIN" or "PREDICT".
 
     Raises:
         UserError: no module of this name defines it.

@@ -10,15 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.encoder import Encoder
-from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
-from bert_jax.tasks.base.predictor import BatchOptions, Model
-from bert_jax.tasks.base.text_rows import TextPredictor
-from bert_jax.tasks.hidden_states import (
+from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predictor import (
     LARGE_OUTPUT_WINDOW,
+    BatchOptions,
+    Model,
     apply_encoder,
     encoder_of,
     layer_numbers,
 )
+from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
 
@@ -28,8 +29,8 @@ class AttentionMaps:
 
     Attributes:
         tokens: T pieces, special tokens included.
-        weights: float32 [L, N, T, T]: of L chosen layers and N heads, from each token to each; rows
-            sum to 1.
+        weights: float32 [L, N, T, T] for L chosen layers and N heads, from each token (axis 2) to
+            each (axis 3); rows sum to 1.
     """
 
     tokens: list[str]
@@ -70,8 +71,9 @@ def _weights(
     return jnp.stack([output.attentions[layer - 1] for layer in layers], axis=1)
 
 
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     open_texts,
     lambda model, options: AttentionsPredictor(model, options.batches(8), layers=options.layers),
     {JSONL: json_lines(lambda text, maps: {"tokens": maps.tokens, "attentions": maps.weights})},
+    options=("layers",),
 )

@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import OptionError
-from bert_jax.models import pooling as poolings
+from bert_jax.errors import require_one_of
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
-from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
-from bert_jax.tasks.base.predictor import BatchOptions, Model
+from bert_jax.models.pooling import OF_TOKENS, POOLINGS
+from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predictor import BatchOptions, Model, apply_encoder, encoder_of
 from bert_jax.tasks.base.text_rows import TextPredictor
-from bert_jax.tasks.hidden_states import apply_encoder, encoder_of
 from bert_jax.tokenization import Encoding
 
 
@@ -29,8 +28,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         Raises:
             OptionError: the pooling is unknown, or the model has no pooler.
         """
-        if pooling not in poolings.POOLINGS:
-            raise OptionError("pooling", pooling, f"known are {', '.join(poolings.POOLINGS)}")
+        require_one_of("pooling", pooling, POOLINGS)
         super().__init__(model, options)
         self._encoder, self._params = encoder_of(model, with_pooler=pooling == "pooler")
         self._pooling, self._normalize = pooling, normalize
@@ -54,23 +52,19 @@ def _vectors(
 ) -> jax.Array:
     """A batch → float32 [B, D]."""
     output = apply_encoder(encoder, params, batch)
-    hidden = output.last_hidden_state.astype(jnp.float32)  # BTD
-    mask = batch["attention_mask"].astype(bool)
-    if pooling == "cls":
-        vectors = poolings.cls(hidden)
-    elif pooling == "pooler":
+    if pooling == "pooler":
         vectors = output.pooler_output.astype(jnp.float32)
-    elif pooling == "mean":
-        vectors = poolings.masked_mean(hidden, mask)
     else:
-        vectors = poolings.masked_max(hidden, mask)
+        hidden = output.last_hidden_state.astype(jnp.float32)  # BTD
+        vectors = OF_TOKENS[pooling](hidden, batch["attention_mask"].astype(bool))
     return l2_normalize(vectors) if normalize else vectors
 
 
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     open_texts,
     lambda model, options: EmbeddingPredictor(
         model, options.batches(), pooling=options.pooling or "mean", normalize=options.normalize
     ),
     {JSONL: json_lines(lambda text, vector: {"embedding": vector})},
+    options=("pooling", "normalize"),
 )

@@ -11,10 +11,10 @@ import numpy as np
 
 from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
-from bert_jax.errors import OptionError
+from bert_jax.errors import require_at_least
 from bert_jax.models.architectures import PreTrainingOutput
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
+from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     ExampleError,
@@ -32,10 +32,10 @@ class MaskPrediction:
     """One word that the model proposes for a mask.
 
     Attributes:
-        token: the piece, as it stands in the vocabulary.
-        token_id: its id.
-        score: its probability.
-        text: the text with the mask replaced, decoded; other masks stay.
+        token: the piece as in the vocabulary.
+        token_id: id of the piece.
+        score: probability of the piece.
+        text: the decoded text with this mask replaced; other masks stay.
     """
 
     token: str
@@ -45,27 +45,25 @@ class MaskPrediction:
 
 
 class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
-    """For each mask of a text: the most probable pieces, the best first.
+    """The most probable pieces for each mask of a text, the best first.
 
-    Every mask is filled with the others in place, as the model was trained.
+    The other masks of the text stay in place, as in training.
     """
 
     def __init__(self, model: Model, options: BatchOptions, *, top_k: int = 5) -> None:
         """Without `max_length`, longer texts are refused: a cut could remove a mask.
 
         Args:
-            model: has the masked-language-model head.
+            model: a model with the masked-language-model head.
             options: sizes of the batches.
-            top_k: the number of pieces; at most V.
+            top_k: number of pieces; at most V.
 
         Raises:
             UserError: the model has no such head, or `top_k` is below 1.
         """
         check_head(model, PREDICT.heads, "fill masks", "masked_lm")
-        if top_k < 1:
-            raise OptionError("top_k", top_k, "it must be at least 1")
+        require_at_least("top_k", top_k, 1)
         super().__init__(model, options, refuse_long=options.max_length is None)
-        self._model = model
         self._tokenizer = model.tokenizer
         self._top_k = min(top_k, model.tokenizer.vocab_size)
 
@@ -74,9 +72,9 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return _best_words(
-            self._model.params,
+            self.model.params,
             batch,
-            module=self._model.module,
+            module=self.model.module,
             vocab_size=self._tokenizer.vocab_size,
             top_k=self._top_k,
         )
@@ -95,7 +93,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
 
 
 def _masks(encoding: Encoding, tokenizer: Tokenizer) -> list[int]:
-    """Positions of the masks."""
+    """The positions of the masks in a row."""
     mask = tokenizer.special_ids.mask
     return [position for position, token in enumerate(encoding.ids) if token == mask]
 
@@ -168,9 +166,10 @@ def _as_record(text: Text, masks: list[list[MaskPrediction]]) -> Mapping[str, An
     }
 
 
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     open_texts,
     lambda model, options: MaskPredictor(model, options.batches(), top_k=options.top_k or 5),
     {JSONL: json_lines(_as_record)},
     heads=(Head.MASKED_LM, Head.PRETRAINING),
+    options=("top_k",),
 )

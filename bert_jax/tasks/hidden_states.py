@@ -9,19 +9,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.errors import OptionError
-from bert_jax.models.config import ENCODER_SCOPE
+from bert_jax.errors import require_one_of
 from bert_jax.models.encoder import Encoder
-from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
-from bert_jax.tasks.base.predictor import BatchOptions, Model
+from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predictor import (
+    LARGE_OUTPUT_WINDOW,
+    BatchOptions,
+    Model,
+    apply_encoder,
+    encoder_of,
+    layer_numbers,
+)
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
 COMBINATIONS = ("sum", "mean", "concatenate")
-
-# Outputs of a window of batches wait on the host until it is their turn, and these are large: the
-# attention weights of BERT-base for 512 tokens are 151 MB a text.
-LARGE_OUTPUT_WINDOW = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +32,7 @@ class TokenStates:
 
     Attributes:
         tokens: T pieces, special tokens included.
-        offsets: (start, end) of each in the characters of its text; (0, 0) for special tokens.
+        offsets: (start, end) of each token in characters of the text; (0, 0) for special tokens.
         states: float32 [T, D]; [T, L · D] for concatenated layers, [L, T, D] uncombined.
     """
 
@@ -55,8 +57,8 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
         Raises:
             UserError: there is no such layer or combination.
         """
-        if combine is not None and combine not in COMBINATIONS:
-            raise OptionError("combine", combine, f"known are {', '.join(COMBINATIONS)}")
+        if combine is not None:
+            require_one_of("combine", combine, COMBINATIONS)
         super().__init__(model, dataclasses.replace(options, window=LARGE_OUTPUT_WINDOW))
         self._encoder, self._params = encoder_of(model)
         self._layers = layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
@@ -98,69 +100,7 @@ def _states(
     return states
 
 
-def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any]:
-    """The encoder of a model with any head, and its parameters.
-
-    Raises:
-        OptionError: the model has no pooler.
-    """
-    module: Any = model.module
-    params = model.params.get(ENCODER_SCOPE, model.params)
-    names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
-    if with_pooler and "pooler" not in params:
-        raise OptionError(
-            "pooling",
-            "pooler",
-            f"this {model.description.class_name} has no pooler: choose cls, mean or max",
-        )
-    encoder = Encoder(model.config, module.execution, add_pooling_layer=with_pooler)
-    return encoder, {name: params[name] for name in names}
-
-
-def apply_encoder(
-    encoder: Encoder,
-    params: Any,
-    batch: dict[str, jax.Array],
-    *,
-    hidden_states: bool = False,
-    attentions: bool = False,
-) -> Any:
-    """The `EncoderOutput` of a batch."""
-    return encoder.apply(
-        {"params": params},
-        batch["input_ids"],
-        batch["token_type_ids"],
-        batch["attention_mask"],
-        output_hidden_states=hidden_states,
-        output_attentions=attentions,
-    )
-
-
-def layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int, ...]:
-    """Layers counted from `first` to `last`; -1 is the last, -2 the one before it.
-
-    Raises:
-        OptionError: there is none, or one does not exist.
-    """
-    if len(layers) == 0:
-        raise OptionError("layers", layers, f"give numbers from {first} to {last}")
-    chosen = []
-    for layer in layers:
-        number = last + 1 + layer if layer < 0 else layer
-        if not first <= number <= last:
-            embeddings = " (0: the embeddings)" if first == 0 else ""
-            raise OptionError(
-                "layers",
-                layers,
-                f"this model has {first} to {last}{embeddings}, or -1 to {first - last - 1} from "
-                "the end",
-                problem=f"layer {layer} does not exist",
-            )
-        chosen.append(number)
-    return tuple(chosen)
-
-
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     open_texts,
     lambda model, options: HiddenStatesPredictor(
         model,
@@ -177,4 +117,5 @@ PREDICT = PredictionTask(
             }
         )
     },
+    options=("layers", "combine"),
 )

@@ -36,21 +36,20 @@ from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.labelled_task import (
-    LabelledTask,
-    TrainedModel,
+from bert_jax.tasks.base.labelled_options import (
+    check_labelled_options,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, PredictOptions, json_lines
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.predict_spec import JSONL, PredictOptions, PredictSpec, json_lines
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     ExampleError,
     Model,
     PredictionBatch,
     Predictor,
-    apply_model,
     check_finite,
     check_head,
     encode_in_chunks,
@@ -58,7 +57,7 @@ from bert_jax.tasks.base.predictor import (
     softmax,
 )
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tokenization import Encoding, Tokenizer
 
@@ -68,10 +67,10 @@ class Choice:
     """The best of several choices.
 
     Attributes:
-        index: its number, from 0.
-        choice: its text.
-        score: its probability.
-        probabilities: of all choices, in their order.
+        index: number of the choice, from 0.
+        choice: text of the choice.
+        score: probability of the choice.
+        probabilities: probabilities of all choices, in their order.
     """
 
     index: int
@@ -81,12 +80,16 @@ class Choice:
 
 
 class ChoiceEncoder:
-    """Makes the rows of examples, one for each of their choices, cut to a limit."""
+    """Encodes examples as one row per choice, cut to a limit.
+
+    Attributes:
+        texts: the encoder of the rows, with its counts.
+    """
 
     def __init__(self, tokenizer: Tokenizer, config: EncoderConfig, limit: int) -> None:
         """Raises UserError where the model cannot tell the prompt from the choice."""
         tokenizer.check_pairs(config.type_vocab_size, "choices")
-        self._encode = TextEncoder(tokenizer, config, limit)
+        self.texts = TextEncoder(tokenizer, config, limit)
 
     def __call__(self, examples: Sequence[ChoiceExample]) -> list[list[Encoding]]:
         """One row for each choice of each example."""
@@ -95,13 +98,13 @@ class ChoiceEncoder:
             for example in examples
             for choice in example.choices
         ]
-        rows = iter(self._encode(pairs))
+        rows = iter(self.texts(pairs))
         return [
             [row for (row,) in itertools.islice(rows, len(example.choices))] for example in examples
         ]
 
     def check(self, example: ChoiceExample, index: int) -> None:
-        """Raises ExampleError where something is no text, or there are fewer than two choices."""
+        """Raises ExampleError if a part is not a text, or there are fewer than two choices."""
         for text in (example.prompt, example.question, *example.choices):
             if not isinstance(text, str):
                 raise ExampleError(f"{text!r:.80} is no text; give strings", index)
@@ -109,21 +112,17 @@ class ChoiceEncoder:
             raise ExampleError(f"{len(example.choices)} choices; give two or more", index)
 
     def report(self) -> None:
-        """A line on stderr, if rows were cut; each choice counts."""
-        self._encode.report()
+        """Prints a line to stderr if rows were cut; each choice counts."""
+        self.texts.report()
 
 
 class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
-    """The scores of the choices of each example, float32 [C], before softmax.
-
-    C may differ between examples.
-    """
+    """The scores of the choices of each example, float32 [C], before softmax; C may vary."""
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model does not score choices."""
         check_head(model, PREDICT.heads, "choose", "multiple_choice")
-        self.options = options
-        self._model = model
+        super().__init__(model, options)
         self._rows = ChoiceEncoder(model.tokenizer, model.config, options.limit(model.config))
 
     def prepare(self, example: ChoiceExample, index: int) -> ChoiceExample:
@@ -137,11 +136,8 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
         # Each row is an example of one choice, B1T.
         return {key: array[:, None] for key, array in batch.arrays.items()}
 
-    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
-        return apply_model(self._model.params, batch, module=self._model.module)
-
     def decode(
-        self, example: ChoiceExample, encodings: list[Encoding], outputs: list[Any]
+        self, example: ChoiceExample, encodings: Sequence[Encoding], outputs: list[Any]
     ) -> np.ndarray:
         scores = np.concatenate(outputs)
         return check_finite(scores, "the scores of the choices of an example")
@@ -156,7 +152,7 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
 
 
 def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:
-    """The choice with the highest of the scores, float32 [C]; of equal ones the first."""
+    """The choice with the highest score, float32 [C]; the first one of equal scores."""
     probabilities = softmax(scores)
     best = int(scores.argmax())
     return Choice(best, choices[best], float(probabilities[best]), tuple(probabilities.tolist()))
@@ -167,7 +163,7 @@ def choice_examples(
     choices: Sequence[str] | Sequence[Sequence[str]],
     question: str | Sequence[str] = "",
 ) -> list[ChoiceExample]:
-    """The examples of one prompt or several; arguments are those of `LoadedModel.choose`.
+    """The examples of one or several prompts; the arguments are those of `LoadedModel.choose`.
 
     Raises:
         UserError: lists differ in length.
@@ -220,7 +216,7 @@ def _record(example: ChoiceExample, scores: np.ndarray) -> Mapping[str, Any]:
     }
 
 
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     _open,
     lambda model, options: ChoicePredictor(model, options.batches()),
     {JSONL: json_lines(_record)},
@@ -232,18 +228,18 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
     """Multiple choice; a prediction is the scores of the choices, float32 [C]."""
 
     PREDICT = PREDICT
+    score_kind = "classes"
 
     def make_batches(self) -> LabelledBatches:
         """Each example has a row for each of its choices.
 
-        C is that of the example with the most choices; the others have rows of padding, which
-        `choice_mask` (bool [B, C]) marks with False.
+        C is that of the example with the most choices; the others are filled up with rows of
+        padding, where `choice_mask` (bool [B, C]) is False.
         """
         examples = self.splits.train
         encode = ChoiceEncoder(self.tokenizer, self.description.config, self.options.length)
         of_examples = encode_in_chunks(encode, examples, encode.check)
         sequences = Sequences.of(row for rows in of_examples for row in rows)
-        encode.report()
         row_numbers = _row_numbers([len(example.choices) for example in examples])  # nC
         lengths = np.where(row_numbers < 0, 0, sequences.lengths[row_numbers]).max(axis=1)
         targets = _targets(examples)
@@ -257,27 +253,29 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
                 "weights": (chosen >= 0).astype(np.float32),
             }
 
-        return self.batches_of(lengths, make)
+        return self.batches_of(lengths, make, sequences, encode.texts)
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        """Cross-entropy over the choices of each example, and the right predictions."""
-        logits: Any = self.forward(params, batch, dropout_key)
-        logits = jnp.where(batch["choice_mask"], logits, MASK_VALUE)  # BC
+    def content(self, example: ChoiceExample) -> Any:
+        return example.prompt, example.question, example.choices
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        """Cross-entropy over the choices of each example, and the number of correct predictions."""
+        logits = self.scores(params, batch, outputs)
         labels = batch["labels"]
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
         correct = logits.argmax(axis=-1) == labels
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
 
-    def predictor(self, model: Model) -> Predictor[ChoiceExample, np.ndarray]:
-        return ChoicePredictor(model, BatchOptions(self.options.batch_size, self.options.length))
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        return jnp.where(batch["choice_mask"], outputs, MASK_VALUE)  # BC
 
-    def label_of(self, example: ChoiceExample) -> int | None:
-        return example.label
+    def predictor(self, model: Model) -> Predictor[ChoiceExample, np.ndarray]:
+        return ChoicePredictor(model, self.options.batches)
 
     def metrics(
         self, examples: list[ChoiceExample], predictions: list[np.ndarray]
     ) -> dict[str, float]:
-        """Accuracy, and the mean cross-entropy."""
+        """Accuracy and mean cross-entropy."""
         losses, correct = [], []
         for scores, target in zip(predictions, _targets(examples), strict=True):
             exact = scores.astype(np.float64)
@@ -289,7 +287,7 @@ class MultipleChoiceTask(LabelledTask[ChoiceExample, np.ndarray]):
         return "loss", "accuracy"
 
     def baseline_metrics(self, examples: list[ChoiceExample]) -> dict[str, float]:
-        """`accuracy_majority`: the most common number alone; `accuracy_chance`: a guess."""
+        """`accuracy_majority`: always the most common number; `accuracy_chance`: a random guess."""
         labels = Counter(example.label for example in examples)
         chances = [1 / len(example.choices) for example in examples]
         return {
@@ -314,6 +312,12 @@ def defaults() -> dict[str, dict[str, Any]]:
     )
 
 
+def check_options(config: ConfigDict) -> None:
+    """Raises OptionError where a key of the task is out of range; reads no file."""
+    check_labelled_options(config)
+    from_keys(ChoiceOptions, config.data)
+
+
 def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
     """The task of a config, see `bert_jax.config`."""
     tokenizer = model_tokenizer(model_init)
@@ -331,7 +335,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
 
 
 def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
-    """The model: one output, whatever labels the initial model has for another head."""
+    """The model: one output, regardless of the labels of the initial model's head."""
     base = model_init.description
     if base is not None and base.head is Head.MULTIPLE_CHOICE:
         return model_init.describe(
@@ -341,15 +345,15 @@ def _description(model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescriptio
 
 
 def _targets(examples: list[ChoiceExample]) -> np.ndarray:
-    """The numbers of the right choices, int32 [n]; all examples have them."""
+    """The numbers of the right choices, int32 [n]; all examples are labelled."""
     return np.array([example.label for example in examples], np.int32)
 
 
 def _row_numbers(counts: list[int]) -> np.ndarray:
-    """The rows of each of n examples that have so many, int64 [n, C], -1 where there is none."""
+    """Row numbers of n examples with `counts` rows each, int64 [n, C], -1 where there is none."""
     ends = np.cumsum(counts)[:, None]
     numbers = ends - np.array(counts)[:, None] + np.arange(max(counts))
     return np.where(numbers < ends, numbers, -1)
 
 
-TRAIN = TrainingTask(create, defaults)
+TRAIN = TrainSpec(create, defaults, check_options=check_options)

@@ -1,23 +1,33 @@
 """Text to ids and back: load a tokenizer, or train one.
 
-Importing this loads neither `tokenizers` nor `sentencepiece`; the first use does.
+Importing this package does not import `tokenizers` or `sentencepiece`; the first use does.
 """
 
+from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
 from bert_jax.tokenization.interface import Encoding, SpecialIds, Template, Tokenizer
 from bert_jax.tokenization.loading import load_tokenizer
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
-from bert_jax.tokenization.training import train_sentencepiece, train_wordpiece
+from bert_jax.tokenization.training import (
+    train_byte_level_bpe,
+    train_sentencepiece,
+    train_wordpiece,
+)
+from bert_jax.tokenization.unigram import UnigramTokenizer
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
 
 __all__ = [
     "BertSwitches",
+    "ByteLevelBPETokenizer",
+    "ByteLevelSwitches",
     "Encoding",
     "SentencePieceTokenizer",
     "SpecialIds",
     "Template",
     "Tokenizer",
+    "UnigramTokenizer",
     "WordPieceTokenizer",
     "load_tokenizer",
+    "train_byte_level_bpe",
     "train_sentencepiece",
     "train_wordpiece",
 ]

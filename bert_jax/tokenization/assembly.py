@@ -1,45 +1,23 @@
 """Joins the pieces of one text or two with their special tokens, cut to a length.
 
-Both kinds of tokenizer share this: they turn text into pieces, and the rest happens here, so that
-a limit given in one call never stays in a library object, where the next call would use it.
+Both kinds of tokenizer share this: they turn text into pieces, and the rest happens in this module,
+so that a limit of one call never stays in a library object, where the next call would use it.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
-from bert_jax.errors import OptionError, UserError
-from bert_jax.tokenization.interface import Encoding, Tokenizer
+from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
 
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pieces:
-    """The pieces of one text, without special tokens; the fields are those of `Encoding`."""
-
-    ids: list[int]
-    tokens: list[str]
-    offsets: list[tuple[int, int]]
-    word_ids: list[int | None]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def first(self, length: int) -> "Pieces":
-        """The first `length` pieces."""
-        if length >= len(self):
-            return self
-        return Pieces(
-            self.ids[:length], self.tokens[:length], self.offsets[:length], self.word_ids[:length]
-        )
-
-
 def check_texts(texts: Sequence[str]) -> None:
-    """Refuses what is not a list of Unicode texts, as the libraries do without saying which.
+    """Refuses input that is not a list of Unicode texts, and names the item.
 
     Raises:
-        UserError: one string instead of a list, an item that is no string, or half of a surrogate
-            pair (JSON can spell one).
+        UserError: a single string instead of a list, an item that is not a string, or half of a
+            surrogate pair (which JSON can contain).
     """
     if isinstance(texts, str):
         raise UserError("tokenizer: the texts are one string; give a list of strings")
@@ -65,7 +43,7 @@ def check_request(
     truncation: str,
     add_special_tokens: bool,
 ) -> None:
-    """Refuses what no text could satisfy, before any text is encoded.
+    """Refuses arguments that no text could satisfy, before any text is encoded.
 
     Raises:
         UserError: see `Tokenizer.encode_batch`.
@@ -77,8 +55,7 @@ def check_request(
         raise UserError(
             f"encode_batch: {len(texts)} texts but {len(pairs)} pairs; give one pair for each text"
         )
-    if truncation not in TRUNCATIONS:
-        raise OptionError("truncation", truncation, f"give one of {', '.join(TRUNCATIONS)}")
+    require_one_of("truncation", truncation, TRUNCATIONS)
     if max_length is None:
         return
     if truncation == "only_second" and pairs is None:
@@ -115,25 +92,25 @@ def assemble_batch(
                     f"tokens; {truncation!r} cannot bring them to max_length {max_length}; "
                     "use truncation 'longest_first' or a larger max_length"
                 )
-            parts = [part.first(length) for part, length in zip(parts, lengths, strict=True)]
+            parts = [pieces.part(0, n) for pieces, n in zip(parts, lengths, strict=True)]
         encodings.append(join_texts(tokenizer, parts, add_special_tokens=add_special_tokens))
     return encodings
 
 
 def truncated_lengths(lengths: Sequence[int], limit: int, truncation: str) -> list[int] | None:
-    """How many tokens of each text are kept so that the sum is at most `limit`.
+    """The number of tokens of each text to keep so that the sum is at most `limit`.
 
-    "longest_first" takes from the longer text until both are equally long, then from both; where
-    the limit is odd the longer text (the second, of two equal ones) keeps one more, as in Hugging
-    Face's tokenizers. (Pre-training cuts differently: see FIDELITY 19 and `bert_jax.data`.)
+    "longest_first" cuts the longer text until both are equally long, then both; if the limit is
+    odd the longer text (the second of two equal ones) keeps one more, as in Hugging Face's
+    tokenizers. (Pre-training cuts at random ends, see `bert_jax.data.pretraining.pairs`.)
 
     Args:
-        lengths: tokens of the text, or of the text and its pair.
-        limit: the most tokens of both together, special tokens not counted.
+        lengths: number of tokens of the text, or of the text and its pair.
+        limit: maximum number of tokens of both together, without special tokens.
         truncation: one of `TRUNCATIONS`.
 
     Returns:
-        As many lengths, or None where cutting only one text would leave nothing of it.
+        As many lengths, or None if cutting only one text would leave nothing of it.
     """
     if sum(lengths) <= limit:
         return list(lengths)
@@ -154,14 +131,14 @@ def _special_count(tokenizer: Tokenizer, pair: bool, add_special_tokens: bool) -
 
 
 def join_texts(
-    tokenizer: Tokenizer, texts: Sequence[Pieces | Encoding], *, add_special_tokens: bool = True
+    tokenizer: Tokenizer, texts: Sequence[Pieces], *, add_special_tokens: bool = True
 ) -> Encoding:
     """One text or two with the special tokens and token types of the tokenizer's template.
 
     Args:
-        tokenizer: it has the template and the ids.
-        texts: the pieces of the texts, without special tokens.
-        add_special_tokens: False for the texts alone.
+        tokenizer: tokenizer that defines template and ids.
+        texts: pieces of the texts, without special tokens.
+        add_special_tokens: False for the texts only.
     """
     joined = Encoding([], [], [], [], [], [])
     for name, type_id in tokenizer.template.parts(pair=len(texts) == 2):
@@ -185,10 +162,10 @@ def join_texts(
 
 
 def text_starts(tokenizer: Tokenizer, lengths: Sequence[int]) -> list[int]:
-    """Where the first token of each text stands in what `join_texts` makes.
+    """The position of the first token of each text in the result of `join_texts`.
 
     Args:
-        tokenizer: it has the template.
-        lengths: tokens of one text, or of two.
+        tokenizer: tokenizer that defines the template.
+        lengths: number of tokens of one text, or of two.
     """
     return [start for part, start in tokenizer.template.starts(lengths) if part.name in "AB"]

@@ -1,4 +1,4 @@
-"""Text as ALBERT cleans it for SentencePiece; whether a vocabulary has upper case and accents."""
+"""ALBERT's cleaning of text for SentencePiece; whether a vocabulary has upper case and accents."""
 
 import re
 import unicodedata
@@ -28,7 +28,7 @@ class TextCleaner:
         return text.translate(self._table) if self.lowercase or not self.keep_accents else text
 
     def clean_with_origins(self, text: str) -> tuple[str, Sequence[int]]:
-        """The cleaned text, and for each of its characters the index in `text` it comes from."""
+        """The cleaned text, and for each of its characters its index in `text`."""
         if text.isascii() and "``" not in text and "''" not in text:
             return self.clean(text), range(len(text))
         cleaned: list[str] = []
@@ -41,13 +41,13 @@ class TextCleaner:
 
 
 def has_accents(pieces: Iterable[str]) -> bool:
-    """Whether removing accents would change any piece; then text never lost its accents."""
+    """Whether removing accents would change any piece; then the training text had accents."""
     cleaner = TextCleaner(lowercase=False, keep_accents=False)
     return any(cleaner.clean(piece) != piece for piece in pieces)
 
 
 def looks_lowercased(pieces: Iterable[str]) -> bool:
-    """Whether a vocabulary was made from lower-cased text: no piece has an upper-case letter.
+    """Whether a vocabulary was trained on lower-cased text: no piece has an upper-case letter.
 
     Markers in brackets ("[CLS]", and "<S>" of bert-base-chinese) do not count. The result agrees
     with `validate_case_matches_checkpoint` of google-research/bert (tokenization.py).
@@ -58,7 +58,7 @@ def looks_lowercased(pieces: Iterable[str]) -> bool:
 
 
 class _CharacterTable(dict[int, str]):
-    """For `str.translate`: what each character becomes; entries are made at their first use."""
+    """A table for `str.translate`; the entry of a character is made at its first use."""
 
     def __init__(self, *, lowercase: bool, keep_accents: bool) -> None:
         super().__init__()

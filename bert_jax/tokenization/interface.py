@@ -11,16 +11,23 @@ import numpy as np
 
 from bert_jax.errors import UserError
 
-# The five special tokens in both spellings, in the order of the fields of `SpecialIds`, which is
-# also the order of the ids that vocabulary training gives them.
+# The five special tokens in each spelling, in the order of the fields of `SpecialIds`: that of
+# BERT, of SentencePiece, of fairseq (RoBERTa, CamemBERT, XLM-R), and of ALBERT.
 BRACKETED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ANGLED = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")
+FAIRSEQ = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+ALBERT = (*ANGLED[:2], *BRACKETED[2:])
 
 # Their keys in `tokenizer_config.json`, in the same order.
 TOKEN_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
-# Kinds of tokenizers.
-WORDPIECE, SENTENCEPIECE = "wordpiece", "sentencepiece"
+# The kinds of tokenizers: BERT's, ALBERT's, RoBERTa's, and those of CamemBERT and XLM-R, which are
+# SentencePiece models with other ids and without cleaning.
+WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE = "wordpiece", "sentencepiece", "byte_level_bpe"
+CAMEMBERT, XLM_ROBERTA = "camembert", "xlm_roberta"
+
+MAX_VOCABULARY_SIZE = 1 << 21
+"""The limit of V: twice the largest known vocabulary, that of XLM-V."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class TemplatePart(NamedTuple):
 
     Attributes:
         name: "A" or "B" for a text, else a field of `SpecialIds`.
-        type_id: the token type of its tokens.
+        type_id: token type of its tokens.
     """
 
     name: str
@@ -48,32 +55,33 @@ class TemplatePart(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """Where special tokens and token types stand around one text, A, and around two, A and B.
+    """The positions of special tokens and token types around one text, A, or two, A and B.
 
-    Written as "cls A sep": the texts and fields of `SpecialIds`, each with its token type after a
-    colon where that is not 0.
+    Written as "cls A sep": the texts and fields of `SpecialIds`, each followed by a colon and its
+    token type if that is not 0.
     """
 
     single: str
     pair: str
 
     def parts(self, *, pair: bool) -> tuple[TemplatePart, ...]:
-        """The template of one text or of two, part by part."""
+        """The parts of the template for one text or for a pair."""
         return self._parts[pair]
 
     def num_special_tokens(self, *, pair: bool) -> int:
-        """How many special tokens stand around and between the texts."""
+        """The number of special tokens around and between the texts."""
         return len(self._parts[pair]) - (2 if pair else 1)
 
     def num_token_types(self, *, pair: bool) -> int:
-        """How many token types a model needs for it."""
+        """The number of token types that a model needs for the template."""
         return 1 + max(part.type_id for part in self._parts[pair])
 
     def starts(self, lengths: Sequence[Any]) -> list[tuple[TemplatePart, Any]]:
-        """Each part, and where it begins.
+        """Each part, and the position where it begins.
 
         Args:
-            lengths: tokens of A, or of A and B: numbers, or arrays of one shape for many rows.
+            lengths: number of tokens of A, or of A and B: numbers, or arrays of one shape for many
+                rows.
         """
         starts: list[tuple[TemplatePart, Any]] = []
         start: Any = 0
@@ -98,7 +106,7 @@ def _parse(template: str, texts: str) -> tuple[TemplatePart, ...]:
 
 
 DEFAULT_TEMPLATE = Template(single="cls A sep", pair="cls A sep B:1 sep:1")
-"""BERT's, and that of a tokenizer that is loaded without a model."""
+"""BERT's template, the default for a tokenizer that is loaded without a model."""
 
 
 def find_special_ids(
@@ -106,12 +114,13 @@ def find_special_ids(
     spellings: Sequence[tuple[str, ...]],
     origin: str,
 ) -> SpecialIds:
-    """Looks the five special tokens up.
+    """Looks up the five special tokens.
 
     Args:
-        token_to_id: the id of a piece, None where the vocabulary has no such piece.
-        spellings: some of `BRACKETED` and `ANGLED`; for each token the first one found counts.
-        origin: the file to name in an error.
+        token_to_id: returns the id of a piece, None if the vocabulary does not have it.
+        spellings: some of `BRACKETED`, `ANGLED` and `FAIRSEQ`; for each token the first one found
+            is used.
+        origin: file to name in errors.
 
     Raises:
         UserError: the vocabulary lacks one of the five.
@@ -129,29 +138,66 @@ def find_special_ids(
     return SpecialIds(*special_ids)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Encoding:
-    """One encoded text or pair; all lists have the same length T.
+def check_vocabulary_size(origin: Any, count: int, vocab_size: int | None) -> None:
+    """Refuses a vocabulary that is too large, before a tokenizer is made of it.
+
+    Args:
+        origin: file to name in errors.
+        count: number of its pieces.
+        vocab_size: V of the model; None: any up to `MAX_VOCABULARY_SIZE`.
+
+    Raises:
+        UserError: there are more pieces than ids.
+    """
+    if vocab_size is not None and count > vocab_size:
+        raise UserError(
+            f"{origin}: the tokenizer has {count} ids, the model only {vocab_size}; they do not "
+            "belong together"
+        )
+    if count > MAX_VOCABULARY_SIZE:
+        raise UserError(
+            f"{origin}: the vocabulary has {count:,} pieces; the limit is {MAX_VOCABULARY_SIZE:,}: "
+            "give a smaller one"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """The pieces of one text, without special tokens; all lists have the same length.
 
     Attributes:
         ids: token ids.
-        type_ids: token types, as the tokenizer's template gives them.
         tokens: the pieces as text, e.g. `["[CLS]", "play", "##ing", "[SEP]"]`.
         offsets: (start, end) in characters of the text that the token comes from; (0, 0) for
             special tokens.
         word_ids: index of the word within its text; None for special tokens.
-        special_tokens_mask: 1 for tokens added around the texts, else 0.
     """
 
     ids: list[int]
-    type_ids: list[int]
     tokens: list[str]
     offsets: list[tuple[int, int]]
     word_ids: list[int | None]
-    special_tokens_mask: list[int]
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def part(self, start: int, stop: int) -> "Pieces":
+        """The pieces `start` to `stop` - 1."""
+        kept = slice(start, stop)
+        return Pieces(self.ids[kept], self.tokens[kept], self.offsets[kept], self.word_ids[kept])
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding(Pieces):
+    """One encoded text or pair with its special tokens; all lists have the same length T.
+
+    Attributes:
+        type_ids: token types, as defined by the tokenizer's template.
+        special_tokens_mask: 1 for tokens added around the texts, else 0.
+    """
+
+    type_ids: list[int]
+    special_tokens_mask: list[int]
 
 
 class Tokenizer(abc.ABC):
@@ -159,8 +205,8 @@ class Tokenizer(abc.ABC):
 
     Attributes:
         special_ids: ids of [PAD], [UNK], [CLS], [SEP], [MASK].
-        vocab_size: number of ids, V.
-        template: where special tokens and token types stand around texts.
+        vocab_size: V, number of ids.
+        template: positions of special tokens and token types around texts.
     """
 
     special_ids: SpecialIds
@@ -168,19 +214,20 @@ class Tokenizer(abc.ABC):
     template: Template
 
     def num_special_tokens(self, *, pair: bool) -> int:
-        """How many special tokens are added to one text or to two."""
+        """The number of special tokens that are added to one text or to a pair."""
         return self.template.num_special_tokens(pair=pair)
 
     def supports_pairs(self, type_vocab_size: int) -> bool:
-        """Whether a model with so many token types has those that `template` gives to a pair."""
-        return self.template.num_token_types(pair=True) <= type_vocab_size
+        """Whether a model with this many token types has all that `template` uses for a pair."""
+        # A model without a table of token types computes type 0 for all.
+        return self.template.num_token_types(pair=True) <= max(1, type_vocab_size)
 
     def check_pairs(self, type_vocab_size: int, what: str) -> None:
-        """Refuses pairs of texts where the model cannot tell them apart.
+        """Refuses pairs of texts if the model cannot tell their texts apart.
 
         Args:
-            type_vocab_size: of the model.
-            what: begins the message, as "choices".
+            type_vocab_size: number of token types of the model.
+            what: first words of the message, such as "choices".
 
         Raises:
             UserError: see `supports_pairs`.
@@ -201,13 +248,14 @@ class Tokenizer(abc.ABC):
         truncation: str = "longest_first",
         add_special_tokens: bool = True,
     ) -> list[Encoding]:
-        """Encodes texts, or texts with their pairs, as `template` says.
+        """Encodes texts, or texts with their pairs, in the form of `template`.
 
         Args:
             texts: B texts.
             pairs: None, or B second texts.
-            max_length: the most tokens of one encoding, special tokens counted; None for no limit.
-            truncation: "longest_first", "only_first" or "only_second": where tokens are removed.
+            max_length: maximum number of tokens of one encoding, special tokens included; None for
+                no limit.
+            truncation: side that is cut: "longest_first", "only_first" or "only_second".
             add_special_tokens: whether the special tokens of `template` are added.
 
         Returns:
@@ -218,20 +266,31 @@ class Tokenizer(abc.ABC):
                 length.
         """
 
+    def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encodes sentences that are words joined by spaces, without special tokens.
+
+        Each word gets the ids that it has after a space, also the first one.
+        """
+        return self.encode_batch(texts, add_special_tokens=False)
+
     @abc.abstractmethod
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids of plain text, without special tokens: the fast path of corpus preparation.
 
-        A literal "[MASK]" or "[SEP]" inside the text is ordinary text here, never a special id.
+        A literal "[MASK]" or "[SEP]" in the text is ordinary text, never a special token.
         """
 
     @abc.abstractmethod
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of ids, pieces joined to words."""
+        """The text of ids, with pieces joined to words."""
 
     @abc.abstractmethod
     def id_to_token(self, token_id: int) -> str:
         """The piece of an id."""
+
+    def readable_token(self, token_id: int) -> str:
+        """The piece of an id as people read it."""
+        return self.id_to_token(token_id)
 
     @abc.abstractmethod
     def token_to_id(self, token: str) -> int | None:
@@ -239,26 +298,26 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def continuations(self) -> np.ndarray:
-        """Where a piece continues a word ("##ing"; no leading "▁"): bool [V].
+        """Whether a piece continues a word ("##ing"; no leading "▁"): bool [V].
 
-        Special tokens continue nothing.
+        False for special tokens.
         """
 
     @abc.abstractmethod
     def with_words(self, words: Sequence[str]) -> "Tokenizer":
-        """A tokenizer with more words; this one stays as it is.
+        """A tokenizer with more words; this one is not changed.
 
-        Each word is normalised as text is, and becomes one piece: the ids V, V+1, …, in
-        the order of `words`. What is in the vocabulary already, or comes twice, is passed over, so
-        the new pieces are those from V on. Only whole words: a piece inside words ("##19") would
-        give other words other ids.
+        Each word is normalised like text, and becomes one piece, with the ids V, V+1, … in the
+        order of `words`. Words in the vocabulary and repeated words are skipped, so the new pieces
+        are those from V on. Only whole words can be added: a piece inside words ("##19") would
+        change the ids of other words.
 
-        Words that do not begin with a new word keep their ids. Those that do are read from it on:
-        with "covid", "covids" is "covid", "##s", and is unknown where the rest has no pieces.
+        Words that do not begin with a new word keep their ids. Others are split after the new word:
+        with "covid", "covids" is "covid", "##s", and unknown if the rest has no pieces.
 
         Raises:
-            UserError: an empty word; one that text never has in one piece, because it is split
-                ("New York", "covid-19") or too long; or a tokenizer that cannot take any.
+            UserError: a word is empty, is never a single piece of text, because it is split
+                ("New York", "covid-19") or too long; or the tokenizer cannot take words.
         """
 
     @abc.abstractmethod
@@ -270,6 +329,7 @@ class Tokenizer(abc.ABC):
         """Writes the tokenizer files of a model directory (Hugging Face's layout).
 
         Args:
-            directory: made if it is missing.
-            max_length: the most tokens that the model takes, for others that read the files.
+            directory: directory, created if missing.
+            max_length: number of tokens that the model takes, for other programs that read the
+                files.
         """

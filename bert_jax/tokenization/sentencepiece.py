@@ -1,4 +1,4 @@
-"""SentencePiece models as ALBERT uses them, run by the C++ library `sentencepiece`."""
+"""SentencePiece models as used by ALBERT, run by the C++ library `sentencepiece`."""
 
 import dataclasses
 import hashlib
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.assembly import Pieces, assemble_batch, check_request, check_texts
+from bert_jax.tokenization.assembly import assemble_batch, check_request, check_texts
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
 from bert_jax.tokenization.interface import (
     ANGLED,
@@ -18,8 +18,10 @@ from bert_jax.tokenization.interface import (
     DEFAULT_TEMPLATE,
     TOKEN_KEYS,
     Encoding,
+    Pieces,
     Template,
     Tokenizer,
+    check_vocabulary_size,
     find_special_ids,
 )
 
@@ -30,12 +32,18 @@ WORD_MARKER = "▁"
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Cleans text as ALBERT does, then runs a SentencePiece model (unigram or BPE).
+    """Cleans text like ALBERT, then runs a SentencePiece model (unigram or BPE).
 
-    A word begins at a piece with "▁"; in a script without spaces a whole sentence is one word.
+    A word begins at a piece with "▁"; in scripts without spaces a whole sentence is one word.
+
+    A piece that ends in a digit and a comma is split again, so that numbers do not depend on the
+    comma after them: "▁9," becomes "▁9" and "," (`encode_pieces` in google-research/albert,
+    tokenization.py). Hugging Face's AlbertTokenizer does not do so: its `tokenizer.json` files
+    lower the scores of these pieces by 100, and from a .model file transformers 5 keeps them, so
+    ids differ in texts with such numbers.
 
     Attributes:
-        cleaner: what happens to text before the model sees it.
+        cleaner: cleaning that is applied to text before the model.
     """
 
     def __init__(
@@ -46,18 +54,20 @@ class SentencePieceTokenizer(Tokenizer):
         keep_accents: bool | None = None,
         origin: str = "the SentencePiece model",
         template: Template = DEFAULT_TEMPLATE,
+        vocab_size: int | None = None,
     ) -> None:
         """Loads a model.
 
         Args:
-            model: the bytes of a `.model` file.
+            model: content of a `.model` file.
             lowercase: whether text is lower-cased; None: if no piece has an upper-case letter.
             keep_accents: whether accents are kept; None: if any piece has one.
-            origin: the file to name in an error.
-            template: where special tokens stand around texts.
+            origin: file to name in errors.
+            template: positions of special tokens around texts.
+            vocab_size: number of ids of the model that uses it; None: unknown.
 
         Raises:
-            UserError: not a SentencePiece model, or one without a special token.
+            UserError: it is not a SentencePiece model, or lacks a special token.
         """
         import sentencepiece
 
@@ -69,13 +79,20 @@ class SentencePieceTokenizer(Tokenizer):
         self._model = model
         self.template = template
         self.vocab_size = self._library.get_piece_size()
-        self._pieces = [self._library.id_to_piece(i) for i in range(self.vocab_size)]
+        check_vocabulary_size(origin, self.vocab_size, vocab_size)
+        try:
+            self._pieces = [self._library.id_to_piece(i) for i in range(self.vocab_size)]
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{origin}: the piece {error.object!r:.80} is not UTF-8; copy the file again"
+            ) from None
         self._ids = {piece: token_id for token_id, piece in enumerate(self._pieces)}
         self.special_ids = find_special_ids(self._ids.get, [BRACKETED, ANGLED], origin)
         self.cleaner = TextCleaner(
             lowercase=looks_lowercased(self._pieces) if lowercase is None else lowercase,
             keep_accents=has_accents(self._pieces) if keep_accents is None else keep_accents,
         )
+        self._splits = self._digit_comma_splits()
         self._specials = {self._pieces[i]: i for i in dataclasses.astuple(self.special_ids)}
         # Control symbols are never found in text. A model that holds special tokens as ordinary
         # pieces finds them, so `encode_sentences` breaks the literals up with a space.
@@ -97,7 +114,7 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> list[Encoding]:
         """See `Tokenizer.encode_batch`.
 
-        A literal "[MASK]" in a text is the special token here: that is how one asks `fill_mask`.
+        A literal "[MASK]" in a text becomes the special token, as `fill_mask` requires.
         """
         check_request(self, texts, pairs, max_length, truncation, add_special_tokens)
         firsts = [self._pieces_of(text) for text in texts]
@@ -124,24 +141,59 @@ class SentencePieceTokenizer(Tokenizer):
         return result
 
     def _ids_and_offsets(self, text: str, start: int) -> list[tuple[int, tuple[int, int]]]:
-        """Ids of text without special tokens, each with its place, counted from `start`."""
+        """Ids of text without special tokens, each with its (start, end), counted from `start`."""
         cleaned, origins = self.cleaner.clean_with_origins(text)
         mapping = self._library.encode(cleaned, return_type="offset_mapping")
         encoded = []
         for token_id, (begin, end) in zip(mapping["ids"], mapping["offsets"], strict=True):
-            # The library counts the space before a word to the word.
+            # The library includes the space before a word in the word.
             while begin < end and cleaned[begin].isspace():
                 begin += 1
-            # A "▁" alone, or one of several pieces of one character (Ⅷ is V, I, II): nothing is
-            # left, so the character that stands here is named.
+            # A "▁" alone, or one of several pieces of one character (Ⅷ is V, I, II), covers no
+            # characters; it gets the offsets of the character at its position.
             end = min(max(end, begin + 1), len(cleaned))
             begin = min(begin, end - 1)
-            encoded.append((token_id, (start + origins[begin], start + origins[end - 1] + 1)))
+            for part, first, last in self._split(token_id, begin, end):
+                encoded.append((part, (start + origins[first], start + origins[last - 1] + 1)))
         return encoded
+
+    def _digit_comma_splits(self) -> dict[int, list[int]]:
+        """The ids in place of each piece that ends in a digit and a comma."""
+        splits = {}
+        for token_id, piece in enumerate(self._pieces):
+            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
+                number = piece[:-1].replace(WORD_MARKER, "")
+                parts = self._library.encode(number, out_type=str)
+                if not piece.startswith(WORD_MARKER):
+                    parts[0] = parts[0].removeprefix(WORD_MARKER)
+                unknown = self.special_ids.unk
+                parts = [part for part in (*parts, ",") if part]
+                splits[token_id] = [self._ids.get(part, unknown) for part in parts]
+        return splits
+
+    def _split(self, token_id: int, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """The pieces in place of one piece, with their places in the text."""
+        if token_id not in self._splits:
+            return [(token_id, begin, end)]
+        *number, comma = self._splits[token_id]
+        places, at = [], begin
+        for part in number:
+            characters = len(self._pieces[part].removeprefix(WORD_MARKER))
+            # The character 🄁 is both "0" and ",".
+            first = min(at, max(end - 2, begin))
+            places.append((part, first, max(first + 1, min(at + characters, end - 1))))
+            at += characters
+        return [*places, (comma, end - 1, end)]
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)
-        return self._library.encode([self._clean_sentence(sentence) for sentence in sentences])
+        encoded = self._library.encode([self._clean_sentence(sentence) for sentence in sentences])
+        if not self._splits:
+            return encoded
+        return [
+            [part for token_id in ids for part in self._splits.get(token_id, (token_id,))]
+            for ids in encoded
+        ]
 
     def _clean_sentence(self, sentence: str) -> str:
         cleaned = self.cleaner.clean(sentence)
@@ -181,7 +233,7 @@ class SentencePieceTokenizer(Tokenizer):
     def with_words(self, words: Sequence[str]) -> "SentencePieceTokenizer":
         """See `Tokenizer.with_words`: refused.
 
-        A SentencePiece model weighs its pieces against each other, by scores that it learned.
+        A SentencePiece model weighs its pieces against each other, with learned scores.
 
         Raises:
             UserError: always.
@@ -192,16 +244,21 @@ class SentencePieceTokenizer(Tokenizer):
         )
 
     def fingerprint(self) -> str:
-        """See `Tokenizer.fingerprint`: of the model's bytes and the cleaning."""
-        rules = json.dumps(["SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents])
+        """See `Tokenizer.fingerprint`: a hash of the model's bytes and the cleaning."""
+        rules = json.dumps(
+            [
+                *("SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents),
+                *(["digit-comma"] if self._splits else []),
+            ]
+        )
         return hashlib.sha256(rules.encode() + self._model).hexdigest()[:16]
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `spiece.model` and `tokenizer_config.json`.
 
         Hugging Face's `AutoTokenizer` reads them as an `AlbertTokenizer`, if `sentencepiece` and
-        `protobuf` are installed beside it; a unigram model gives the same ids there, a BPE model
-        does not.
+        `protobuf` are also installed; it returns the same ids for a unigram model, but not for a
+        BPE model.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)

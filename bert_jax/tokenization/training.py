@@ -2,13 +2,15 @@
 
 import collections
 import io
+import json
 import re
 from collections.abc import Iterable, Iterator
 
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.tokenization.assembly import check_texts
+from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
 from bert_jax.tokenization.cleaning import TextCleaner
-from bert_jax.tokenization.interface import BRACKETED
+from bert_jax.tokenization.interface import BRACKETED, FAIRSEQ
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
 from bert_jax.tokenization.wordpiece import (
     CONTINUATION_PREFIX,
@@ -17,11 +19,11 @@ from bert_jax.tokenization.wordpiece import (
     WordPieceTokenizer,
 )
 
-# SentencePiece adds floating-point sums thread by thread, so the number of threads shows in the
-# result: it must not depend on the machine.
+# SentencePiece adds floating-point sums per thread, so the result depends on the number of threads,
+# which therefore must not depend on the machine.
 SENTENCEPIECE_THREADS = 16
 
-# SentencePiece silently skips sentences of more than 4192 bytes; 1000 characters are never more.
+# SentencePiece silently skips sentences over 4192 bytes; 1000 characters never take more.
 SENTENCE_CHARACTERS = 1000
 
 NO_TEXT = "training a vocabulary: the texts hold no word; give some text"
@@ -45,21 +47,21 @@ def train_wordpiece(
 
     The library by itself is not deterministic: it numbers the letters with "##" in the order of a
     randomly seeded hash table, and breaks ties between equally frequent pairs by these numbers
-    (huggingface/tokenizers#1794). So the words are counted here and the library is given every
-    letter, with and without "##", in a fixed order.
+    (huggingface/tokenizers#1794). So this function counts the words itself, and gives the library
+    every letter, with and without "##", in a fixed order.
 
     Args:
-        texts: read once, in any portions.
-        vocab_size: the most pieces V; fewer are made if the text has no more frequent pairs.
+        texts: texts in portions of any size, read once.
+        vocab_size: maximum number V of pieces; fewer if the text has no more frequent pairs.
         lowercase: whether text is lower-cased.
         strip_accents: whether accents are removed; None: if and only if lower-cased.
         tokenize_chinese_chars: whether each Chinese character is a word.
-        min_frequency: how often two pieces must stand together to be joined.
-        alphabet_size: how many different characters are kept, the most frequent first; words
+        min_frequency: number of times that two pieces must occur together to be joined.
+        alphabet_size: number of distinct characters that are kept, the most frequent first; words
             with others become [UNK].
 
     Raises:
-        UserError: the texts hold no word, or `vocab_size` is too small for the alphabet.
+        UserError: the texts contain no word, or `vocab_size` is too small for the alphabet.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -87,6 +89,54 @@ def train_wordpiece(
     return WordPieceTokenizer.from_vocabulary(sorted(ids, key=lambda piece: ids[piece]), switches)
 
 
+def train_byte_level_bpe(
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    add_prefix_space: bool = True,
+    min_frequency: int = 2,
+) -> ByteLevelBPETokenizer:
+    """Trains byte-level BPE with the ids of RoBERTa.
+
+    Ids 0 to 3 are <s> <pad> </s> <unk>; then follow the 256 bytes and the longer pieces in the
+    order in which they were learnt; <mask> is the last one. Memory grows with the number of
+    different words, not with the length of the text.
+
+    Args:
+        texts: texts in portions of any size, read once.
+        vocab_size: maximum number V of pieces; fewer if the text has no more frequent pairs.
+        add_prefix_space: whether a word has the same ids at the start of a text as after a space.
+            RoBERTa's own vocabulary is used without it.
+        min_frequency: number of times that two pieces must occur together to be joined.
+
+    Raises:
+        UserError: the texts contain no word, or `vocab_size` is too small for the bytes.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    pad, unk, cls, sep, mask = FAIRSEQ
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    first = [cls, pad, sep, unk, *alphabet]
+    if vocab_size < len(first) + 1:
+        raise _too_small(vocab_size, len(first) + 1)
+    library = Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - 1,
+        min_frequency=min_frequency,
+        # Fixes the ids of the bytes: the library numbers "special" tokens first.
+        special_tokens=first,
+        show_progress=False,
+    )
+    library.train_from_iterator(_with_words(texts), trainer)
+    model = json.loads(library.to_str())["model"]
+    return ByteLevelBPETokenizer.from_vocabulary(
+        model["vocab"] | {mask: len(model["vocab"])},
+        [tuple(merge) for merge in model["merges"]],
+        ByteLevelSwitches(add_prefix_space=add_prefix_space),
+    )
+
+
 def train_sentencepiece(
     texts: Iterable[str],
     *,
@@ -100,21 +150,20 @@ def train_sentencepiece(
     Ids 0 to 4 are <pad> <unk> [CLS] [SEP] [MASK]. The library holds all texts in memory.
 
     Args:
-        texts: read once; the library learns from their lines, long ones cut at a space.
+        texts: texts, read once; the library learns from their lines, long ones cut at a space.
         vocab_size: number of pieces V, exactly.
         lowercase: whether text is lower-cased.
         keep_accents: whether accents are kept.
-        model_type: "unigram" (as ALBERT) or "bpe".
+        model_type: "unigram" (as in ALBERT) or "bpe".
 
     Raises:
-        UserError: no text, or `vocab_size` too large or too small for it.
+        UserError: there is no text, or `vocab_size` is too large or too small for it.
     """
     import sentencepiece
 
-    if model_type not in ("unigram", "bpe"):
-        raise OptionError("model_type", model_type, "it must be 'unigram' or 'bpe'")
+    require_one_of("model_type", model_type, ("unigram", "bpe"))
     cleaner = TextCleaner(lowercase=lowercase, keep_accents=keep_accents)
-    # A list, because the library would replace an error of the source by another one.
+    # A list, because the library would replace an error of the iterator by another one.
     sentences = [sentence for text in texts for sentence in _sentences(text, cleaner)]
     if not sentences:
         raise UserError(NO_TEXT)
@@ -140,16 +189,22 @@ def train_sentencepiece(
     return SentencePieceTokenizer(model.getvalue(), lowercase=lowercase, keep_accents=keep_accents)
 
 
-def _count_words(texts: Iterable[str], switches: BertSwitches) -> dict[str, int]:
-    from tokenizers import normalizers, pre_tokenizers
+def _with_words(texts: Iterable[str]) -> Iterator[str]:
+    """The texts; raises UserError at the end if they hold no word."""
+    is_blank = True
+    for text in texts:
+        check_texts([text])
+        is_blank = is_blank and not text.strip()
+        yield text
+    if is_blank:
+        raise UserError(NO_TEXT)
 
-    normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=switches.tokenize_chinese_chars,
-        strip_accents=switches.strip_accents,
-        lowercase=switches.do_lower_case,
-    )
-    # Splitting at punctuation is slow, so it is done once for each different string.
+
+def _count_words(texts: Iterable[str], switches: BertSwitches) -> dict[str, int]:
+    from tokenizers import pre_tokenizers
+
+    normalizer = switches.normalizer()
+    # Splitting at punctuation is slow, so it is done once per distinct string.
     chunks: collections.Counter[str] = collections.Counter()
     for text in texts:
         check_texts([text])
@@ -168,7 +223,7 @@ def _most_frequent_letters(words: dict[str, int], alphabet_size: int) -> set[str
     for word, count in words.items():
         for letter in word:
             counts[letter] += count
-    # Of equally frequent letters the one with the lower code point wins, whatever came first.
+    # Of equally frequent letters the one with the lower code point wins, in any order of the text.
     return set(sorted(counts, key=lambda letter: (-counts[letter], letter))[:alphabet_size])
 
 

@@ -11,37 +11,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.assembly import Pieces, assemble_batch, check_request, check_texts
+from bert_jax.files import VOCABULARY_BYTES, read_limited
+from bert_jax.tokenization.assembly import check_texts
+from bert_jax.tokenization.definition import CONTINUATION_PREFIX
 from bert_jax.tokenization.interface import (
     BRACKETED,
     DEFAULT_TEMPLATE,
     TOKEN_KEYS,
-    Encoding,
-    SpecialIds,
     Template,
-    Tokenizer,
-    find_special_ids,
+    check_vocabulary_size,
 )
+from bert_jax.tokenization.library import CONFIG_FILE, TOKENIZER_FILE, LibraryTokenizer
 
 if TYPE_CHECKING:
     import tokenizers
 
 VOCABULARY_FILE = "vocab.txt"
-TOKENIZER_FILE = "tokenizer.json"
-CONFIG_FILE = "tokenizer_config.json"
 
-CONTINUATION_PREFIX = "##"
-
-# A longer word becomes [UNK] as a whole (Hugging Face's fast tokenizer; google-research/bert: 200).
+# Longer words become [UNK] as a whole (Hugging Face's fast tokenizer; google-research/bert: 200).
 MAX_CHARACTERS_PER_WORD = 100
 
-# How much text `encode_sentences` remembers at most; with its ids, about 70 MB.
+# Maximum amount of text that `encode_sentences` caches; with its ids, about 70 MB.
 REMEMBERED_CHARACTERS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BertSwitches:
-    """How BERT's normaliser treats text; the names are those of `tokenizer_config.json`.
+    """How BERT's normaliser treats text; names as in `tokenizer_config.json`.
 
     Attributes:
         do_lower_case: whether text is lower-cased.
@@ -53,16 +49,26 @@ class BertSwitches:
     strip_accents: bool | None
     tokenize_chinese_chars: bool
 
+    def normalizer(self) -> "tokenizers.normalizers.BertNormalizer":
+        """The normaliser of the library with these switches."""
+        from tokenizers import normalizers
 
-class WordPieceTokenizer(Tokenizer):
+        return normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=self.tokenize_chinese_chars,
+            strip_accents=self.strip_accents,
+            lowercase=self.do_lower_case,
+        )
+
+
+class WordPieceTokenizer(LibraryTokenizer):
     """Normalises text, splits it into words, and each word greedily into the longest known pieces.
 
-    No call changes what another call returns, so threads may share an instance. Another process
-    loads its own from a directory.
-
     Attributes:
-        switches: how text is normalised; None where a `tokenizer.json` has other rules than BERT.
+        switches: how text is normalised; None if a `tokenizer.json` has other rules than BERT.
     """
+
+    spelling = BRACKETED
 
     def __init__(
         self,
@@ -70,30 +76,9 @@ class WordPieceTokenizer(Tokenizer):
         origin: str,
         template: Template = DEFAULT_TEMPLATE,
     ) -> None:
-        """Wraps a tokenizer of the library, which no one else may change from then on.
-
-        Args:
-            library: its normaliser, word splitting, model and added tokens are used as they are.
-            origin: the file to name in an error.
-            template: where special tokens stand around texts.
-
-        Raises:
-            UserError: the vocabulary lacks a special token, or has gaps in its ids.
-        """
-        self.template = template
-        self.special_ids = find_special_ids(library.token_to_id, [BRACKETED], origin)
-        ids = library.get_vocab(with_added_tokens=True)
-        self.vocab_size = len(ids)
-        if sorted(ids.values()) != list(range(self.vocab_size)):
-            raise UserError(
-                f"{origin}: {self.vocab_size} pieces need the ids 0 to {self.vocab_size - 1}, "
-                "each once; number them so"
-            )
-        self._pieces = sorted(ids, key=lambda piece: ids[piece])
-        _complete(library, template)
+        """See `LibraryTokenizer`."""
+        super().__init__(library, origin, template)
         self.switches = _bert_switches(library)
-        self._library = library
-        self._sentence_library = _without_special_tokens(library)
         self._remembered: dict[str, tuple[int, ...]] = {}
         self._remembered_characters = 0
 
@@ -108,16 +93,16 @@ class WordPieceTokenizer(Tokenizer):
         """A tokenizer with BERT's own rules.
 
         Args:
-            pieces: V different pieces, in the order of their ids.
+            pieces: V distinct pieces, in the order of their ids.
             switches: how text is normalised.
-            origin: the file to name in an error.
-            template: where special tokens stand around texts.
+            origin: file to name in errors.
+            template: positions of special tokens around texts.
 
         Raises:
             UserError: a special token is missing.
         """
         import tokenizers
-        from tokenizers import models, normalizers, pre_tokenizers
+        from tokenizers import models, pre_tokenizers
 
         model = models.WordPiece(
             vocab={piece: token_id for token_id, piece in enumerate(pieces)},
@@ -125,42 +110,23 @@ class WordPieceTokenizer(Tokenizer):
             max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
         )
         library = tokenizers.Tokenizer(model)
-        library.normalizer = normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=switches.tokenize_chinese_chars,
-            strip_accents=switches.strip_accents,
-            lowercase=switches.do_lower_case,
-        )
+        library.normalizer = switches.normalizer()
         library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         return cls(library, origin, template)
 
-    def encode_batch(
-        self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
-        *,
-        max_length: int | None = None,
-        truncation: str = "longest_first",
-        add_special_tokens: bool = True,
-    ) -> list[Encoding]:
-        """See `Tokenizer.encode_batch`. Equal to Hugging Face's fast BERT tokenizer.
+    def _complete(self, library: "tokenizers.Tokenizer") -> None:
+        from tokenizers import decoders
 
-        A literal "[MASK]" in a text is the special token here: that is how one asks `fill_mask`.
-        """
-        check_request(self, texts, pairs, max_length, truncation, add_special_tokens)
-        firsts = self._pieces_of(texts)
-        seconds = None if pairs is None else self._pieces_of(pairs)
-        return assemble_batch(self, firsts, seconds, max_length, truncation, add_special_tokens)
-
-    def _pieces_of(self, texts: Sequence[str]) -> list[Pieces]:
-        encoded = self._library.encode_batch(list(texts), add_special_tokens=False)
-        return [Pieces(e.ids, e.tokens, e.offsets, e.word_ids) for e in encoded]
+        library.add_special_tokens(list(BRACKETED))
+        # No space before punctuation.
+        library.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
+        library.post_processor = self._template_processor(library)
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode_sentences`.
 
         BERT's rules never look across a space, so the text between two spaces always has the
-        same ids: it is encoded once and remembered. On English, one thread is then two to three
+        same ids: it is encoded once and cached. On English text, one thread is then two to three
         times as fast as one thread of the library alone.
         """
         check_texts(sentences)
@@ -170,7 +136,7 @@ class WordPieceTokenizer(Tokenizer):
         # Another thread may start a new memory at any time; this call keeps to the one it has.
         remembered = self._remembered
         unseen = list(set(itertools.chain.from_iterable(chunks)).difference(remembered))
-        # The garbage collector walks through lists for ever, but drops tuples of numbers.
+        # The garbage collector repeatedly traverses lists, but stops tracking tuples of numbers.
         remembered.update(zip(unseen, map(tuple, self._encode_plain(unseen)), strict=True))
         encoded = [
             list(itertools.chain.from_iterable(map(remembered.__getitem__, row))) for row in chunks
@@ -180,22 +146,6 @@ class WordPieceTokenizer(Tokenizer):
             self._remembered, self._remembered_characters = {}, 0
         return encoded
 
-    def _encode_plain(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = self._sentence_library.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encoded]
-
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """See `Tokenizer.decode`. No space stands before punctuation; [UNK] counts as special."""
-        return self._library.decode(
-            [int(token_id) for token_id in ids], skip_special_tokens=skip_special_tokens
-        )
-
-    def id_to_token(self, token_id: int) -> str:
-        return self._pieces[token_id]
-
-    def token_to_id(self, token: str) -> int | None:
-        return self._library.token_to_id(token)
-
     def continuations(self) -> np.ndarray:
         """See `Tokenizer.continuations`: the pieces that begin with "##"."""
         return np.array([piece.startswith(CONTINUATION_PREFIX) for piece in self._pieces])
@@ -203,8 +153,8 @@ class WordPieceTokenizer(Tokenizer):
     def with_words(self, words: Sequence[str]) -> "WordPieceTokenizer":
         """See `Tokenizer.with_words`.
 
-        The words are entries of the vocabulary, not "added tokens" of the library: those are found
-        inside other words too ("art" in "party"), and whoever reads `vocab.txt` misses them.
+        The words become entries of the vocabulary, not "added tokens" of the library: those are
+        also found inside other words ("art" in "party"), and readers of `vocab.txt` miss them.
         """
         import tokenizers
 
@@ -225,7 +175,7 @@ class WordPieceTokenizer(Tokenizer):
         return WordPieceTokenizer(library, "the vocabulary with the new words", self.template)
 
     def _whole_word(self, word: str) -> str:
-        """What the model gets where a text has this word: one normalised word."""
+        """The normalised word that the model sees; it must be a single word."""
         normalizer, splitter = self._library.normalizer, self._library.pre_tokenizer
         text = word if normalizer is None else normalizer.normalize_str(word)
         parts = (
@@ -250,7 +200,7 @@ class WordPieceTokenizer(Tokenizer):
         return whole
 
     def fingerprint(self) -> str:
-        """See `Tokenizer.fingerprint`; the same from `vocab.txt` and from `tokenizer.json`."""
+        """See `Tokenizer.fingerprint`; `vocab.txt` and `tokenizer.json` give the same one."""
         if self.switches is None:
             definition = json.loads(self._library.to_str())
             definition["model"].pop("vocab")
@@ -265,7 +215,7 @@ class WordPieceTokenizer(Tokenizer):
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`.
 
-        Hugging Face's `AutoTokenizer` reads the directory and gives the same ids and offsets.
+        Hugging Face's `AutoTokenizer` reads the directory and returns the same ids and offsets.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -280,16 +230,22 @@ class WordPieceTokenizer(Tokenizer):
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def read_vocabulary(path: Path) -> list[str]:
+def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
     """Reads and checks a vocabulary file.
 
-    UTF-8, with or without a byte order mark; lines end in LF or CRLF. Only LF parts lines:
-    `bert-base-chinese` holds U+2028, which `str.splitlines` would take for a line end.
+    UTF-8, with or without a byte order mark; lines end in LF or CRLF. Only LF separates lines:
+    `bert-base-chinese` contains U+2028, which `str.splitlines` would treat as a line end.
+
+    Args:
+        path: path of the file.
+        vocab_size: number of ids of the model; None: unknown.
 
     Raises:
-        UserError: the file is empty, has bytes that are not UTF-8, or lists a piece twice.
+        UserError: the file is empty or too large, has bytes that are not UTF-8, or contains a piece
+            twice.
     """
-    data = path.read_bytes()
+    data = read_limited(path, VOCABULARY_BYTES, remedy="give a file with one piece a line")
+    check_vocabulary_size(path, data.rstrip(b"\r\n").count(b"\n") + 1, vocab_size)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -314,31 +270,8 @@ def read_vocabulary(path: Path) -> list[str]:
 
 
 def write_vocabulary(path: Path, pieces: Sequence[str]) -> None:
-    """Writes pieces as UTF-8 lines ending in LF, on every platform."""
+    """Writes pieces as UTF-8 lines that end in LF, on every platform."""
     path.write_bytes("".join(f"{piece}\n" for piece in pieces).encode("utf-8"))
-
-
-def _complete(library: "tokenizers.Tokenizer", template: Template) -> None:
-    """Sets what a `tokenizer.json` may lack, or may still have from an earlier call."""
-    from tokenizers import decoders, processors
-
-    library.no_truncation()
-    library.no_padding()
-    library.add_special_tokens(list(BRACKETED))
-    library.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
-    # Not used here, but others read it from the saved tokenizer.json.
-    names = [field.name for field in dataclasses.fields(SpecialIds)]
-    tokens = dict(zip(names, BRACKETED, strict=True)) | {"A": "$A", "B": "$B"}
-    single, pair = (
-        " ".join(f"{tokens[name]}:{type_id}" for name, type_id in template.parts(pair=pair))
-        for pair in (False, True)
-    )
-    used = {tokens[name] for name, _ in template.parts(pair=True)} & set(BRACKETED)
-    library.post_processor = processors.TemplateProcessing(
-        single=single,
-        pair=pair,
-        special_tokens=[(token, library.token_to_id(token)) for token in sorted(used)],
-    )
 
 
 def _bert_switches(library: "tokenizers.Tokenizer") -> BertSwitches | None:
@@ -359,12 +292,3 @@ def _bert_switches(library: "tokenizers.Tokenizer") -> BertSwitches | None:
     return BertSwitches(
         normalizer.lowercase, normalizer.strip_accents, normalizer.handle_chinese_chars
     )
-
-
-def _without_special_tokens(library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-    """A copy to which a literal "[SEP]" is three pieces of text."""
-    import tokenizers
-
-    copy = tokenizers.Tokenizer.from_str(library.to_str())
-    copy.encode_special_tokens = True
-    return copy

@@ -1,1 +1,1 @@
-"""Optimizer, schedule, state, step, loop, evaluation and logs; the same for every task."""
+"""Optimizer, schedule, state, step, loop and logs; the same for every task."""

@@ -10,13 +10,13 @@ from bert_jax.errors import OptionError
 
 @dataclasses.dataclass
 class EarlyStopping:
-    """The best evaluation of a run so far, and how many have passed since.
+    """The best evaluation of a run so far, and the number of evaluations since.
 
     Attributes:
-        patience: the training ends after this many evaluations without a better one; 0: never.
+        patience: training stops after this many evaluations without improvement; 0: never.
         metric: name of the metric that is compared, and whether higher is better.
-        best: its best value so far, None before the first evaluation.
-        num_bad_evals: evaluations since the best one.
+        best: best value of the metric so far, None before the first evaluation.
+        num_bad_evals: number of evaluations since the best one.
     """
 
     patience: int
@@ -28,18 +28,18 @@ class EarlyStopping:
     def restored(
         cls, patience: int, metric: tuple[str, bool], position: Mapping[str, Any]
     ) -> "EarlyStopping":
-        """From the position that a checkpoint keeps."""
+        """Restores the state from a checkpoint's position."""
         return cls(patience, metric, position.get("best"), position.get("num_bad_evals", 0))
 
     def as_position(self) -> dict[str, Any]:
-        """The part that a checkpoint keeps, as JSON."""
+        """The state as JSON, for the position in a checkpoint."""
         return {"best": self.best, "num_bad_evals": self.num_bad_evals}
 
     def update(self, metrics: Mapping[str, float]) -> bool:
-        """Counts an evaluation. NaN is never the best.
+        """Counts an evaluation. NaN is never an improvement.
 
         Returns:
-            Whether it is the best so far.
+            Whether the evaluation is the best so far.
 
         Raises:
             UserError: the metric is missing.
@@ -71,10 +71,10 @@ class EarlyStopping:
 
     @property
     def is_over(self) -> bool:
-        """Whether the training must end."""
+        """Whether training stops."""
         return 0 < self.patience <= self.num_bad_evals
 
     def __str__(self) -> str:
-        """Why the training ended."""
+        """The reason for the stop."""
         best = "" if self.best is None else f" than {self.best:.4f}"
         return f"no better {self.metric[0]}{best} in {self.num_bad_evals} evaluations"

@@ -17,9 +17,9 @@ from bert_jax.sharding.rules import match, name_of
 
 EMBEDDINGS, LAYERS, POOLER, HEAD = "embeddings", "layers", "pooler", "head"
 
-# Where in the model a parameter stands, in a bare encoder and in one with a head around it.
+# The group of each parameter, in a bare encoder and in one with a head on top.
 PLACES: tuple[tuple[str, str], ...] = (
-    (rf"^({ENCODER_SCOPE}/)?embeddings/", EMBEDDINGS),
+    (rf"^({ENCODER_SCOPE}/)?(embeddings|encoder/embedding_projection)/", EMBEDDINGS),
     (rf"^({ENCODER_SCOPE}/)?encoder/layers/", LAYERS),
     (rf"^({ENCODER_SCOPE}/)?pooler/", POOLER),
     (rf"^({'|'.join(HEAD_SCOPES)})/", HEAD),
@@ -38,17 +38,17 @@ def rate_factors(
     """The factor of each parameter's learning rate.
 
     With L layers, layer l = 1 … L learns at layer_decay^(L + 1 - l), the embeddings at
-    layer_decay^(L + 1), the pooler at 1, the head at `head_factor`. ELECTRA, from which this comes
-    (finetune/…/model/optimization.py), counts the pooler as one more layer, so that its top
-    layer gets the decay twice (google-research/electra#51).
+    layer_decay^(L + 1), the pooler at 1, the head at `head_factor`. The source is ELECTRA
+    (finetune/…/model/optimization.py), but ELECTRA counts the pooler as one more layer, so that its
+    top layer gets the decay twice (google-research/electra#51).
 
     Args:
         params: parameters, or their shapes, of any model of `models/`.
-        layer_decay: of each layer against the one above it.
-        head_factor: of what stands outside the encoder.
-        frozen_layers: this many layers from the bottom and the embeddings do not learn; 0: all do.
-        freeze_encoder: layers and embeddings do not learn. The pooler does: checkpoints without
-            one exist, and then it is as new as the head.
+        layer_decay: ratio of the learning rate of a layer to that of the layer above it.
+        head_factor: factor of the parameters outside the encoder.
+        frozen_layers: number of lowest layers that are frozen, with the embeddings; 0: none.
+        freeze_encoder: whether layers and embeddings are frozen. The pooler is not: a checkpoint
+            may have none, then it is randomly initialised like the head.
 
     Raises:
         UserError: the model has fewer layers, or nothing is left to train.
@@ -84,10 +84,10 @@ def rate_factors(
 
 
 def stop_frozen_gradients(params: Any, factors: Any) -> Any:
-    """The same parameters; frozen ones have a gradient of exactly 0.
+    """The parameters, where frozen ones get a gradient of exactly 0.
 
-    For a parameter that is frozen as a whole, the backward pass is not computed; for stacked
-    layers of which some are frozen, it is computed for all.
+    For a parameter that is entirely frozen, the backward pass is not computed; for stacked layers
+    of which only some are frozen, it is computed for all.
     """
 
     def stop(param: jax.Array, factor: np.ndarray) -> jax.Array:
@@ -100,7 +100,7 @@ def stop_frozen_gradients(params: Any, factors: Any) -> Any:
 
 
 def apply_updates(params: Any, direction: Any, rate: jax.Array, factors: Any) -> Any:
-    """`params - rate · factor · direction`; frozen parameters keep their bits."""
+    """`params - rate · factor · direction`; frozen parameters stay bitwise the same."""
 
     def apply(param: jax.Array, update: jax.Array, factor: np.ndarray) -> jax.Array:
         if not factor.any():

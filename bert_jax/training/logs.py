@@ -1,20 +1,31 @@
 """The logs of a run: `metrics.jsonl`, TensorBoard events, and `curves.png` drawn from them."""
 
+import contextlib
 import json
 import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bert_jax.errors import RetryableError, UserError
-from bert_jax.files import is_remote, reachable, save_figure, upload, write_atomically
+from bert_jax.files import (
+    is_remote,
+    is_there,
+    open_regular,
+    reachable,
+    save_figure,
+    upload,
+    write_atomically,
+)
+from bert_jax.training.events import EventFile
 
 METRICS = "metrics.jsonl"
 # A bucket stores whole files only: the local files are uploaded at this interval.
-UPLOAD_SECONDS = 60.0
+SAVE_SECONDS = 60.0
 _PANELS_IN_A_ROW = 2
 
 
@@ -26,36 +37,52 @@ class RunLog:
     """
 
     def __init__(self, workdir: Path, *, resume_step: int, enabled: bool = True) -> None:
-        """Opens the files; `enabled` is False on all hosts but one."""
+        """Opens the files; `enabled` is False on all hosts but the main one."""
         self._workdir = workdir
         self._enabled = enabled
         if not enabled:
             return
-        from tensorboardX import SummaryWriter
-
-        kept = [f"{line}\n" for line in _lines(workdir) if _step_of(line) <= resume_step]
+        kept = [f"{line}\n" for line, record in _lines(workdir) if record["step"] <= resume_step]
         self._place = Path(tempfile.mkdtemp(prefix="bert-jax-")) if is_remote(workdir) else workdir
         write_atomically(self._place / METRICS, "".join(kept).encode())
-        self._file = (self._place / METRICS).open("a")
-        events = str(self._place / "tensorboard")
-        self._events = SummaryWriter(events, purge_step=resume_step + 1)
+        events = self._place / "tensorboard"
+        if is_there(events) and not events.is_dir():
+            raise UserError(f"{events} is no directory; move it away")
+        with self._writing():
+            self._file = (self._place / METRICS).open("ab")
+            self._events = EventFile(events, purge_step=resume_step + 1)
         self._saved = time.monotonic()
 
     def write(self, step: int, split: str, metrics: dict[str, float]) -> None:
-        """Appends one line and its TensorBoard scalars."""
+        """Appends one line and its TensorBoard scalars.
+
+        Raises:
+            UserError: the disk is full, or cannot be written.
+        """
         if not self._enabled:
             return
-        self._file.write(json.dumps({"step": step, "split": split, **metrics}) + "\n")
-        self._file.flush()
-        for name, value in metrics.items():
-            self._events.add_scalar(f"{split}/{name}", value, step)
-        if self._place != self._workdir and time.monotonic() - self._saved >= UPLOAD_SECONDS:
+        line = json.dumps({"step": step, "split": split, **metrics}) + "\n"
+        with self._writing():
+            self._file.write(line.encode())
+            self._file.flush()
+            for name, value in metrics.items():
+                self._events.add_scalar(f"{split}/{name}", value, step)
+        if time.monotonic() - self._saved >= SAVE_SECONDS:
             self.save()
+
+    def has(self, step: int, split: str) -> bool:
+        """Whether a step of this split is logged."""
+        if not self._enabled:
+            return True
+        return any(record["step"] == step for record in read_metrics(self._place, split))
 
     def save(self) -> None:
         """Makes all lines survive a crash: flushes them, and uploads them to a bucket.
 
         A bucket that cannot be reached now does not end the run: the next save uploads everything.
+
+        Raises:
+            UserError: the disk is full, or cannot be written.
         """
         if not self._enabled:
             return
@@ -65,19 +92,21 @@ class RunLog:
             try:
                 upload(self._place, self._workdir)
             except UserError as error:
-                sys.stderr.write(f"bert-jax: {error} (metrics: tried again at the next save)\n")
+                sys.stderr.write(f"warning: {error} (metrics: tried again at the next save)\n")
 
     def close(self) -> None:
         """Flushes, uploads and closes the files.
 
         Raises:
             RetryableError: the bucket cannot be reached.
+            UserError: the disk is full, or cannot be written.
         """
         if not self._enabled:
             return
         self._flush()
-        self._file.close()
-        self._events.close()
+        with self._writing():
+            self._file.close()
+            self._events.close()
         if self._place != self._workdir:
             try:
                 upload(self._place, self._workdir)
@@ -86,13 +115,24 @@ class RunLog:
             shutil.rmtree(self._place)
 
     def _flush(self) -> None:
-        os.fsync(self._file.fileno())
-        self._events.flush()
+        with self._writing():
+            os.fsync(self._file.fileno())
+            self._events.flush()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"cannot write the metrics in {self._place}: {error.strerror or error}; free space "
+                "and run the same command again"
+            ) from error
 
 
 def read_metrics(workdir: Path, split: str) -> list[dict[str, float]]:
     """The lines of one split, in the order of the steps."""
-    records = [json.loads(line) for line in _lines(workdir)]
+    records = [record for _, record in _lines(workdir)]
     return [record for record in records if record.pop("split") == split]
 
 
@@ -101,13 +141,13 @@ def draw_curves(
 ) -> Path:
     """Draws `WORKDIR/curves.png` from `metrics.jsonl`.
 
-    Each validation metric gets a panel, with the same metric of the training where it has one; of a
-    loss that is the sum of parts, the parts are enough. A baseline `<metric>_<name>`, or
+    Each validation metric gets a panel, together with the same training metric if there is one; for
+    a loss that is a sum of parts, only the parts are drawn. A baseline `<metric>_<name>`, or
     `<part>_<name>` for the accuracy of a part, is a dashed line.
 
     Args:
-        workdir: of the run.
-        baselines: metrics of answers that need no model.
+        workdir: directory of the run.
+        baselines: metrics of trivial predictions.
         derived_metrics: validation metrics without a panel, see `Task`.
 
     Returns:
@@ -117,6 +157,7 @@ def draw_curves(
 
     records = {split: read_metrics(workdir, split) for split in ("train", "validation")}
     metrics = _panels(records["validation"][0], derived_metrics)
+    by_metric = _baselines_by_metric(metrics, baselines)
     rows = -(-len(metrics) // _PANELS_IN_A_ROW)
     figure = Figure(figsize=(5 * _PANELS_IN_A_ROW, 3.2 * rows), layout="constrained")
     grid = figure.subplots(rows, _PANELS_IN_A_ROW, squeeze=False, sharex=True).ravel()
@@ -129,42 +170,62 @@ def draw_curves(
                 steps = [record["step"] for record in points]
                 values = [record[metric] for record in points]
                 axes.plot(steps, values, label=split.replace("_", " "), markersize=3, **style)
-        for name, value in baselines.items():
-            if (label := _baseline_of(metric, name)) is not None:
-                axes.axhline(value, linestyle="--", color="gray", label=f"{label} (baseline)")
+        for name, value in by_metric[metric].items():
+            label = f"{name.replace('_', ' ')} (baseline)"
+            axes.axhline(value, linestyle="--", color="gray", label=label)
         axes.set_title(metric.replace("_", " "))
         axes.set_xlabel("step")
         axes.grid(alpha=0.3)
         axes.legend()
     path = workdir / "curves.png"
-    save_figure(path, figure)
+    save_figure(path, figure, names=metrics)
     return path
 
 
 def _panels(record: Mapping[str, float], derived_metrics: Collection[str]) -> list[str]:
-    """The metrics of a record that are drawn."""
+    """The metrics of a record that get a panel."""
     names = [name for name in record if name not in ("step", *derived_metrics)]
     has_parts = any(name.endswith("_loss") for name in names)
     return [name for name in names if not (has_parts and name == "loss")]
 
 
-def _baseline_of(metric: str, name: str) -> str | None:
-    """The label of a baseline in the panel of a metric; None: it belongs to another metric."""
-    for owner in (metric, metric.removesuffix("_accuracy")):
-        if owner and not owner.endswith("loss") and name.startswith(f"{owner}_"):
-            return name.removeprefix(f"{owner}_").replace("_", " ")
-    return None
+def _baselines_by_metric(
+    metrics: Collection[str], baselines: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """{metric: {name: value}} of baselines `<metric>_<name>` or, of an accuracy, `<part>_<name>`.
+
+    A baseline belongs to the metric with the longest such beginning: "dev_f1_majority" is one of
+    "dev_f1", though "dev_accuracy" could be the accuracy of a part "dev".
+    """
+    owners = {metric.removesuffix("_accuracy"): metric for metric in metrics}
+    owners |= {metric: metric for metric in metrics}
+    grouped: dict[str, dict[str, float]] = {metric: {} for metric in metrics}
+    for name, value in baselines.items():
+        prefixes = [prefix for prefix in owners if name.startswith(f"{prefix}_")]
+        if prefixes:
+            prefix = max(prefixes, key=len)
+            grouped[owners[prefix]][name.removeprefix(f"{prefix}_")] = value
+    return grouped
 
 
-def _lines(workdir: Path) -> list[str]:
+def _lines(workdir: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The lines of `metrics.jsonl` and their records, but for damaged ones.
+
+    The last one is incomplete if the run was killed.
+    """
     path = workdir / METRICS
-    with reachable(path):
-        return path.read_text().splitlines() if path.exists() else []
+    if not is_there(path):
+        return []
+    with open_regular(path, remedy="move it away") as file, reachable(path):
+        text = file.read().decode(errors="replace")
+    records = ((line, _record(line)) for line in text.splitlines())
+    return [(line, record) for line, record in records if record is not None]
 
 
-def _step_of(line: str) -> float:
-    """The step of a line; infinity for a line that is incomplete because the run was killed."""
+def _record(line: str) -> dict[str, Any] | None:
     try:
-        return json.loads(line)["step"]
-    except json.JSONDecodeError:
-        return float("inf")
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    has_place = isinstance(record, dict) and isinstance(record.get("step"), int)
+    return record if has_place and "split" in record else None

@@ -28,6 +28,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import NotFiniteError, UserError
+from bert_jax.files import check_locks
 from bert_jax.sharding.hosts import batch_share, from_main_host, is_main_host, to_global
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.early_stopping import EarlyStopping
@@ -37,6 +38,7 @@ from bert_jax.training.options import TrainOptions, is_due
 from bert_jax.training.progress import ProgressBar, Throughput, computed_tokens, padding_fraction
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.step import (
+    GlobalBatch,
     TrainState,
     TrainStep,
     abstract_state,
@@ -66,26 +68,27 @@ def train(
     initial_params: Any = None,
     predictions: Path | None = None,
 ) -> dict[str, float]:
-    """Trains to `options.steps`, from wherever `workdir` stands.
+    """Trains to `options.steps`, from the newest checkpoint in `workdir`, or from the start.
 
     Args:
-        task: model, batches, losses.
-        evaluate: the metrics that are logged and choose the best checkpoint.
-        optimizer: with the schedule of the whole training.
-        options: the section `train` of a config.
-        mesh: the devices.
-        workdir: of the run; checkpoints, metrics and events are written there.
-        seed: of parameters and dropout.
-        initial_params: parameters of a new run in place of random ones.
-        predictions: where the last evaluation writes predictions and reports.
+        task: task with model, batches and losses.
+        evaluate: computes the metrics that are logged and choose the best checkpoint.
+        optimizer: optimizer with the schedule of the whole training.
+        options: section `train` of a config.
+        mesh: devices of the training.
+        workdir: directory of the run; checkpoints, metrics and events are written there.
+        seed: seed of parameters and dropout.
+        initial_params: parameters of a new run instead of random ones.
+        predictions: directory for predictions and reports of the last evaluation.
 
     Returns:
         The metrics of the last evaluation.
 
     Raises:
-        Interrupted: a signal stopped the run, which is saved.
-        DivergedError: something is not finite; checkpoints are not overwritten then.
-        UserError: something cannot be read, written or combined.
+        Interrupted: a signal stopped the run, after a checkpoint was saved.
+        DivergedError: a value is not finite; existing checkpoints are kept.
+        RetryableError: another process has taken over the work directory, see `files.lock`.
+        UserError: a file cannot be read or written, or options are incompatible.
     """
     abstract = abstract_state(task, optimizer, mesh)
 
@@ -117,6 +120,7 @@ def train(
         abstract=abstract,
         microbatches=options.microbatches,
         seed=seed,
+        constants=task.constants(mesh),
     )
     log = RunLog(workdir, resume_step=resume_step or 0, enabled=is_main_host())
     progress = ProgressBar(start=first_batch, stop=options.steps, enabled=is_main_host())
@@ -135,10 +139,11 @@ def train(
 
 @dataclasses.dataclass
 class _Run:
-    """What every step of a run works with.
+    """The state of a running training.
 
     Attributes:
-        unlogged: the metrics of the steps since the last log, still on the devices.
+        unlogged: metrics of the steps since the last log, still on the devices.
+        compiled: shapes of the batches so far.
     """
 
     task: Task
@@ -151,6 +156,7 @@ class _Run:
     early_stopping: EarlyStopping
     predictions: Path | None
     unlogged: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)
+    compiled: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
     throughput: Throughput = dataclasses.field(default_factory=Throughput)
 
     def steps(
@@ -161,15 +167,17 @@ class _Run:
         batches: Iterator[Batch],
         signals: StopSignals,
     ) -> dict[str, float]:
-        """Steps `first + 1` … the last; returns the last evaluation."""
+        """Runs steps `first + 1` to the last; returns the metrics of the last evaluation."""
         options = self.options
         validation: dict[str, float] | None = None
+        if options.evaluate_first and not first and not self.log.has(0, "validation"):
+            self.log.write(0, "validation", self.validate(0, state, None))
         for step, rows in enumerate(batches, start=first + 1):
             # The devices compute asynchronously: this batch is placed during the step before.
             rows = pack_rows(self.task, self.mesh, options.microbatches, rows)
             batch = to_global(self.mesh, rows)
 
-            state, metrics = train_step(state, batch)
+            state, metrics = self.run_step(train_step, state, batch)
             self.unlogged.append((step, metrics))
             self.throughput.step(tokens=computed_tokens(batch), padding=padding_fraction(rows))
             self.progress.advance()
@@ -186,11 +194,15 @@ class _Run:
                 is_best = self.early_stopping.update(validation)
                 last = last or self.early_stopping.is_over
 
+            check_locks()
             stopping = signals.stop_after(step)
             # The best model must not fall between two checkpoints if it is to be exported.
             save_best = is_best and options.export == "best"
-            if last or save_best or is_due(step, options.checkpoint_every) or stopping:
-                self.save(step, state, validation or {})
+            is_regular = last or save_best or is_due(step, options.checkpoint_every)
+            if is_regular or stopping:
+                # Of equally good checkpoints the last is the best: one that only a signal has
+                # caused must not be chosen, since the uninterrupted run does not have it.
+                self.save(step, state, validation or {} if is_regular else {})
 
             if last:
                 break
@@ -200,13 +212,27 @@ class _Run:
         if self.early_stopping.is_over:
             self.progress.note(f"stopped at step {int(state.step)}: {self.early_stopping}")
         if validation is None:
-            validation = self.validate(int(state.step), state, self.predictions)
+            step = int(state.step)
+            validation = self.validate(step, state, self.predictions)
+            if not self.log.has(step, "validation"):  # the training was made shorter
+                self.log.write(step, "validation", validation)
         return validation
+
+    def run_step(
+        self, train_step: TrainStep, state: TrainState, batch: GlobalBatch
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        """Runs a step, which is compiled for each shape of a batch."""
+        shape = tuple(sorted((name, value.shape) for name, value in batch.items()))
+        if shape in self.compiled:
+            return train_step(state, batch)
+        self.compiled.add(shape)
+        with self.progress.compiling():
+            return train_step(state, batch)
 
     def write_log(self) -> None:
         """Logs the newest step, after checking that all steps since the last log are finite.
 
-        Only here does the host wait for the devices.
+        Only this method makes the host wait for the devices.
 
         Raises:
             DivergedError: a loss, a gradient or a parameter is not finite.
@@ -226,7 +252,7 @@ class _Run:
             self.progress.show(record)
 
     def not_finite(self, what: str) -> DivergedError:
-        """The error that names what diverged and the last good checkpoint."""
+        """The error that names the diverged value and the last good checkpoint."""
         return DivergedError(
             f"{what} is not finite; the last good checkpoint is {self.checkpoints.latest}; start "
             "another run with a lower learning rate or a longer warm-up"
@@ -250,15 +276,15 @@ class _Run:
         return metrics
 
     def save(self, step: int, state: TrainState, validation: dict[str, float]) -> None:
-        """Starts to write a checkpoint, unless something up to this step is not finite.
+        """Starts to write a checkpoint, unless a value up to this step is not finite.
 
-        Losses are computed before each update; the last update shows in the parameters' norm.
+        Losses are computed before each update; the parameter norm shows the last update.
 
         Raises:
             DivergedError: a loss, a gradient or a parameter is not finite.
         """
-        began = time.perf_counter()
         self.write_log()
+        began = time.perf_counter()
         next_example = step * self.options.global_batch_size
         position = {"next_example": next_example, **self.early_stopping.as_position()}
         self.log.save()

@@ -1,4 +1,4 @@
-"""AdamW and LAMB as BERT has them, with the switches in which its descendants differ."""
+"""AdamW and LAMB as used for BERT, with options for the variants of its successors."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.sharding.rules import (
     MESH_AXES,
@@ -19,15 +19,19 @@ from bert_jax.sharding.rules import (
     name_of,
 )
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
-from bert_jax.training.schedule import learning_rate, steps_of_warmup
+from bert_jax.training.schedule import (
+    DECAY_STARTS,
+    DECAYS,
+    learning_rate,
+    steps_of_warmup,
+)
 
-# Which parameters the weight decay acts on: not on biases, not on LayerNorm
-# (google-research/bert, optimization.py, exclude_from_weight_decay). The scores of neighbouring
-# tags are biases by nature.
+# The parameters with weight decay: not biases, not LayerNorm (google-research/bert,
+# optimization.py, exclude_from_weight_decay). Transition scores of a CRF act as biases.
 DECAY_RULES: tuple[tuple[str, bool], ...] = (
-    (r"(layer_norm|attention_norm|output_norm)/", False),
+    (r"_norm/", False),
     (rf"\b(bias|{'|'.join(CRF_PARAMETERS)})$", False),
-    (r"(kernel|embedding|decoder)$", True),
+    (r"(kernel|embedding|decoder|decoder_extension)$", True),
 )
 
 
@@ -36,24 +40,26 @@ class OptimizerOptions:
     """The section `optimizer` of a config.
 
     Attributes:
-        name: "adamw" or "lamb" (You et al., 2020; as albert/lamb_optimizer.py has it).
-        learning_rate: the peak.
-        head_learning_rate: the peak of the parameters outside the encoder, such as a classifier; 0:
-            the same.
-        layer_decay: the rate of a layer against that of the layer above it, see
+        name: "adamw" or "lamb" (You et al., 2020, as implemented in albert/lamb_optimizer.py).
+        learning_rate: peak learning rate.
+        head_learning_rate: peak learning rate of the parameters outside the encoder, such as a
+            classifier; 0: `learning_rate`.
+        layer_decay: ratio of the learning rate of a layer to that of the layer above it, see
             `layer_rates.rate_factors`.
-        freeze_encoder: only the pooler and the head learn (paper, section 5.3: feature-based).
-        freeze_layers: the embeddings and so many layers from below do not learn.
+        freeze_encoder: whether only pooler and head are trained (feature-based: paper, section
+            5.3).
+        freeze_layers: N: the embeddings and the lowest N layers are frozen.
         warmup_steps, decay, decay_from: see `schedule.learning_rate`.
-        warmup_ratio: the warm-up as a share of all steps, in place of `warmup_steps`.
-        weight_decay: decoupled; scaled by the learning rate.
-        beta1, beta2, epsilon: of Adam.
-        bias_correction: whether the moments are corrected for their start at 0. The original of
-            BERT does not correct ("mostly an oversight", google-research/bert#153); with few steps,
-            as in fine-tuning, the correction helps (Mosbach et al., 2021).
+        warmup_ratio: warm-up as a fraction of all steps, instead of `warmup_steps`, for runs of any
+            length.
+        weight_decay: decoupled weight decay, scaled by the learning rate.
+        beta1, beta2, epsilon: parameters of Adam.
+        bias_correction: whether the moments are corrected for their start at 0. The original BERT
+            does not correct ("mostly an oversight", google-research/bert#153); with few steps, as
+            in fine-tuning, the correction helps (Mosbach et al., 2021).
         max_grad_norm: gradients are scaled down to this global norm; 0 for no clipping.
-        shard_over_data: whether the replicas of the parameters (`mesh.data`) share the moments and
-            the update among them, each with its part, in place of each doing all of it.
+        shard_over_data: whether the data-parallel replicas (`mesh.data`) each hold a part of the
+            moments and compute a part of the update, instead of all of it.
     """
 
     name: str = "adamw"
@@ -75,14 +81,14 @@ class OptimizerOptions:
     shard_over_data: bool = False
 
     def __post_init__(self) -> None:
-        if self.name not in ("adamw", "lamb"):
-            raise OptionError("name", self.name, "known are adamw, lamb")
-        for key in (
-            *("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"),
-            "freeze_layers",
-        ):
-            if not getattr(self, key) >= 0:
-                raise OptionError(key, getattr(self, key), "it must be 0 or more")
+        require_one_of("name", self.name, ("adamw", "lamb"))
+        require_one_of("decay", self.decay, DECAYS)
+        require_one_of("decay_from", self.decay_from, DECAY_STARTS)
+        for key in ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"):
+            require_between(key, getattr(self, key), 0)
+        for key in ("freeze_layers", "warmup_steps"):
+            require_at_least(key, getattr(self, key), 0)
+        require_between("warmup_ratio", self.warmup_ratio, 0, 1)
         if self.head_learning_rate and not self.learning_rate:
             raise OptionError(
                 "learning_rate",
@@ -91,13 +97,9 @@ class OptimizerOptions:
                 "rate as {learning_rate}, and {freeze_encoder=True}",
             )
         for key in ("beta1", "beta2"):
-            if not 0 <= getattr(self, key) < 1:
-                rule = "it must be 0 or more, and less than 1"
-                raise OptionError(key, getattr(self, key), rule)
-        if not self.epsilon > 0:
-            raise OptionError("epsilon", self.epsilon, "it must be above 0")
-        if not 0 < self.layer_decay <= 1:
-            raise OptionError("layer_decay", self.layer_decay, "it must be above 0 and at most 1")
+            require_between(key, getattr(self, key), 0, 1, without_high=True)
+        require_between("epsilon", self.epsilon, 0, without_low=True)
+        require_between("layer_decay", self.layer_decay, 0, 1, without_low=True)
 
     def schedule(self, steps: int) -> optax.Schedule:
         """The learning rate over `steps` steps."""
@@ -124,14 +126,14 @@ class OptimizerOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """From gradients to the next parameters.
+    """Computes the next parameters from gradients.
 
-    The learning rate is a number that goes in, not a part of the computation: a program that is
-    compiled for one rate serves all.
+    The learning rate is an argument, not a part of the computation: a program compiled for one rate
+    serves all.
 
     Attributes:
-        options: the section `optimizer` of a config.
-        schedule: the rate by the number of steps done.
+        options: section `optimizer` of a config.
+        schedule: learning rate as a function of the number of steps done.
     """
 
     options: OptimizerOptions
@@ -139,24 +141,24 @@ class Optimizer:
 
     @property
     def mesh_axes(self) -> MeshAxes:
-        """The table by which moments, and gradients that go into them, lie on a mesh."""
+        """The table that maps moments, and the gradients for them, to the axes of a mesh."""
         return ZERO_AXES if self.options.shard_over_data else MESH_AXES
 
     def init(self, params: Any) -> Any:
-        """The moments before the first step; a parameter that is frozen as a whole has none."""
+        """The moments before the first step; an entirely frozen parameter has none."""
         return self._direction(params).init(params)
 
     def stop_frozen_gradients(self, params: Any) -> Any:
-        """The parameters to take the gradient at, see `layer_rates.stop_frozen_gradients`."""
+        """The parameters to differentiate at, see `layer_rates.stop_frozen_gradients`."""
         return stop_frozen_gradients(params, self.options.factors(params))
 
     def update(self, gradients: Any, state: Any, params: Any, rate: jax.Array) -> tuple[Any, Any]:
         """The next parameters and moments.
 
         Args:
-            gradients: at `stop_frozen_gradients(params)`.
-            state: the moments.
-            params: the parameters.
+            gradients: gradients at `stop_frozen_gradients(params)`.
+            state: the current moments.
+            params: the current parameters.
             rate: float32 scalar, the learning rate.
         """
         direction, state = self._direction(params).update(gradients, state, params)
@@ -192,15 +194,15 @@ def make_optimizer(options: OptimizerOptions, steps: int) -> Optimizer:
 
 
 def decay_mask(params: Any) -> Any:
-    """A tree of bool: which parameters decay."""
+    """A tree of bool: the parameters with weight decay."""
     return match_tree(DECAY_RULES, params)
 
 
 def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
     """Scales the update of each weight matrix to the norm of that matrix.
 
-    As in albert/lamb_optimizer.py: what does not decay has no trust ratio either, and every layer
-    has its own (our layers are stacked along the first axis).
+    As in albert/lamb_optimizer.py: parameters without decay have no trust ratio either, and every
+    layer has its own (our layers are stacked along the first axis).
     """
 
     def scaled(update: jax.Array, param: jax.Array) -> jax.Array:
@@ -219,14 +221,14 @@ def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
 
 
 class Moments(NamedTuple):
-    """State of Adam without bias correction; both are trees like the parameters."""
+    """State of Adam without bias correction; both fields are trees like the parameters."""
 
     mu: Any
     nu: Any
 
 
 def adam_direction(options: OptimizerOptions) -> optax.GradientTransformation:
-    """Updates m / (sqrt(v) + epsilon), with or without the correction for a start at 0."""
+    """Updates m / (sqrt(v) + epsilon), with or without bias correction."""
     if options.bias_correction:
         return optax.scale_by_adam(options.beta1, options.beta2, options.epsilon)
 

@@ -1,8 +1,9 @@
 """The progress bar of a run, and its throughput in tokens per second."""
 
+import contextlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ class ProgressBar:
     """A bar with step, tokens/s, losses and time left; in a log file, a line every half minute."""
 
     def __init__(self, *, start: int, stop: int, enabled: bool) -> None:
-        """Shows steps `start` … `stop`."""
+        """Shows the steps from `start` to `stop`."""
         terminal = sys.stderr.isatty()
         self._bar = tqdm(
             total=stop,
@@ -26,12 +27,21 @@ class ProgressBar:
             maxinterval=10.0 if terminal else 60.0,
         )
 
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Shows that a step of another shape is compiled, while the bar stands still."""
+        self._bar.set_description("compiling")
+        try:
+            yield
+        finally:
+            self._bar.set_description("training", refresh=False)
+
     def advance(self) -> None:
         """Counts a step."""
         self._bar.update()
 
     def show(self, metrics: dict[str, float]) -> None:
-        """Puts metrics behind the bar: the speed and every loss with its name."""
+        """Shows metrics after the bar: the speed and each loss with its name."""
         shown = {"tok/s": f"{metrics['tokens_per_second']:,.0f}"}
         shown |= {
             name.removesuffix("_loss"): f"{value:.3f}"
@@ -62,18 +72,18 @@ class Throughput:
         """Counts the tokens of a step that was started.
 
         Args:
-            tokens: of the global batch, padding counted.
-            padding: the fraction of them that is padding.
+            tokens: number of tokens of the global batch, including padding.
+            padding: fraction of these tokens that is padding.
         """
         self._tokens += tokens
         self._real_tokens += tokens * (1 - padding)
 
     def exclude(self, seconds: float) -> None:
-        """Leaves out time that was not training, such as an evaluation."""
+        """Excludes time that was not spent on training, such as an evaluation."""
         self._paused += seconds
 
     def read(self) -> dict[str, float]:
-        """Tokens/s with padding and without, of the steps since the last reading."""
+        """Tokens/s, including and without padding, over the steps since the last reading."""
         now = time.perf_counter()
         seconds = max(now - self._since - self._paused, 1e-9)
         rates = {
@@ -91,7 +101,7 @@ def computed_tokens(batch: Mapping[str, Any]) -> int:
 
 
 def padding_fraction(rows: Mapping[str, np.ndarray]) -> float:
-    """The fraction of padding in this host's rows of a batch, an estimate for all rows."""
+    """The fraction of padding in this host's rows of a batch, an estimate for the global batch."""
     if "pack_indices" in rows:
         return np.mean(rows["pack_indices"] < 0).item()
     mask = rows.get("segment_ids", rows.get("attention_mask"))  # 0 for padding in both

@@ -3,9 +3,10 @@
 import jax.numpy as jnp
 import optax
 
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, require_between, require_one_of
 
 DECAYS = ("linear", "cosine", "inverse_sqrt", "constant")
+DECAY_STARTS = ("start", "warmup")
 
 
 def learning_rate(
@@ -31,21 +32,19 @@ def learning_rate(
     x = (t - w) / (steps - w), no fall.
 
     Args:
-        peak: the highest rate.
+        peak: highest learning rate.
         steps: steps of the whole training.
-        warmup_steps: w; the rate is peak · t / w before.
+        warmup_steps: w; before step w the rate is peak · t / w.
         decay: one of `DECAYS`.
         decay_from: "start" or "warmup", for linear and cosine.
 
     Raises:
-        UserError: an unknown name, or a warm-up longer than the training.
+        UserError: a name is unknown, or the warm-up is longer than the training.
     """
-    if decay not in DECAYS:
-        raise OptionError("decay", decay, f"known are {', '.join(DECAYS)}")
-    if decay_from not in ("start", "warmup"):
-        raise OptionError("decay_from", decay_from, "known are start, warmup")
+    require_one_of("decay", decay, DECAYS)
+    require_one_of("decay_from", decay_from, DECAY_STARTS)
     if not 0 <= warmup_steps <= steps:
-        rule = f"it must lie between 0 and {{steps}}, {steps}"
+        rule = f"it must lie between 0 and {{steps}}, {steps}; or give {{warmup_ratio}}"
         raise OptionError("warmup_steps", warmup_steps, rule)
     start = 0 if decay_from == "start" else warmup_steps
     length = max(1, steps - start)
@@ -68,10 +67,9 @@ def steps_of_warmup(steps: int, ratio: float, all_steps: int) -> int:
     """The length of the warm-up, which a config sets in steps or as a fraction of all steps.
 
     Raises:
-        UserError: both are set, or the share is out of range.
+        UserError: both are set, or the fraction is out of range.
     """
-    if not 0 <= ratio <= 1:
-        raise OptionError("warmup_ratio", ratio, "it must lie between 0 and 1")
+    require_between("warmup_ratio", ratio, 0, 1)
     if steps and ratio:
         raise OptionError("warmup_ratio", ratio, f"set it or {{warmup_steps}} ({steps}) to 0")
     return steps or round(ratio * all_steps)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: finish the step, save, exit; several hosts all stop after the same step."""
+"""SIGTERM, SIGINT, SIGHUP: finish the step, save, exit; all hosts stop after the same step."""
 
 import contextlib
 import itertools
@@ -9,13 +9,14 @@ from typing import Any
 
 import jax
 
+from bert_jax import interrupts
 from bert_jax.sharding.distributed import A_WEEK, coordination
 
 _runs = itertools.count()
 
 
 class Interrupted(Exception):  # noqa: N818 - a request, not an error
-    """A signal stopped the run, which is saved at `step`."""
+    """A signal stopped the run; the state after `step` is saved."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"stopped by a signal after saving step {step}")
@@ -23,7 +24,10 @@ class Interrupted(Exception):  # noqa: N818 - a request, not an error
 
 
 class StopSignals:
-    """Within `with StopSignals() as stop:` the signals set `stop.requested`; a second one kills."""
+    """Within `with StopSignals() as stop:` a signal sets `stop.requested`.
+
+    A second one has the effect that it would have without, see `interrupts` for the command.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -32,14 +36,14 @@ class StopSignals:
 
     def __enter__(self) -> "StopSignals":
         """Installs the handlers."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in interrupts.SIGNALS:
             self._previous[number] = signal.signal(number, self._request)
         if jax.process_count() > 1:
             self._agreement = _Agreement()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Puts the previous handlers back."""
+        """Restores the previous handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self._agreement is not None:
@@ -48,7 +52,7 @@ class StopSignals:
     def stop_after(self, step: int) -> bool:
         """Whether to stop after a step: the same answer on all hosts.
 
-        A signal to one of them stops all, after the first step that none of them has passed.
+        A signal to one host stops all, after the first step that no host has passed.
         """
         if self._agreement is None:
             return self.requested
@@ -56,16 +60,19 @@ class StopSignals:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
-        signal.signal(number, signal.SIG_DFL)
+        if interrupts.is_installed():  # which sees a second one itself
+            interrupts.set_handled()
+        else:
+            signal.signal(number, self._previous[signal.Signals(number)])
 
 
 class _Agreement:
     """The step after which all hosts stop.
 
-    It costs a step nothing: a thread on each host waits for the message of a host that received a
-    signal; then all exchange the numbers of their current steps, while none can finish its step,
-    and take the highest plus one. (JAX's `reached_preemption_sync_point` does not serve: orbax
-    reports the steps of older checkpoints to it, and it does not handle SIGINT.)
+    Steps are not slowed down: a thread on each host waits for a message from a host that received a
+    signal; then all hosts exchange their current step numbers, while none can finish its step, and
+    take the highest plus one. (JAX's `reached_preemption_sync_point` is not suitable: orbax reports
+    the steps of older checkpoints to it, and it does not handle SIGINT.)
     """
 
     def __init__(self) -> None:

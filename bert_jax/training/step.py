@@ -14,23 +14,34 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
+from bert_jax.errors import OptionError
 from bert_jax.models.encoder import abstract_params, init_params
+from bert_jax.sharding.memory import lack_of_memory, reported_memory
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
-from bert_jax.sharding.rules import batch_sharding, gathered, on_mesh, state_shardings
+from bert_jax.sharding.rules import (
+    batch_sharding,
+    gathered,
+    on_mesh,
+    sharded_shapes,
+    state_shardings,
+)
 from bert_jax.tasks.base.task import Sums, Task, means
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
 
 GlobalBatch = dict[str, jax.Array]
 
+# [CLS], a piece of a word and [SEP].
+_FEWEST_TOKENS = 3
+
 
 class TrainState(flax.struct.PyTreeNode):
-    """All that a step reads and writes, after `step` steps.
+    """The inputs and outputs of a step, after `step` steps.
 
     Attributes:
-        step: int32 scalar, steps done; it is also the data position and seeds the dropout.
+        step: int32 scalar, steps done; also the position in the data and the seed of the dropout.
         params: float32 parameters.
-        opt_state: the optimizer's moments.
+        opt_state: moments of the optimizer.
     """
 
     step: jax.Array
@@ -42,23 +53,22 @@ def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
     """Shapes, dtypes and shardings of the state, without computing it.
 
     Raises:
-        UserError: the optimizer's options do not fit the model, or the model the mesh.
+        UserError: the optimizer's options do not fit the model, or the model does not fit the mesh.
     """
     shapes = jax.eval_shape(
         lambda params: _initial_state(params, optimizer), abstract_params(task.module)
     )
-    shardings = state_shardings(mesh, shapes).replace(
-        opt_state=state_shardings(mesh, shapes.opt_state, optimizer.mesh_axes)
-    )
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        shapes,
-        shardings,
-    )
+    moments = sharded_shapes(mesh, shapes.opt_state, optimizer.mesh_axes)
+    return sharded_shapes(mesh, shapes).replace(opt_state=moments)
 
 
 def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: int) -> TrainState:
-    """A fresh state, each part computed on the devices that hold it."""
+    """A new state, each part computed on the devices that hold it.
+
+    Raises:
+        OptionError: the devices have too little memory for it.
+    """
+    _check_state(abstract)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
 
     @functools.partial(jax.jit, out_shardings=shardings)
@@ -68,8 +78,46 @@ def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: i
     return make(np.uint32(seed))
 
 
+def check_memory(
+    abstract: TrainState, options: TrainOptions, mesh: Mesh, *, hidden_size: int
+) -> None:
+    """Refuses a training that can never fit: its state, or the shortest rows of its batch.
+
+    A step needs much more; `bert-jax plan` estimates it.
+
+    Args:
+        abstract: the state with its sharding, see `abstract_state`.
+        options: batch size and micro-batches.
+        mesh: devices of the training.
+        hidden_size: D, width of the encoder.
+
+    Raises:
+        OptionError: a device has less memory than that.
+    """
+    _check_state(abstract)
+    # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.
+    of_token = 12 + 2 * hidden_size / options.microbatches
+    rows = options.global_batch_size / (mesh.shape["data"] * mesh.shape["fsdp"])
+    needed = rows * _FEWEST_TOKENS * of_token
+    available = reported_memory(list(mesh.devices.flat))
+    if available is not None and needed > available:
+        raise OptionError(
+            "global_batch_size",
+            options.global_batch_size,
+            "lower {global_batch_size}",
+            problem=f"a batch of {options.global_batch_size:,} rows needs more than "
+            f"{needed / 2**30:,.1f} GiB of each device, which has {available / 2**30:,.1f} GiB",
+        )
+
+
+def _check_state(abstract: TrainState) -> None:
+    if problem := lack_of_memory(abstract, "the parameters and the moments of the optimizer"):
+        rule = "make the model smaller ({size}, {hidden_size}, {num_hidden_layers}), or set {fsdp}"
+        raise OptionError("size", None, rule, problem)
+
+
 def with_params(state: TrainState, params: Any) -> TrainState:
-    """The state with other parameters, sharded as its own."""
+    """The state with other parameters, in the same sharding."""
     placed = jax.tree.map(lambda old, new: jax.device_put(new, old.sharding), state.params, params)
     return state.replace(params=placed)
 
@@ -83,16 +131,18 @@ class TrainStep:
     """A compiled step: (state, global batch) → (next state, metrics); the state is donated.
 
     Attributes:
-        program: the jitted function of state, batch, dropout seed and learning rate.
-        rate_at: the learning rate of a step.
-        mesh: where it runs.
-        seed: of the dropout.
+        program: the jitted function of state, constants, batch, dropout seed and learning rate.
+        rate_at: learning rate of a step.
+        mesh: devices of the step.
+        seed: seed of the dropout.
+        constants: see `Task.constants`; or their shapes, to `trace` the program only.
     """
 
     program: jax.stages.Wrapped
     rate_at: Callable[[jax.Array], jax.Array]
     mesh: Mesh
     seed: int
+    constants: Any
 
     def __call__(
         self, state: TrainState, batch: GlobalBatch
@@ -100,16 +150,16 @@ class TrainStep:
         """Runs a step; returns before it is finished, except where programs must not overlap."""
         rate = self.rate_at(state.step)
         with on_mesh(self.mesh):
-            result = self.program(state, batch, np.uint32(self.seed), rate)
+            result = self.program(state, self.constants, batch, np.uint32(self.seed), rate)
             return result if programs_may_overlap(self.mesh) else jax.block_until_ready(result)
 
     def trace(
         self, state: TrainState, batch: Mapping[str, jax.ShapeDtypeStruct]
     ) -> jax.stages.Traced:
-        """The program of a step for shapes, to be inspected or compiled; nothing is computed."""
+        """The program of a step for given shapes, to inspect or compile; nothing is computed."""
         seed, rate = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.uint32, jnp.float32))
         with on_mesh(self.mesh):
-            return self.program.trace(state, dict(batch), seed, rate)
+            return self.program.trace(state, self.constants, dict(batch), seed, rate)
 
 
 def make_train_step(
@@ -120,36 +170,45 @@ def make_train_step(
     abstract: TrainState,
     microbatches: int,
     seed: int,
+    constants: Any = None,
 ) -> TrainStep:
     """The jitted step of a training.
 
     The gradient is that of the loss over the global batch: each part of the loss is divided by its
-    weight in the whole batch before micro-batches are added.
+    weight in the global batch before micro-batches are added.
 
-    There is a program for each shape of a batch. Seed and learning rate are arguments of it, so
-    that runs which differ in nothing else find it in the compilation cache.
+    There is one program per batch shape. Seed and learning rate are its arguments, so that runs
+    that differ only in these find it in the compilation cache.
 
     Args:
-        task: loss and metrics.
-        optimizer: gradient to next parameters, clipping included.
-        mesh: where it runs.
+        task: task with loss and metrics.
+        optimizer: optimizer, including gradient clipping.
+        mesh: devices of the step.
         abstract: shapes and shardings of the state.
-        microbatches: into how many parts the batch is split to save memory.
-        seed: of the dropout.
+        microbatches: number of equal parts of the batch, computed one after the other to save
+            memory.
+        seed: seed of the dropout.
+        constants: `task.constants(mesh)`; None: their shapes, for a step that is only traced.
     """
+    if constants is None:
+        constants = task.abstract_constants(mesh)
     # The sharding of the gradients is that of the moments: a device that updates a part of the
     # parameters needs the sum over all devices for that part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
 
     def loss_of(
-        params: Any, batch: GlobalBatch, weights: dict[str, jax.Array], key: jax.Array
+        params: Any,
+        constants: Any,
+        batch: GlobalBatch,
+        weights: dict[str, jax.Array],
+        key: jax.Array,
     ) -> tuple[jax.Array, Sums]:
         params = gathered(mesh, optimizer.stop_frozen_gradients(params))
-        sums = task.loss_sums(params, batch, key)
-        return means(sums, weights)["loss"], sums
+        sums = task.training_sums(params, gathered(mesh, constants), batch, key)
+        return means(sums, weights, task.total_loss)["loss"], sums
 
     def step(
-        state: TrainState, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
+        state: TrainState, constants: Any, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         weights = task.loss_weights(batch)
         step_key = jax.random.fold_in(jax.random.key(seed), state.step)
@@ -157,39 +216,40 @@ def make_train_step(
 
         def add_microbatch(total: Any, part: tuple[jax.Array, GlobalBatch]) -> tuple[Any, None]:
             number, rows = part
-            added = gradient(state.params, rows, weights, jax.random.fold_in(step_key, number))
+            key = jax.random.fold_in(step_key, number)
+            added = gradient(state.params, constants, rows, weights, key)
             return jax.tree.map(jnp.add, total, added), None
 
         if microbatches == 1:
-            grads, sums = gradient(state.params, batch, weights, step_key)
+            grads, sums = gradient(state.params, constants, batch, weights, step_key)
         else:
             parts = (jnp.arange(microbatches), _split_rows(batch, microbatches))
             first = jax.tree.map(lambda leaf: leaf[0], parts[1])
-            shapes = jax.eval_shape(gradient, state.params, first, weights, step_key)
+            shapes = jax.eval_shape(gradient, state.params, constants, first, weights, step_key)
             zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
             (grads, sums), _ = jax.lax.scan(add_microbatch, zeros, parts)
 
         grads = jax.lax.with_sharding_constraint(grads, gradient_shardings)
         params, opt_state = optimizer.update(grads, state.opt_state, state.params, rate)
-        metrics = means(sums, weights)
+        metrics = means(sums, weights, task.total_loss)
         metrics["gradient_norm"] = optax.global_norm(grads)
         metrics["parameter_norm"] = optax.global_norm(params)
         metrics["learning_rate"] = rate
         return TrainState(state.step + 1, params, opt_state), metrics
 
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    shardings, kept = jax.tree.map(lambda leaf: leaf.sharding, (abstract, constants))
     program = jax.jit(
         step,
-        in_shardings=(shardings, batch_sharding(mesh), None, None),
+        in_shardings=(shardings, kept, batch_sharding(mesh), None, None),
         out_shardings=(shardings, None),
         donate_argnums=0,
     )
     rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))
-    return TrainStep(program, rate_at, mesh, seed)
+    return TrainStep(program, rate_at, mesh, seed, constants)
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
-    """[B, …] → [parts, B / parts, …]; every part takes its rows evenly from all devices."""
+    """[B, …] → [parts, B / parts, …]; each part takes equally many rows from every device."""
     return {
         key: value.reshape(-1, parts, *value.shape[1:]).swapaxes(0, 1)
         for key, value in batch.items()
@@ -197,14 +257,14 @@ def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
 
 
 def pack_rows(task: Task, mesh: Mesh, microbatches: int, rows: Batch) -> Batch:
-    """This host's rows of a batch, packed where one device computes them in one piece."""
+    """This host's rows of a batch, packed if a single device computes them in one piece."""
     return task.pack_rows(rows) if mesh.size == microbatches == 1 else rows
 
 
 def explain_step_out_of_memory(
     options: TrainOptions, mesh: Mesh
 ) -> contextlib.AbstractContextManager[None]:
-    """Names what makes a step of a training smaller, see `sharding.mesh.explain_out_of_memory`."""
+    """Suggests how to make a training step smaller, see `sharding.mesh.explain_out_of_memory`."""
     rows = options.global_batch_size // options.microbatches
     parts = mesh.shape["data"] * mesh.shape["fsdp"]
     return explain_out_of_memory(

@@ -5,7 +5,8 @@
 
 Prints one JSON line per combination: million tokens/s (padding counted) through tf.data, which is
 what training sees, and of the bare function on one core, medians of five rounds; the share of
-padding among the tokens of 16 batches; and the share of examples that packing leaves out.
+padding among the tokens of 16 batches; the share of the corpus that the first epoch shows; and the
+share of examples that packing leaves out.
 """
 
 import argparse
@@ -22,6 +23,8 @@ import numpy as np
 from bert_jax.data.pipeline import Batch, batches_in_order
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
+from bert_jax.data.pretraining.coverage import shown_share
+from bert_jax.data.pretraining.masking import UNITS
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.progress import padding_fraction
@@ -70,19 +73,16 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             tokenizer = synthetic_tokenizer(Path(folder))
         split = synthetic_split(tokenizer.vocab_size)
-    for masking in ("token", "whole_word", "span"):
+    for masking in UNITS:
         for objective in ("nsp", "sop", "none"):
             left_out = 0.0
-            maker: PretrainingBatches | PackedBatches = PretrainingBatches(
-                split,
-                tokenizer,
-                PretrainingOptions(
-                    length=options.length,
-                    masking=masking,
-                    objective=objective,
-                    max_predictions=-(-options.length * 15 // 100),
-                ),
+            chosen = PretrainingOptions(
+                length=options.length,
+                masking=masking,
+                objective=objective,
+                max_predictions=-(-options.length * 15 // 100),
             )
+            maker: PretrainingBatches | PackedBatches = PretrainingBatches(split, tokenizer, chosen)
             if options.packing:
                 maker = PackedBatches(maker)
                 left_out = maker.statistics().left_out
@@ -106,6 +106,7 @@ def main() -> None:
                         "length": options.length,
                         "packing": options.packing,
                         "padding": round(padding, 4),
+                        "shown": round(shown_share(split, tokenizer, chosen), 4),
                         "left_out": round(left_out, 4),
                         "tf_data_mtokens_per_s": round(
                             tokens * options.batches / statistics.median(pipeline), 1

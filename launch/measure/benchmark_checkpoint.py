@@ -4,7 +4,8 @@
 
 Rounds of two steps of pre-training with small batches, the second with a checkpoint before it:
 what the call of `save` takes of the host's time, how much longer the step then takes, and how long
-the writing goes on behind it. Prints a table of medians; target: 50 ms of blocking for base.
+the writing continues in the background. Prints a table of medians; target: 50 ms of blocking for
+base.
 """
 
 import argparse

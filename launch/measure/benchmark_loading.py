@@ -35,13 +35,13 @@ def make_model(directory: Path, size: str) -> None:
 
     from bert_jax.checkpoints import model_directory
     from bert_jax.checkpoints.config_file import ModelDescription
-    from bert_jax.models.config import EncoderConfig
+    from bert_jax.models.config import EncoderConfig, Head
     from bert_jax.models.encoder import init_params
     from bert_jax.models.execution import Execution
     from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
     config = EncoderConfig.from_size(size)
-    description = ModelDescription(config, "BertForMaskedLM")
+    description = ModelDescription(config, Head.MASKED_LM)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{number}" for number in range(config.vocab_size - len(special))]
     tokenizer = WordPieceTokenizer.from_vocabulary(
@@ -65,9 +65,12 @@ def parameter_loader(directory: Path) -> Callable[[], object]:
     from bert_jax.checkpoints import model_directory
     from bert_jax.models.execution import Execution
 
-    module = model_directory.load_description(directory).make_module(Execution())
+    description = model_directory.load_description(directory)
+    module = description.make_module(Execution())
     jax.block_until_ready(jax.numpy.zeros(1))
-    return lambda: jax.block_until_ready(model_directory.load_params(directory, module)[0])
+    return lambda: jax.block_until_ready(
+        model_directory.load_params(directory, description, module)[0]
+    )
 
 
 def model_loader(directory: Path) -> Callable[[], object]:

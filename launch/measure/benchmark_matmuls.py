@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from timed_runs import markdown
 
-from bert_jax.models.config import SIZES
+from bert_jax.families import bert
 from bert_jax.models.kernels.matmul import matmul, matmul_nt
 
 # Steps of one turn.
@@ -51,9 +51,10 @@ class Matmul:
 
 def matmuls_of(size: str, batch: int, length: int) -> tuple[int, list[Matmul]]:
     """The layers, and the matrix products of one."""
-    layers, width, heads = SIZES[size]
-    inner, tokens = 4 * width, batch * length
-    of_head = (batch, heads, length, width // heads)
+    config = bert.FAMILY.new_config(size)
+    layers, width, heads = config.num_hidden_layers, config.hidden_size, config.num_attention_heads
+    inner, tokens = config.intermediate_size, batch * length
+    of_head = (batch, heads, length, config.head_dim)
     weights = (batch, heads, length, length)
     return layers, [
         Matmul("query, key, value, output", 4, (tokens, width), (width, width)),
@@ -86,7 +87,7 @@ def seconds(matmuls: list[Matmul], dtype: str, rounds: int) -> list[float]:
 def main() -> None:
     """Parses the arguments and measures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", default="base", choices=SIZES)
+    parser.add_argument("--size", default="base", choices=bert.SIZES)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=15)

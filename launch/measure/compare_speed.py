@@ -81,9 +81,8 @@ WORKS = {
 }
 
 
-def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def compare(name: str, work: Work, options: argparse.Namespace) -> dict[str, Any]:
     """The rounds of one work."""
-    work = WORKS[name]
     contenders = []
     for side in ("bert_jax", *work.peers):
         python = sys.executable if side == "bert_jax" else options.peer_python
@@ -182,7 +181,7 @@ def main(arguments: list[str] | None = None) -> None:
             path = options.output / f"{name}.json"
             all_settings = {**settings, **dataclasses.asdict(WORKS[name])}
             results[name] = once(
-                path, all_settings, lambda name=name: {"sides": compare(name, options)}
+                path, all_settings, lambda name=name: {"sides": compare(name, WORKS[name], options)}
             )
             write_atomically(options.output / "speed.md", table(results).encode())
     except UserError as error:

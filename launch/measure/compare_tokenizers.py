@@ -1,11 +1,14 @@
-"""Compares bert_jax's WordPiece with Hugging Face's fast BERT tokenizer, line by line.
+"""Compares bert_jax's tokenizers with Hugging Face's, line by line.
 
     python launch/measure/compare_tokenizers.py --vocabulary vocab.txt --text udhr2.zip wiki.gz
+    python launch/measure/compare_tokenizers.py --vocabulary models/roberta --text udhr2.zip wiki.gz
 
-Every line of the files (plain, .gz, each member of a .zip), and `--nasty` generated strings, are
-encoded by both, alone and with the next line as a pair; the generated ones also as pairs cut to 64
-tokens. All must be equal: ids, type ids, tokens, offsets, word ids, special-token masks. Prints a
-table and the first differences; exits with 1 when there is one. Needs `pip install transformers`.
+A vocabulary is a `vocab.txt`, read as that of a BERT, or a model directory of RoBERTa, CamemBERT or
+XLM-R, whose class `tokenizer_config.json` names. Every line of the files (plain, .gz, each member
+of a .zip), and `--nasty` generated strings, are encoded by both, alone and with the next line as a
+pair; the generated ones also as pairs cut to 64 tokens. All must be equal: ids, type ids, tokens,
+offsets, word ids, special-token masks. Prints a table and the first differences; exits with 1 when
+there is one. Needs `pip install transformers`.
 """
 
 import argparse
@@ -22,10 +25,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.tokenization import Encoding, Tokenizer, load_tokenizer
+from bert_jax.tokenization import Encoding, Template, Tokenizer, load_tokenizer
 from bert_jax.tokenization.cleaning import looks_lowercased
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 from bert_jax.tokenization.wordpiece import read_vocabulary
 
+ROBERTA = Template(single="cls A sep", pair="cls A sep sep B sep")
 FIELDS = ("ids", "type_ids", "tokens", "offsets", "word_ids", "special_tokens_mask")
 BATCH, CUT, SHOWN = 1000, 64, 10
 
@@ -44,6 +49,7 @@ NASTY = {
     "punctuation": "... — “ ” ¿ $ ^ ` ~ | € № § ٪ 、 _ - \\",
     "digits, symbols": "² ½ Ⅷ ① ٣ 𝟘 𝔸𝓫 ∑ ≠ ℃ ™",
     "special tokens": "[CLS] [SEP] [MASK] [PAD] [UNK] [mask] [MASK ] [ [[SEP]] a[MASK]b",
+    "RoBERTa's": "<s> </s> <mask> <pad> <unk> <mask > < <<mask>> a<mask>b ▁ ▁a Ġ Ġa",
 }
 BLANK_AND_LONG = [
     ["\0", "\x01", "\x08", "\x0b", "\x0c", "\x1b[0m", "\x7f", "\x85", "\x9f", "\ufffd"],
@@ -89,6 +95,9 @@ def load_both(vocabulary: Path, lowercase: bool) -> tuple[Tokenizer, Any]:
     """The tokenizers of bert_jax and Hugging Face, each from the same files."""
     import transformers
 
+    if vocabulary.is_dir():
+        peer = transformers.AutoTokenizer.from_pretrained(vocabulary)
+        return load_tokenizer(vocabulary, kind=BYTE_LEVEL_BPE, template=ROBERTA), peer
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(vocabulary, Path(folder, "vocab.txt"))
         settings = {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"}
@@ -152,16 +161,17 @@ def main() -> int:
     except ModuleNotFoundError:
         sys.exit('transformers is not installed; run `pip install "transformers>=5,<6"`')
     for path in [*arguments.vocabulary, *arguments.text]:
-        if not path.is_file():
-            sys.exit(f"{path} does not exist; give a file")
+        if not path.exists():
+            sys.exit(f"{path} does not exist; give a file, or a directory of a tokenizer")
     start = time.perf_counter()
     print("| vocabulary | lower-cased | text | lines | encodings | tokens | differences |")
     print("|---|---|---|---:|---:|---:|---:|")
     reports: list[str] = []
     differences = 0
     for vocabulary in arguments.vocabulary:
-        own = looks_lowercased(read_vocabulary(vocabulary))
-        for lowercase in (own, not own) if arguments.both_cases else (own,):
+        is_file = vocabulary.is_file()
+        own = is_file and looks_lowercased(read_vocabulary(vocabulary))
+        for lowercase in (own, not own) if arguments.both_cases and is_file else (own,):
             tokenizer, peer = load_both(vocabulary, lowercase)
             strings = nasty_strings(arguments.nasty, arguments.seed)
             texts = [(path.name, lines_of(path), (None,)) for path in arguments.text]

@@ -3,7 +3,7 @@
     python launch/measure/pod_predictions.py --output plans        needs pip install "bert_jax[tpu]"
 
 Each entry is of `bert-jax plan --json`, whose answer is kept in a folder of the output directory
-that is named after the commit: a second call goes on where the first one was interrupted. Two
+that is named after the commit: a second call continues where the first one was interrupted. Two
 dozen compilations take about half an hour on two CPU cores.
 """
 

@@ -43,9 +43,13 @@ def make_run(options: argparse.Namespace) -> Callable[[], Any]:
             made.clear()
 
         return mask
-    batches = first_batches(experiment.task)
-    make_step = forward_pass if options.work == "infer" else training_step
-    run = make_step(experiment.workload, batches)
+    task, mesh = experiment.task, experiment.mesh
+    batches = first_batches(task)
+    if options.work == "infer":
+        run = forward_pass(task, experiment.model_init.execution, mesh, batches)
+    else:
+        parts = experiment.options.microbatches
+        run = training_step(task, experiment.optimizer, mesh, parts, batches)
     return lambda: jax.block_until_ready(run(next(numbers)))
 
 

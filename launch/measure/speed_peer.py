@@ -3,7 +3,8 @@ r"""The peers' side of `compare_speed.py`: serves steps of other libraries.
     python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
 
 With: eager, sdpa and compile (PyTorch and transformers), onnx (ONNX Runtime), openvino; collator
-for masking. The weights are random. Nothing of bert_jax is imported here.
+for masking. The weights are random. PyTorch computes on a GPU if there is one. Nothing of bert_jax
+is imported here.
 """
 
 import argparse
@@ -29,6 +30,7 @@ SIZES = {
 }
 PREDICTED = 0.15
 VOCABULARY = 30522
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def config_of(options: argparse.Namespace) -> transformers.BertConfig:
@@ -47,30 +49,32 @@ def config_of(options: argparse.Namespace) -> transformers.BertConfig:
 
 def random_inputs(options: argparse.Namespace) -> dict[str, torch.Tensor]:
     """Token ids of full rows."""
-    ids = torch.randint(1000, 30000, (options.batch, options.length))
+    ids = torch.randint(1000, 30000, (options.batch, options.length), device=DEVICE)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 def train(options: argparse.Namespace) -> Callable[[], Any]:
     """A step of pre-training: MLM and NSP, forward, backward, clipping and AdamW."""
-    model = transformers.BertForPreTraining(config_of(options)).train()
+    model = transformers.BertForPreTraining(config_of(options)).train().to(DEVICE)
     run = torch.compile(model) if options.with_ == "compile" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     inputs = random_inputs(options)
     ids = inputs["input_ids"]
     inputs["token_type_ids"] = torch.zeros_like(ids)
     count = -(-round(100 * PREDICTED) * options.length // 100)
-    places = torch.rand(ids.shape).topk(count, dim=1).indices
+    places = torch.rand(ids.shape, device=DEVICE).topk(count, dim=1).indices
     labels = torch.full_like(ids, -100).scatter_(1, places, ids.gather(1, places))
-    inputs |= {"labels": labels, "next_sentence_label": torch.randint(0, 2, (options.batch,))}
+    pairs = torch.randint(0, 2, (options.batch,), device=DEVICE)
+    inputs |= {"labels": labels, "next_sentence_label": pairs}
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bfloat16"):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=options.dtype == "bfloat16"):
             loss = run(**inputs).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        wait()
 
     return step
 
@@ -83,14 +87,21 @@ def infer(options: argparse.Namespace) -> Callable[[], Any]:
         return with_onnx(model, inputs)
     if options.with_ == "openvino":
         return with_openvino(model, inputs, options.dtype)
-    model = model.to(getattr(torch, options.dtype))
+    model = model.to(DEVICE, getattr(torch, options.dtype))
     run = torch.compile(model) if options.with_ == "compile" else model
 
     def step() -> None:
         with torch.inference_mode():
             run(**inputs)
+        wait()
 
     return step
+
+
+def wait() -> None:
+    """Returns when the device has done what it was given."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
 
 
 def with_onnx(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> Callable[[], Any]:

@@ -4,6 +4,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -71,8 +72,8 @@ def run(
     seconds = time.perf_counter() - start
     after = os.times()
     if process.returncode:
-        end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-SHOWN:])
-        raise UserError(f"{' '.join(command)} ended with {process.returncode}:\n{end}")
+        print(*log.read_text(encoding="utf-8").splitlines()[-SHOWN:], sep="\n", file=sys.stderr)
+        raise UserError(f"{' '.join(command)} ended with {process.returncode}; see {log}")
     used = (after.children_user - before.children_user) + (
         after.children_system - before.children_system
     )

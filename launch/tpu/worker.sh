@@ -57,7 +57,7 @@ follow() {
 wait_for_end() {
     [ -f "$run/pid" ] || { echo "nothing has been started here" >&2 && exit 2; }
     while is_running; do sleep 1; done
-    # A machine that was switched off in between has left no code: go on from the checkpoint.
+    # A machine that was switched off in between has left no code: continue from the checkpoint.
     for _ in 1 2 3 4 5; do [ -f "$run/exit_code" ] || sleep 1; done
     [ ! -f "$run/stopped" ] || exit 130
     [ -f "$run/exit_code" ] || exit 75

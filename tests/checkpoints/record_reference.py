@@ -1,4 +1,4 @@
-"""Records what Hugging Face's BERT computes, for tests without PyTorch.
+"""Records what Hugging Face's BERT and its relatives compute, for tests without PyTorch.
 
     python tests/checkpoints/record_reference.py
 
@@ -7,6 +7,7 @@ small models, one for each architecture and activation. No weights are stored: a
 from its name, by PyTorch's side and by ours. Of long arrays some values and the norm are kept.
 """
 
+import inspect
 import json
 import re
 import tempfile
@@ -30,11 +31,13 @@ class Case(NamedTuple):
         architecture: its class.
         fields: of its config, where they differ from `SMALL`.
         options: further arguments of the class.
+        family: the first part of the names of its classes.
     """
 
     architecture: str
     fields: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
+    family: str = "Bert"
 
 
 SMALL: Mapping[str, Any] = {
@@ -50,7 +53,7 @@ SMALL: Mapping[str, Any] = {
 _NAMES = {0: "negative", 1: "neutral", 2: "positive"}
 _THREE_LABELS = {"id2label": _NAMES, "label2id": {name: label for label, name in _NAMES.items()}}
 
-CASES: Mapping[str, Case] = {
+CASES: dict[str, Case] = {
     "encoder_gelu": Case("BertModel"),
     "encoder_gelu_new": Case(
         "BertModel",
@@ -79,6 +82,47 @@ CASES: Mapping[str, Case] = {
     "multiple_choice": Case("BertForMultipleChoice"),
 }
 
+# One model of each kind of relative: tests/families compares every head of all with transformers.
+_RELATIVES: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "Roberta": (
+        {
+            "type_vocab_size": 1,
+            "pad_token_id": 1,
+            "layer_norm_eps": 1e-5,
+            "max_position_embeddings": 18,
+            **_THREE_LABELS,
+        },
+        "SequenceClassification",
+    ),
+    "DistilBert": ({}, "MaskedLM"),
+    "Electra": ({"embedding_size": 10}, "MultipleChoice"),
+    "Albert": (
+        {"embedding_size": 10, "num_hidden_layers": 4, "num_hidden_groups": 2},
+        "PreTraining",
+    ),
+    "MobileBert": (
+        {
+            "embedding_size": 5,
+            "intra_bottleneck_size": 8,
+            "num_feedforward_networks": 3,
+            "classifier_activation": False,
+            "hidden_act": "relu",
+        },
+        "PreTraining",
+    ),
+}
+_KEYS_OF_DISTILBERT = {
+    "hidden_size": "dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "hidden_dim",
+    "hidden_act": "activation",
+}
+CASES |= {
+    family.lower(): Case(f"{family}For{head}", fields, family=family)
+    for family, (fields, head) in _RELATIVES.items()
+}
+
 
 def random_tensor(name: str, shape: Sequence[int]) -> np.ndarray:
     """The tensor of that name, float32.
@@ -93,7 +137,7 @@ def random_tensor(name: str, shape: Sequence[int]) -> np.ndarray:
         gain = 1.0 if re.search(r"\.(query|key)\.", name) else 0.5
         values *= gain / np.sqrt(shape[1])
     else:
-        values = 0.2 * values + name.endswith("LayerNorm.weight")
+        values = 0.2 * values + bool(re.search(r"(LayerNorm|layer_norm)\.weight$", name))
     return values.astype(np.float32)
 
 
@@ -102,18 +146,21 @@ def example_inputs(
 ) -> dict[str, np.ndarray]:
     """Rows of several lengths, the longest full; all but the last have two segments.
 
-    int64 [B, T], for multiple choice [1, B, T]. Only padding has id 0: Hugging Face gives [PAD] no
-    gradient as an input.
+    int64 [B, T], for multiple choice [1, B, T]. Only padding has the id of [PAD]: Hugging Face
+    gives it no gradient as an input.
     """
     generator = np.random.RandomState(0)
-    lengths = np.linspace(tokens, 2, batch).astype(int)[:, None]
+    # A trigram at the end of a text has padding in it.
+    shortest = tokens if config.get("trigram_input") else 2
+    lengths = np.linspace(tokens, shortest, batch).astype(int)[:, None]
     mask = (np.arange(tokens) < lengths).astype(np.int64)
-    ids = generator.randint(1, config["vocab_size"], mask.shape) * mask
+    pad = config["pad_token_id"]
+    ids = generator.randint(1 + pad, config["vocab_size"], mask.shape) * mask + pad * (1 - mask)
     types = (np.arange(tokens) >= lengths // 2) * mask * (np.arange(batch) < batch - 1)[:, None]
     if config.get("type_vocab_size") == 1:
         types = np.zeros_like(types)
     inputs = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
-    if architecture == "BertForMultipleChoice":
+    if architecture.endswith("ForMultipleChoice"):
         return {name: array[None] for name, array in inputs.items()}
     return inputs
 
@@ -138,7 +185,9 @@ def reference_model(case: Case) -> Any:
     import torch
     import transformers
 
-    config = transformers.BertConfig(**{**SMALL, **case.fields})
+    keys = _KEYS_OF_DISTILBERT if case.family == "DistilBert" else {}
+    fields = {keys.get(name, name): value for name, value in {**SMALL, **case.fields}.items()}
+    config = getattr(transformers, f"{case.family}Config")(**fields)
     model = getattr(transformers, case.architecture)(config, **case.options).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -157,9 +206,10 @@ def record(case: Case) -> dict[str, Any]:
         config = json.loads((Path(directory) / "config.json").read_text())
         saved = load_file(Path(directory) / "model.safetensors")
     inputs = example_inputs(case.architecture, config)
-    bare = case.architecture == "BertModel"
+    bare = case.architecture.endswith("Model")
+    taken = inspect.signature(model.forward).parameters
     output = model(
-        **{name: torch.from_numpy(array) for name, array in inputs.items()},
+        **{name: torch.from_numpy(array) for name, array in inputs.items() if name in taken},
         output_hidden_states=bare,
     )
     outputs = {name: value for name, value in output.items() if name != "hidden_states"}

@@ -84,14 +84,22 @@ def test_what_is_written_is_read(tmp_path):
     assert fields["dtype"] == "float32"
 
 
-def test_a_chain_over_the_labels_is_named_where_there_is_one(tmp_path):
+@pytest.mark.parametrize(
+    ("head", "field", "value"),
+    [(Head.TAGGING, "use_crf", True), (Head.QUESTION_ANSWERING, "qa_head", "joint")],
+)
+def test_heads_of_our_own_are_named_where_there_is_one(tmp_path, head, field, value):
     path = tmp_path / "config.json"
-    write_config(path, ModelDescription(CONFIG, Head.TAGGING))
-    assert "use_crf" not in json.loads(path.read_text())
-    chained = dataclasses.replace(CONFIG, use_crf=True)
-    write_config(path, ModelDescription(chained, Head.TAGGING))
-    assert json.loads(path.read_text())["use_crf"] is True
-    assert read_config(path).config == chained
+    write_config(path, ModelDescription(CONFIG, head))
+    assert field not in json.loads(path.read_text())
+    other = dataclasses.replace(CONFIG, **{field: value})
+    write_config(path, ModelDescription(other, head))
+    assert json.loads(path.read_text())[field] == value
+    assert read_config(path).config == other
+    path.write_text(path.read_text().replace('"joint"', '"both"'))
+    if field == "qa_head":
+        with pytest.raises(UserError, match="qa_head is 'both'; known are independent, joint"):
+            read_config(path)
 
 
 def test_labels_without_names_are_numbered(tmp_path):
@@ -120,15 +128,26 @@ def test_labels_and_outputs_must_agree():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model_type": "roberta"}, "model_type 'roberta' is unknown; known are bert"),
+        (
+            {"model_type": "deberta-v2", "relative_attention": True},
+            "model_type 'deberta-v2' is unknown; known are albert, bert, .*; the nearest is "
+            "roberta, which does not have relative_attention: give a model of a known family",
+        ),
+        (
+            {"model_type": "roberta"},
+            "lacks hidden_act, max_position_embeddings, type_vocab_size, layer_norm_eps, "
+            "pad_token_id; give the whole roberta config",
+        ),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True; only False is supported"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish'"),
-        ({"hidden_size": "768"}, "hidden_size is '768'; it must be a int"),
+        ({"hidden_size": "768"}, "hidden_size is '768'; it must be a whole number"),
         ({"problem_type": "ranking"}, "problem_type is 'ranking'; known are regression"),
         ({"id2label": ["a", "b"]}, "id2label is .*; it must name the labels 0, 1, 2"),
         ({"id2label": {"1": "a", "2": "b"}}, "id2label is"),
         ({"id2label": {"zero": "a"}}, "id2label is"),
+        ({"id2label": {"0": "a", "1": "a"}}, "id2label is"),
+        ({"id2label": {"0": None}}, "id2label is"),
     ],
 )
 def test_what_is_refused(read, fields, message):
@@ -144,9 +163,9 @@ def test_what_is_refused(read, fields, message):
         ('{\n "a": 1,\n x}', "config.json:3: not JSON"),
         ("[]", "is not a JSON object; give a model directory"),
         ('{"model_type": "bert"}', "lacks vocab_size, hidden_size, num_hidden_layers, num_att"),
-        ('{"model_type": 7}', "model_type 7 is unknown; known are bert"),
-        ('{"model_type": ["bert"]}', "model_type .'bert'. is unknown; known are bert"),
-        ('{"model_type": "gpt2"}', "model_type 'gpt2' is unknown; known are bert"),
+        ('{"model_type": 7}', "model_type 7 is unknown; known are albert, bert"),
+        ('{"model_type": ["bert"]}', "model_type .'bert'. is unknown; known are albert"),
+        ('{"model_type": "gpt2"}', "model_type 'gpt2' is unknown; known are albert"),
     ],
 )
 def test_files_that_are_none(tmp_path, content, message):
@@ -176,5 +195,5 @@ def test_a_size_that_is_null_is_missing(read):
 def test_nesting_without_end_is_one_line(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 200_000)
-    with pytest.raises(UserError, match="config.json cannot be read"):
+    with pytest.raises(UserError, match="config.json: its JSON is nested too deeply"):
         read_config(path)

@@ -123,12 +123,15 @@ def hub() -> Iterator[http.server.ThreadingHTTPServer]:
 
 
 # `huggingface_hub` reads the environment once, when it is imported, so each run is a process: a
-# copy of one that has imported all else. A line is a run; an empty line ends what it prints.
+# copy of one that has imported all else, what the library imports too. A line is a run; an empty
+# line ends what it prints.
 SCRIPT = """
 import json, os, signal, sys
+from huggingface_hub import HfApi, snapshot_download
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import UserError
-assert "huggingface_hub" not in sys.modules
+for name in [name for name in sys.modules if name.startswith("huggingface_hub")]:
+    del sys.modules[name]
 for line in sys.stdin:
     requests, environment = json.loads(line)
     if os.fork():
@@ -223,6 +226,31 @@ def test_a_directory_is_itself(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ("model_config.json result.json model/config.json", "model"),
+        ("several_runs.json result.json model/config.json", "model"),
+        ("result.json model/config.json", "."),  # of nobody we know
+        # A result is written last: the model is that of an earlier, shorter training.
+        ("model_config.json model/config.json", " is a run that is not finished; continue it, or "),
+        ("model_config.json result.json", "export --workdir {path} --output DIR writes"),
+        ("several_runs.json", " holds several runs and no model of the best; continue them, or "),
+        ("several_runs.json result.json", "; continue them, or give one of the runs in it"),
+    ],
+)
+def test_the_directory_of_a_run_means_its_model(tmp_path, files, found):
+    (tmp_path / "model").mkdir()
+    for name in files.split():
+        (tmp_path / name).touch()
+    if " " not in found:
+        assert resolve(tmp_path) == resolve(str(tmp_path)) == tmp_path / found
+        return
+    with pytest.raises(UserError) as error:
+        resolve(tmp_path)
+    assert found.format(path=tmp_path) in str(error.value)
+
+
+@pytest.mark.parametrize(
     "path",
     ["/no/such/model", "./model", "../model", "~/no-such-model", "a\\b", "a/b/c", "", "a b", "a/"],
 )
@@ -238,7 +266,7 @@ def test_a_file_is_no_directory(tmp_path):
 
 
 def test_a_directory_has_no_revision(tmp_path):
-    with pytest.raises(UserError, match="has no revision 'main'; leave the revision out"):
+    with pytest.raises(UserError, match="have no revision 'main'; leave the revision out"):
         resolve(tmp_path, "main")
 
 

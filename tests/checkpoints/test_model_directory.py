@@ -1,6 +1,7 @@
 """Model directories: what is written comes back to the bit, and damage is named."""
 
 import json
+import os
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.errors import UserError
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.tokenization import load_tokenizer
 
@@ -24,8 +26,9 @@ def load(model_path, model_config):
 
 @pytest.fixture
 def change(model_path):
-    """Rewrites the tensors of the model directory."""
+    """Rewrites the tensors of the model directory, as other programs do."""
     path = model_path / "model.safetensors"
+    (model_path / MANIFEST).unlink()
 
     def rewrite(edit) -> None:
         tensors = load_file(path)
@@ -38,9 +41,9 @@ def change(model_path):
 def test_parameters_come_back_to_the_bit(load, model_params):
     found = load()
     assert jax.tree.structure(found) == jax.tree.structure(model_params)
-    for one, other in zip(*map(jax.tree.leaves, (found, model_params)), strict=True):
-        assert one.dtype == np.float32
-        assert np.asarray(one).tobytes() == other.tobytes()
+    for leaf, saved in zip(*map(jax.tree.leaves, (found, model_params)), strict=True):
+        assert leaf.dtype == np.float32
+        assert np.asarray(leaf).tobytes() == saved.tobytes()
 
 
 def test_the_description_comes_back(model_path, description):
@@ -58,6 +61,16 @@ def test_the_files_are_those_of_hugging_face(model_path, tokenizer):
     assert load_tokenizer(model_path).fingerprint() == tokenizer.fingerprint()
     with safe_open(model_path / "model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
+
+
+def test_others_may_read_what_the_umask_lets_them(tmp_path, description, model_params, tokenizer):
+    before = os.umask(0o026)
+    try:
+        model_directory.save(tmp_path / "model", description, model_params, tokenizer)
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()}
+    assert modes == {0o640}
 
 
 def test_saving_again_gives_the_same_bytes(
@@ -104,7 +117,9 @@ def test_a_tensor_of_another_shape(change, load):
         tensors[name] = np.ascontiguousarray(tensors[name][:39])
 
     change(shrink)
-    message = r"tensor bert.embeddings.word_embeddings.weight has shape \(39, 16\), the model .*40"
+    message = (
+        r"tensor bert.embeddings.word_embeddings.weight has shape \(39, 16\), but vocab_size is 40"
+    )
     with pytest.raises(UserError, match=message):
         load()
 

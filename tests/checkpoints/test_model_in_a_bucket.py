@@ -27,12 +27,10 @@ def test_a_model_goes_there_and_back(bucket, tiny_config, tokenizer):
     directory = as_path(f"{bucket}/model")
     save(directory, tiny_config, tokenizer, 0)
     write_atomically(directory / "README.md", b"card")
-    write_atomically(directory / "pytorch_model.bin", b"of an older model")
     params = save(directory, tiny_config, tokenizer, 1)
 
     names = {path.name for path in directory.iterdir()}
     assert {"config.json", "model.safetensors", "vocab.txt", "README.md"} <= names
-    assert "pytorch_model.bin" not in names
     loaded = bert_jax.load(str(directory))
     for ours, theirs in zip(jax.tree.leaves(params), jax.tree.leaves(loaded.params), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -43,6 +41,15 @@ def test_a_model_goes_there_and_back(bucket, tiny_config, tokenizer):
         for name in ("model", "copy")
     )
     assert first == second
+
+
+def test_the_weights_of_others_are_not_removed(bucket, tiny_config, tokenizer):
+    directory = as_path(f"{bucket}/model")
+    save(directory, tiny_config, tokenizer, 0)
+    write_atomically(directory / "pytorch_model.bin", b"of somebody else")
+    with pytest.raises(UserError, match="pytorch_model.bin was not written by bert_jax"):
+        save(directory, tiny_config, tokenizer, 1)
+    assert (directory / "pytorch_model.bin").read_bytes() == b"of somebody else"
 
 
 def test_something_else_is_not_overwritten(bucket, tiny_config, tokenizer):

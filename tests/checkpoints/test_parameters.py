@@ -1,4 +1,4 @@
-"""Parameters from tensors: what is taken, what is new, what is left over, and where it lies."""
+"""Parameters from tensors: loaded, new and unexpected ones, and where they lie."""
 
 import dataclasses
 import json
@@ -17,7 +17,8 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.model_directory import load_description, load_params
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import MODULES
+from bert_jax.families import bert
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
@@ -36,6 +37,7 @@ def flat(params):
 def edit(model_path):
     """Rewrites the tensors of the model directory: from a dict of them to another."""
     path = model_path / "model.safetensors"
+    (model_path / MANIFEST).unlink()
 
     def rewrite(change) -> None:
         save_file(change(load_file(path)), path, metadata={"format": "pt"})
@@ -57,7 +59,7 @@ def test_a_classifier_on_a_pretrained_encoder(model_path, model_params):
     )
     assert len(report.taken) == 5 + 3 * 16 + 2  # embeddings, three layers, pooler
     assert not report.complete
-    assert str(report).startswith("55 tensors taken; new and untrained: classifier/bias, class")
+    assert str(report).startswith("55 tensors loaded; new and untrained: classifier/bias, class")
     found, expected = flat(params["bert"]), flat(model_params["bert"])
     assert set(found) == set(expected)
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
@@ -198,17 +200,17 @@ def test_half_precision_comes_back_to_the_bit(
     description, model_params, tokenizer, tmp_path, dtype
 ):
     half = dataclasses.replace(description, dtype=dtype)
-    one, other = tmp_path / "one", tmp_path / "other"
-    model_directory.save(one, half, model_params, tokenizer)
-    found = load_description(one)
+    written, rewritten = tmp_path / "one", tmp_path / "other"
+    model_directory.save(written, half, model_params, tokenizer)
+    found = load_description(written)
     assert found == half
-    params, _ = load(one, "")
+    params, _ = load(written, "")
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(params))
-    model_directory.save(other, found, params, tokenizer)
-    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()}
-    for path in one.iterdir():
-        assert (other / path.name).read_bytes() == path.read_bytes()
-    with safe_open(one / "model.safetensors", framework="numpy") as file:
+    model_directory.save(rewritten, found, params, tokenizer)
+    assert {path.name for path in written.iterdir()} == {path.name for path in rewritten.iterdir()}
+    for path in written.iterdir():
+        assert (rewritten / path.name).read_bytes() == path.read_bytes()
+    with safe_open(written / "model.safetensors", framework="numpy") as file:
         dtypes = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
     assert dtypes == {{"float16": "F16", "bfloat16": "BF16"}[dtype]}
 
@@ -229,6 +231,7 @@ def test_a_head_of_another_size_is_an_error_with_both_shapes(model_path, tokeniz
     description = load_description(model_path, Head.TAGGING)
     params, _ = load(model_path, Head.TAGGING)
     model_directory.save(tmp_path / "tagger", description, params, tokenizer)
+    (tmp_path / "tagger" / MANIFEST).unlink()
     path = tmp_path / "tagger" / "config.json"
     fields = json.loads(path.read_text())
     fields["id2label"] = {"0": "O", "1": "B-PER", "2": "I-PER"}
@@ -238,7 +241,7 @@ def test_a_head_of_another_size_is_an_error_with_both_shapes(model_path, tokeniz
         load(tmp_path / "tagger", "")
 
 
-@pytest.mark.parametrize("head", MODULES)
+@pytest.mark.parametrize("head", bert.FAMILY.class_names)
 def test_every_architecture_comes_back_to_the_bit(head, model_config, tokenizer, tmp_path):
     config = dataclasses.replace(model_config, num_labels=3)
     description = ModelDescription(config, head, labels=("x", "y", "z"))
@@ -252,8 +255,8 @@ def test_every_architecture_comes_back_to_the_bit(head, model_config, tokenizer,
     found, report = load(tmp_path / "model", "")
     assert report.complete
     assert jax.tree.structure(found) == jax.tree.structure(params)
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
-        assert np.asarray(one).tobytes() == other.tobytes()
+    for leaf, saved in zip(jax.tree.leaves(found), jax.tree.leaves(params), strict=True):
+        assert np.asarray(leaf).tobytes() == saved.tobytes()
 
 
 EIGHT_DEVICES = """
@@ -311,19 +314,20 @@ def test_mixed_precision_comes_back_to_the_bit(model_path, edit, tokenizer, tmp_
     edit(halve)
     params, _ = load(model_path, "")
     model_directory.save(tmp_path / "again", load_description(model_path), params, tokenizer)
-    one, other = (
+    before, after = (
         load_file(path / "model.safetensors") for path in (model_path, tmp_path / "again")
     )
-    assert set(one) == set(other)
-    for name in one:
-        assert one[name].dtype == other[name].dtype
-        assert one[name].tobytes() == other[name].tobytes()
+    assert set(before) == set(after)
+    for name in before:
+        assert before[name].dtype == after[name].dtype
+        assert before[name].tobytes() == after[name].tobytes()
 
 
 def test_multiple_choice_is_told_by_its_one_output(model_path, tokenizer, tmp_path):
     description = load_description(model_path, Head.MULTIPLE_CHOICE)
     params, _ = load(model_path, Head.MULTIPLE_CHOICE)
     model_directory.save(tmp_path / "choice", description, params, tokenizer)
+    (tmp_path / "choice" / MANIFEST).unlink()
     path = tmp_path / "choice" / "config.json"
     fields = json.loads(path.read_text())
     del fields["architectures"]

@@ -1,13 +1,23 @@
 """Checkpoints of a run, with a state of three numbers."""
 
+import gc
+import os
+import random
+import re
+import resource
 import shutil
+import sys
+import time
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.checkpoints.runs import RunCheckpoints, has_checkpoint
+from bert_jax.checkpoints import runs
+from bert_jax.checkpoints.checksums import checksums
+from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
 from bert_jax.errors import RetryableError, UserError
 from bert_jax.files import as_path
 
@@ -108,7 +118,7 @@ def test_without_any_evaluation_the_newest_is_the_best(open_run, tmp_path):
 def test_names_of_steps_that_are_not_there(open_run):
     checkpoints = open_run()
     assert checkpoints.latest_step is None
-    assert checkpoints.latest == "that of no step"
+    assert checkpoints.latest == "missing"
     with pytest.raises(UserError, match="has no checkpoint; train first"):
         checkpoints.step_of("latest")
     save(checkpoints, {1: None, 2: None})
@@ -140,6 +150,214 @@ def test_a_damaged_checkpoint_is_named(open_run, abstract, tmp_path, restore):
     assert open_run().restore(1, abstract)[1] == {"next_example": 8}
 
 
+def test_checksums_by_hand():
+    tree = {"a": {"b": jnp.array([[1, 2], [3, 4]], jnp.int32)}, "c": jnp.float32(1.0)}
+    # 1 · 1 + 2 · 3 + 3 · 5 + 4 · 7, and the bits of 1.0
+    assert checksums(tree) == {"a/b": 50, "c": 0x3F800000}
+    assert checksums({"a": jnp.array([-1, 0], jnp.int8)}) == {"a": 255}
+    array = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+    words = array.view(np.uint32).ravel().tolist()
+    expected = sum(word * (2 * index + 1) for index, word in enumerate(words)) % 2**32
+    assert checksums({"a": jnp.asarray(array)}) == {"a": expected}
+
+
+FILES = [
+    *("_CHECKPOINT_METADATA", "metrics/metrics", "position/metadata", "checksums/metadata"),
+    *("state/_METADATA", "state/_sharding", "state/manifest.ocdbt"),
+    *("state/d/*", "state/ocdbt.process_0/d/*", "state/ocdbt.process_0/manifest.ocdbt"),
+]
+
+
+@pytest.mark.parametrize("damage", ["remove", "half", "flip 0", "flip 1", "flip 2"])
+def test_a_damaged_file_is_noticed_or_harmless(open_run, abstract, tmp_path, damage):
+    save(open_run(), {1: 2.0, 2: 1.0})
+    directory = tmp_path / "checkpoints" / "2"
+    kept = tmp_path / "kept"
+    shutil.copytree(directory, kept)
+    expected = [leaf.tobytes() for leaf in map(np.asarray, jax.tree.leaves(state_of(2)))]
+    for path in (path for name in FILES for path in kept.glob(name) if path.is_file()):
+        content = bytearray(path.read_bytes())
+        target = directory / path.relative_to(kept)
+        if damage == "remove":
+            target.unlink()
+        elif damage == "half":
+            target.write_bytes(content[: len(content) // 2])
+        else:
+            bit = random.Random(damage).randrange(8 * len(content))
+            content[bit // 8] ^= 1 << bit % 8
+            target.write_bytes(content)
+        try:
+            checkpoints = open_run()
+            assert checkpoints.step_of("best") == 2
+            state, position = checkpoints.restore(2, abstract)
+            assert [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)] == expected
+            assert position == {"next_example": 16}
+        except UserError as error:
+            assert re.search("checkpoints/2.*remove", str(error))  # noqa: PT017
+        shutil.copy(path, target)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (os.mkfifo, "a named pipe, not a regular file;"),
+        (lambda path: path.symlink_to("/dev/zero"), "a link to /dev/zero, which is outside of"),
+        (lambda path: path.symlink_to(__file__), "a link to .*, which is outside of"),
+    ],
+)
+def test_what_is_no_file_of_a_checkpoint_is_refused_by_name(open_run, tmp_path, make, kind):
+    save(open_run(), {1: 2.0, 2: 1.0})
+    directory = tmp_path / "checkpoints" / "2"
+    for path in [path for name in FILES for path in directory.glob(name) if path.is_file()]:
+        path.rename(tmp_path / "kept")
+        make(path)
+        message = f"{path} is {kind}.* remove {directory} to continue with the other checkpoints$"
+        for read_only in (False, True):
+            with pytest.raises(UserError, match=message):
+                RunCheckpoints(tmp_path, keep=2, read_only=read_only)
+        path.unlink()
+        (tmp_path / "kept").rename(path)
+    make(tmp_path / "checkpoints" / "3")
+    with pytest.raises(UserError, match="checkpoints/3 is "):
+        open_run()
+
+
+def test_a_checkpoint_that_lacks_a_file_is_refused_by_name(open_run, tmp_path):
+    save(open_run(), {1: 2.0, 2: 1.0})
+    directory = tmp_path / "checkpoints" / "1"  # not the newest
+    for name in ("position/metadata", "_CHECKPOINT_METADATA", "state/manifest.ocdbt"):
+        content = (directory / name).read_bytes()
+        (directory / name).unlink()
+        message = f"{directory} is incomplete: it has no {name}; remove {directory} to continue"
+        for read_only in (False, True):
+            with pytest.raises(UserError, match=message):
+                RunCheckpoints(tmp_path, keep=2, read_only=read_only)
+        (directory / name).write_bytes(content)
+    (directory / "metrics" / "metrics").unlink()
+    (directory / "metrics" / "metrics").mkdir()
+    with pytest.raises(UserError, match=f"{directory}/metrics/metrics is damaged: remove "):
+        open_run()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "checkpoints").write_text("")
+    with pytest.raises(UserError, match="other/checkpoints is no directory; move it away"):
+        RunCheckpoints(tmp_path / "other", keep=2)
+
+
+def test_a_removal_that_was_interrupted_leaves_no_checkpoint(open_run, tmp_path, monkeypatch):
+    place = tmp_path / "checkpoints"
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "remove", lambda path: None)  # as if the process had been killed
+        save(open_run(keep=1), {1: None, 2: None})
+    assert [path.name for path in (place / "removed").iterdir()] == ["1"]
+    assert newest_step(tmp_path) == 2
+    with RunCheckpoints(tmp_path, keep=1, read_only=True) as checkpoints:
+        assert checkpoints.latest_step == 2
+        with pytest.raises(UserError, match="has no checkpoint '1'"):
+            checkpoints.step_of("1")
+    assert (place / "removed").is_dir()
+    open_run(keep=1)
+    assert steps_of(tmp_path) == [2]
+
+
+def test_what_a_failed_removal_left_is_removed_at_the_end(open_run, tmp_path):
+    save(open_run(keep=9), {1: 2.0, 2: 1.0, 3: 3.0, 4: None})
+    with RunCheckpoints(tmp_path, keep=1, best_metric=("loss", False), read_only=True):
+        pass
+    assert steps_of(tmp_path) == [1, 2, 3, 4]
+    with RunCheckpoints(tmp_path, keep=1, best_metric=("loss", False)):
+        assert steps_of(tmp_path) == [1, 2, 3, 4]  # the newest may turn out to be damaged
+    assert steps_of(tmp_path) == [2, 4]
+
+
+def test_in_a_bucket_the_remainder_of_an_old_checkpoint_is_removed(bucket):
+    workdir = as_path(f"{bucket}/run")
+    with RunCheckpoints(workdir, keep=2) as checkpoints:
+        save(checkpoints, {1: None, 2: None})
+    place = workdir / "checkpoints"
+    (place / "1" / "position" / "metadata").unlink()
+    with RunCheckpoints(workdir, keep=2, read_only=True) as checkpoints:
+        assert checkpoints.step_of("latest") == 2
+    with RunCheckpoints(workdir, keep=2) as checkpoints:
+        assert checkpoints.latest_step == 2
+        assert not (place / "1").exists()
+    (place / "2" / "state" / "_METADATA").unlink()
+    with pytest.raises(UserError, match="checkpoints/2 is incomplete: it has no state/_METADATA"):
+        RunCheckpoints(workdir, keep=2)
+
+
+def test_another_host_may_create_the_directory_at_the_same_time(tmp_path, monkeypatch):
+    def is_there(path):
+        path.mkdir()
+        return os.path.lexists(path)
+
+    monkeypatch.setattr(runs, "is_there", is_there)
+    assert RunCheckpoints(tmp_path, keep=1).latest_step is None
+
+
+def test_a_write_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch, capfd):
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    values = np.random.default_rng(0).normal(size=(16, 30_000)).astype(np.float32)
+    state = {f"k{number}": jnp.asarray(row) for number, row in enumerate(values)}
+    checkpoints = RunCheckpoints(tmp_path, keep=2)
+    old, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))  # bytes of each file
+    try:
+        checkpoints.save(1, state, {"next_example": 8}, {})
+        with pytest.raises(UserError, match="cannot write a checkpoint to .*; the last complete"):
+            checkpoints.wait()
+        time.sleep(0.2)  # the other arrays are done only now
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (old, hard))
+    assert lost == []
+    assert capfd.readouterr().err == ""
+    for kind in (ValueError, KeyboardInterrupt):  # others are passed on
+        other = types.SimpleNamespace(exc_type=kind, exc_value=kind("lost"), object=None)
+        sys.unraisablehook(other)
+        assert lost[-1] == other
+
+
+def test_a_read_that_fails_is_one_error_and_nothing_else(tmp_path, abstract, monkeypatch, capfd):
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    state = {f"k{number}": jnp.arange(3000.0) * number for number in range(8)}
+    place = abstract["step"].sharding
+    shapes = {
+        name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
+        for name, array in state.items()
+    }
+    with RunCheckpoints(tmp_path, keep=2) as checkpoints:
+        checkpoints.save(1, state, {"next_example": 8}, {})
+        checkpoints.wait()
+        path = tmp_path / "checkpoints" / "1" / "state" / "array_metadatas" / "process_0"
+        path.write_bytes(path.read_bytes()[:100])
+        with pytest.raises(UserError, match="/checkpoints/1: Expecting value"):
+            checkpoints.restore(1, shapes)
+        time.sleep(0.1)
+        gc.collect()
+    assert lost == []
+    assert capfd.readouterr().err == ""
+
+
+def test_a_flipped_bit_names_the_array_and_the_checkpoint_before(open_run, abstract, tmp_path):
+    kernel = np.arange(3000, dtype=np.float32)  # long enough for a file of its own
+    state = {"params": {"kernel": jnp.asarray(kernel)}}
+    checkpoints = open_run()
+    for step in (1, 2):
+        checkpoints.save(step, state, {"next_example": 8 * step}, {})
+    checkpoints.wait()
+    for path in (tmp_path / "checkpoints" / "2" / "state").rglob("d/*"):
+        path.write_bytes(path.read_bytes().replace(np.float32(7).tobytes(), np.float32(15)))
+    place = abstract["step"].sharding
+    shapes = {"kernel": jax.ShapeDtypeStruct(kernel.shape, kernel.dtype, sharding=place)}
+    message = "2: the array params/kernel has another checksum; .* continue from that of step 1"
+    with pytest.raises(UserError, match=message):
+        open_run().restore(2, {"params": shapes})
+    with pytest.raises(UserError, match=message):
+        open_run().restore_params(2, shapes)
+    assert np.array_equal(open_run().restore_params(1, shapes)["kernel"], kernel)
+
+
 def test_a_checkpoint_of_another_model_is_named(open_run, abstract):
     save(open_run(), {1: None})
     other = jax.tree.map(
@@ -150,13 +368,15 @@ def test_a_checkpoint_of_another_model_is_named(open_run, abstract):
         open_run().restore(1, other)
     with pytest.raises(UserError, match="cannot read the checkpoint .*/checkpoints/1: "):
         open_run().restore(1, {"params": {"bias": abstract["params"]["kernel"]}})
+    with pytest.raises(UserError, match="checkpoints/1: it has no array params/bias; if disk and"):
+        open_run().restore_params(1, {"bias": abstract["params"]["kernel"]})
 
 
 def test_one_that_was_put_aside_does_not_count(open_run, tmp_path):
     save(open_run(), {1: None})
-    assert has_checkpoint(tmp_path)
+    assert newest_step(tmp_path) == 1
     (tmp_path / "checkpoints" / "1").rename(tmp_path / "checkpoints" / "old_1")
-    assert not has_checkpoint(tmp_path)
+    assert newest_step(tmp_path) is None
     assert open_run().latest_step is None
 
 
@@ -171,7 +391,7 @@ def test_a_store_that_fails_is_tried_again_if_it_has_worked(bucket, monkeypatch)
             save(checkpoints, dict.fromkeys(range(steps)))
             with monkeypatch.context() as patch:
                 patch.setattr(checkpoints._manager, "save", refuses)
-                with pytest.raises(UserError, match="the line is dead; the last whole") as found:
+                with pytest.raises(UserError, match="the line is dead; the last complete") as found:
                     checkpoints.save(9, state_of(9), {}, {})
         assert type(found.value) is kind
 
@@ -181,9 +401,9 @@ def test_in_a_bucket_a_checkpoint_that_is_being_written_does_not_count(bucket):
     place = workdir / "checkpoints" / "5"
     (place / "state").mkdir(parents=True)
     (place / "state" / "data").write_bytes(b"half")
-    assert not has_checkpoint(workdir)
+    assert newest_step(workdir) is None
     (place / "commit_success.txt").write_bytes(b"")
-    assert has_checkpoint(workdir)
+    assert newest_step(workdir) == 5
 
 
 def test_a_disk_that_is_too_small_is_noticed_before_anything_is_written(
@@ -194,7 +414,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_anything_is_written(
     disk = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk._replace(free=20))
     with pytest.raises(
-        UserError, match="it takes 0 MB, 0 MB are free; the last whole one is that of step 1"
+        UserError, match="it takes 0 MB, 0 MB are free; the last complete one is that of step 1"
     ):
         checkpoints.save(2, state_of(2), {"next_example": 16}, {})
     assert steps_of(tmp_path) == [1]

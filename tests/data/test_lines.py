@@ -34,6 +34,28 @@ def test_compressed_files(tmp_path):
             read(tmp_path / name)
 
 
+def test_utf_16_of_a_spreadsheet(tmp_path):
+    text = "the sun\r\n\nзима 🌲\u4e0a\n\ufefflast"
+    lines = [(1, "the sun\r\n"), (2, "\n"), (3, "зима 🌲上\n"), (4, "\ufefflast")]
+    path = tmp_path / "text.txt"
+    for mark, encoding in [(b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")]:
+        content = mark + text.encode(encoding)
+        path.write_bytes(content)
+        assert read(path) == lines
+        with open_lines(path) as opened:
+            assert opened.whole() == text
+            assert opened.fraction() == 1.0
+        path.write_bytes(gzip.compress(content))
+        assert read(path) == lines
+        for damaged in (content[:-1], content + "\ud83c".encode(encoding, "surrogatepass")):
+            path.write_bytes(damaged)
+            with pytest.raises(UserError, match="text.txt: not valid UTF-16: .*; save it as UTF-8"):
+                read(path)
+    long = tmp_path / "long.txt"
+    long.write_text("é" * 3_000_000 + "\nend", "utf-16")
+    assert read(long) == [(1, "é" * 3_000_000 + "\n"), (2, "end")]
+
+
 def test_how_much_is_read(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"abcd\n" * 4)
@@ -52,6 +74,27 @@ def test_a_pipe(tmp_path):
     with open_lines(path) as lines:
         assert list(lines) == [(1, "one\n"), (2, "two\n")]
         assert lines.fraction() is None
+    writer.join()
+
+
+def test_utf_16_of_a_pipe_is_read_line_by_line(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    read_first = threading.Event()
+
+    def write():
+        with path.open("wb", buffering=0) as pipe:
+            pipe.write("\ufeffone\nt".encode("utf-16-le"))
+            assert read_first.wait(60)
+            pipe.write("wo\n".encode("utf-16-le"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with open_lines(path) as lines:
+        numbered = iter(lines)
+        assert next(numbered) == (1, "one\n")
+        read_first.set()
+        assert list(numbered) == [(2, "two\n")]
     writer.join()
 
 

@@ -39,10 +39,20 @@ def test_an_error_in_a_batch_reaches_the_caller():
             raise ValueError("batch three is broken")
         return make_batch(number)
 
-    batches = batches_in_order(fail_at_three, 0, 5)
-    assert next(batches)["ids"][0, 0] == 0
-    with pytest.raises(Exception, match="batch three is broken"):
-        list(batches)
+    for stop in (5, 40):  # made when read, and made ahead
+        batches = batches_in_order(fail_at_three, 0, stop)
+        assert next(batches)["ids"][0, 0] == 0
+        with pytest.raises(Exception, match="batch three is broken"):
+            list(batches)
+
+
+def test_few_batches_need_no_tensorflow(monkeypatch):
+    """To time a step, or to plan one, where TensorFlow is not installed."""
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # an import fails
+    found = list(batches_in_order(make_batch, 3, 11))
+    assert [batch["ids"][0, 0] for batch in found] == list(range(3, 11))
+    with pytest.raises(ImportError):
+        next(batches_in_order(make_batch, 3, 12))
 
 
 # How a caller may leave: by a break, by close, by dropping it, with an error, or not at all.

@@ -1,6 +1,6 @@
 """Random numbers against an independent scalar implementation; shuffles as permutations."""
 
-import itertools
+import math
 
 import numpy as np
 import pytest
@@ -145,14 +145,32 @@ def test_each_point_depends_on_its_index_and_key_only(size, picks):
         assert randomness.permute(np.arange(size), size, key[None])[index] == found
 
 
-def test_every_order_of_four_is_about_equally_likely():
-    keys = randomness.random_bits(keys_of(3), np.arange(24_000))
-    columns = [randomness.permute(np.full(len(keys), index), 4, keys) for index in range(4)]
-    orders, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
-    assert [tuple(order) for order in orders.tolist()] == list(itertools.permutations(range(4)))
-    # A thousand of each are expected; five standard deviations are 155.
-    assert counts.min() > 845
-    assert counts.max() < 1155
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6])
+def test_every_order_of_a_few_is_equally_likely(size):
+    keys = randomness.random_bits(keys_of(3), np.arange(40_000))
+    columns = [randomness.permute(np.full(len(keys), index), size, keys) for index in range(size)]
+    _, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+    orders = math.factorial(size)
+    assert len(counts) == orders
+    assert chi_square_deviation(counts) < 4
+
+
+@pytest.mark.parametrize("size", [10, 20, 31, 63, 64, 65, 100])
+def test_two_indices_go_to_all_pairs_of_places_equally_often(size):
+    keys = randomness.random_bits(keys_of(9), np.arange(200_000))
+    first = randomness.permute(np.full(len(keys), 0), size, keys)
+    last = randomness.permute(np.full(len(keys), size - 1), size, keys)
+    counts = np.bincount(first * size + last, minlength=size**2)
+    of_pairs = counts[~np.eye(size, dtype=bool).reshape(-1)]
+    assert of_pairs.sum() == len(keys)
+    assert chi_square_deviation(of_pairs) < 4
+
+
+def chi_square_deviation(counts):
+    """How many standard deviations χ² of equal frequencies is above its mean."""
+    expected = counts.mean()
+    freedom = len(counts) - 1
+    return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
 
 
 def test_an_index_goes_everywhere_equally_often():

@@ -100,6 +100,23 @@ def test_best_fit_decreasing_by_eye():
     assert best_fit_decreasing(sizes, 4, 10).tolist() == [1, 1, 3, 2, 2, 3, 0]
 
 
+@given(st.lists(st.integers(1, 12), max_size=40), st.integers(1, 20))
+def test_best_fit_decreasing_is_that_of_a_plain_loop(sizes, rows):
+    """Which of several equally full rows is taken is not defined: what is left in them is."""
+    left, unplaced = [12] * rows, []
+    for size in sorted(sizes, reverse=True):
+        fitting = [space for space in left if space >= size]
+        if fitting:
+            left[left.index(min(fitting))] -= size
+        else:
+            unplaced.append(size)
+    sizes = np.array(sizes, np.int64)
+    placed = best_fit_decreasing(sizes, rows, 12)
+    used = np.bincount(placed[placed >= 0], sizes[placed >= 0], rows)
+    assert sorted(12 - used) == sorted(left)
+    assert sorted(sizes[placed < 0], reverse=True) == unplaced
+
+
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 30))
 def test_rows_never_overflow_and_what_is_left_out_fits_nowhere(sizes, rows):
     sizes = np.array(sizes, np.int64)

@@ -78,6 +78,26 @@ def test_quotation_marks(table):
     assert table("a.csv", 'a"b,"c"\n', header=False, quotes="none")[1] == {1: ['a"b', '"c"']}
 
 
+def test_semicolons_where_the_header_has_no_comma(table):
+    expected = (("text", "label"), {2: ["a, b", "1"], 3: ["c;d", "0"]}, [])
+    assert table("a.csv", 'text;label\na, b;1\n"c;d";0\n') == expected
+    assert table("a.csv", '"text";"label"\r\n"a, b";1\r\n"c;d";0\r\n'.encode("utf-16")) == expected
+    assert table("a.csv", "text\tlabel\na, b\t1\nc;d\t0\n") == expected
+    assert table("a.csv", 'text,label\n"a, b",1\nc;d,0\n') == expected
+    assert table("a.csv", '"the;text",label\nc,0\n')[0] == ("the;text", "label")
+    assert table("a.csv", '"the,text";label\nc;0\n')[0] == ("the,text", "label")
+    assert table("a.csv", "\n\ntext;label\nc;0\n") == (("text", "label"), {4: ["c", "0"]}, [])
+    assert table("a.csv", "c;0\n", header=False) == (("0", "1"), {1: ["c", "0"]}, [])
+    assert table("a.csv", "text\na;b\n")[1] == {2: ["a;b"]}
+
+
+def test_keys_of_objects_inside_objects(table):
+    lines = '{"doc": {"text": "a", "by": {"id": 7}}}\n{"doc": 3, "doc.text": "b", "doc.by.id": 8}\n'
+    nested = ("doc.text", "doc.by.id", "doc.none", "other.x")
+    _, rows, _ = table("a.jsonl", lines, nested=nested)
+    assert rows == {1: [{"text": "a", "by": {"id": 7}}, "a", 7], 2: [3, "b", 8]}
+
+
 def test_rows_that_are_passed_over(table):
     content = "a\tb\n1\t2\n3\n4\t5\n6\t7\t8\n"
     assert table("a.tsv", content, skip_broken=True) == (
@@ -101,7 +121,7 @@ def test_endings_and_options_that_say_nothing(table):
         *("tsv", "csv", "jsonl"),
         *("", ""),
     ]
-    with pytest.raises(UserError, match="a.txt: its ending does not say what it is; set form"):
+    with pytest.raises(UserError, match="a.txt: its ending names no format; set form"):
         table("a.txt", "a\tb\n")
     with pytest.raises(UserError, match="format is 'xml'; known are jsonl, tsv, csv"):
         TableOptions("xml")

@@ -75,7 +75,7 @@ VARIABLES = {
 }
 
 
-@pytest.fixture(params=list(MODULES))
+@pytest.fixture(params=list(VARIABLES))
 def head(request):
     return request.param
 
@@ -125,10 +125,11 @@ def test_the_tensors_are_those_of_hugging_faces_conversion(module, params):
         assert converted[name].tolist() == tensor.tolist(), name
 
 
-def test_only_a_decoder_of_its_own_and_a_chain_over_labels_have_no_name():
+def test_only_a_decoder_of_its_own_and_heads_of_our_own_have_no_name():
     ours = {rule.parameter for rule in GOOGLE.rules}
     assert len(ours) == len(GOOGLE.rules)
-    assert {rule.parameter for rule in HUGGINGFACE.rules} - ours == {
+    unnamed = {rule.parameter for rule in HUGGINGFACE.rules} - ours
+    assert {name for name in unnamed if not name.startswith("qa_joint/")} == {
         "mlm_head/decoder",
         "crf_transitions",
         "crf_start",

@@ -1,10 +1,13 @@
 """The name table: by hand, complete, and its own inverse."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.checkpoints.parameters import fill, tensor_shape, to_tensor
+from bert_jax.families.bert import FAMILY
 from bert_jax.families.bert import HUGGINGFACE as TABLE
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
@@ -42,11 +45,14 @@ def from_tensor(rule, tensor, shape):
 def shapes():
     """Every parameter of any of the models."""
     found = {}
-    for name, architecture in MODULES.items():
-        tree = abstract_params(architecture(CONFIG))
+    for name in FAMILY.class_names:
+        tree = abstract_params(MODULES[name](CONFIG))
         prefix = "bert/" if name == Head.ENCODER else ""
         for path, leaf in flatten_dict(tree, sep="/").items():
             found[prefix + path] = leaf.shape
+    joint = MODULES[Head.QUESTION_ANSWERING](dataclasses.replace(CONFIG, qa_head="joint"))
+    for path, leaf in flatten_dict(abstract_params(joint), sep="/").items():
+        found[path] = leaf.shape
     return found
 
 
@@ -114,7 +120,14 @@ def test_names_and_shapes_by_hand(shapes):
         "crf.transitions": (4, 4),
         "crf.start_transitions": (4,),
         "crf.end_transitions": (4,),
+        "qa_joint.start.weight": (1, 6),
+        "qa_joint.start.bias": (1,),
     }
+    for name in ("end", "no_answer"):
+        expected[f"qa_joint.{name}_hidden.weight"] = (512, 12)
+        expected[f"qa_joint.{name}_hidden.bias"] = (512,)
+        expected[f"qa_joint.{name}.weight"] = (1, 512)
+        expected[f"qa_joint.{name}.bias"] = (1,)
     for number in range(2):
         prefix = f"bert.encoder.layer.{number}."
         for name, shape in layer.items():
@@ -131,6 +144,10 @@ def test_parameters_of_one_shape_are_not_exchanged():
     names = {
         "crf_start": "crf.start_transitions",
         "crf_end": "crf.end_transitions",
+        "qa_joint/end/kernel": "qa_joint.end.weight",
+        "qa_joint/no_answer/kernel": "qa_joint.no_answer.weight",
+        "qa_joint/end_hidden/kernel": "qa_joint.end_hidden.weight",
+        "qa_joint/no_answer_hidden/kernel": "qa_joint.no_answer_hidden.weight",
         "bert/embeddings/layer_norm/scale": "bert.embeddings.LayerNorm.weight",
         "bert/embeddings/layer_norm/bias": "bert.embeddings.LayerNorm.bias",
         f"{ours}/attention/query/kernel": f"{theirs}.attention.self.query.weight",
@@ -148,12 +165,12 @@ def test_there_and_back_to_the_bit(shapes, ours):
     value = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     tensors = list(to_tensors(rule, value))
     assert len({name for name, _ in tensors}) == len(tensors) == (2 if rule.stacked else 1)
-    one = shape[1:] if rule.stacked else shape
+    layer_shape = shape[1:] if rule.stacked else shape
     parts = []
     for _, tensor in tensors:
-        assert tensor.shape == tensor_shape(rule, one)
+        assert tensor.shape == tensor_shape(rule, layer_shape)
         assert tensor.flags.c_contiguous
-        parts.append(from_tensor(rule, tensor, one))
+        parts.append(from_tensor(rule, tensor, layer_shape))
     back = np.stack(parts) if rule.stacked else parts[0]
     assert back.shape == shape
     assert back.tobytes() == value.tobytes()

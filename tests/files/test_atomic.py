@@ -1,6 +1,9 @@
 """Files and directories that are complete, or what they were before; JSON objects."""
 
 import os
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,10 +14,13 @@ from bert_jax.files import (
     as_path,
     atomic_directory,
     atomic_file,
+    check_undamaged,
     read_json_object,
     remove_partial_files,
     write_atomically,
+    write_listed,
 )
+from bert_jax.files.manifest import MANIFEST
 
 
 def test_a_file_is_replaced_or_unchanged(tmp_path, monkeypatch):
@@ -30,8 +36,9 @@ def test_a_file_is_replaced_or_unchanged(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError), atomic_file(path) as file:
         file.write(b"%d" % (1 / 0))
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UserError, match="cannot write .*folder: Is a directory; free space or"):
-        write_atomically(tmp_path / "folder", b"")
+    message = "cannot write .*folder: Is a directory; free space or"
+    with pytest.raises(UserError, match=message), atomic_file(tmp_path / "folder"):
+        pass
     with pytest.raises(UserError, match="cannot write .*none/a: No such file"):
         write_atomically(tmp_path / "none" / "a", b"")
     assert path.read_bytes() == b"two"
@@ -53,10 +60,58 @@ def test_a_pipe_is_written_directly(tmp_path):
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    write_atomically(pipe, b"one")
+    with atomic_file(pipe) as file:
+        file.write(b"one")
     reader.join()
     assert read == [b"one"]
     assert pipe.is_fifo()
+
+
+def test_stdout_by_its_path_is_written_directly():
+    program = (
+        "from pathlib import Path; from bert_jax.files import atomic_file\n"
+        "with atomic_file(Path('/dev/stdout')) as file: file.write(b'one')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"one"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (os.mkfifo, "is a named pipe, not a regular file; "),
+        (os.mkdir, "is a directory, not a regular file; "),
+        (lambda path: path.symlink_to("/dev/null"), "is a link to /dev/null, which is outside of"),
+        (lambda path: path.symlink_to("../mine"), "is a link to .*/mine, which is outside of"),
+        (lambda path: path.symlink_to(path.name), "cannot be read: Too many levels of symbolic"),
+    ],
+)
+def test_files_of_our_own_replace_regular_files_only(tmp_path, make, message):
+    (tmp_path / "mine").write_bytes(b"not to be written")
+    run = tmp_path / "run"
+    for name in ("list.json", "b.txt"):
+        write_listed(run, {"a.json": b"{}", "b.txt": b"b"}, "list.json")
+        kept = {path.name: path.read_bytes() for path in run.iterdir() if path.name != name}
+        (run / name).unlink()
+        make(run / name)
+        with pytest.raises(UserError, match=f"{name} {message}"):
+            write_listed(run, {"a.json": b"[]", "b.txt": b"B"}, "list.json")
+        with pytest.raises(UserError, match=f"{name} {message}"):
+            write_atomically(run / name, b"B")
+        assert {name: (run / name).read_bytes() for name in kept} == kept
+        shutil.rmtree(run)
+    assert (tmp_path / "mine").read_bytes() == b"not to be written"
+
+
+def test_a_damaged_list_is_not_taken_for_none(tmp_path):
+    write_listed(tmp_path, {"a": b"a"}, MANIFEST)
+    (tmp_path / "a").write_bytes(b"b")
+    for damage in (b"{", b"[]", b"{}", b'{"files": 1}', b'{"files": {"a": 1}}'):
+        (tmp_path / MANIFEST).write_bytes(damage)
+        with pytest.raises(UserError, match=f"{MANIFEST}.*; copy it again, or remove it"):
+            check_undamaged(tmp_path, ["*"])
+    (tmp_path / MANIFEST).unlink()
+    check_undamaged(tmp_path, ["*"])
 
 
 def test_a_file_in_a_bucket_is_uploaded_at_the_end(bucket):
@@ -69,25 +124,25 @@ def test_a_file_in_a_bucket_is_uploaded_at_the_end(bucket):
     assert path.read_bytes() == b"one"
 
 
-def write(directory, content, fail=None):
+def write(directory, content, fail=None, shards=()):
     with atomic_directory(
         directory, marker="config", last="weights", obsolete=("weights-*",)
     ) as partial:
-        (partial / "config").write_text(content)
-        (partial / "weights").write_text(content)
+        for name in ("config", "weights", *shards):
+            (partial / name).write_text(content)
         if fail:
             raise fail
 
 
 def contents(directory):
-    return {path.name: path.read_text() for path in directory.iterdir()}
+    files = (path for path in directory.iterdir() if path.name != MANIFEST)
+    return {path.name: path.read_text() for path in files}
 
 
 def test_a_directory_is_made_and_replaced_and_other_files_stay(tmp_path):
     target = tmp_path / "a" / "model"
-    write(target, "one")
+    write(target, "one", shards=["weights-1"])
     (target / "README.md").write_text("a card")
-    (target / "weights-1").write_text("an older shard")
     write(target, "two")
     assert contents(target) == {"config": "two", "weights": "two", "README.md": "a card"}
     assert list(target.parent.iterdir()) == [target]
@@ -118,14 +173,144 @@ def test_directories_with_other_contents_are_not_touched(tmp_path):
 
 def test_a_directory_in_the_way_is_named_before_anything_is_removed(tmp_path):
     target = tmp_path / "model"
-    write(target, "one")
+    write(target, "one", shards=["weights-1"])
     (target / "weights").unlink()
     (target / "weights").mkdir()
-    (target / "weights-1").write_text("a shard")
     with pytest.raises(UserError, match="weights is a directory; move it away"):
         write(target, "two")
     assert (target / "config").read_text() == "one"
     assert (target / "weights-1").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("config", "was changed since bert_jax wrote it; move it away, or write elsewhere"),
+        ("weights", "was changed since bert_jax wrote it"),
+        ("weights-1", r"was not written by bert_jax \(it is not in .*/bert_jax.json\)"),
+        ("vocabulary", r"was not written by bert_jax \(it is not in .*/bert_jax.json\)"),
+    ],
+)
+def test_files_of_others_are_neither_replaced_nor_removed(tmp_path, name, message):
+    target = tmp_path / "model"
+    write(target, "one")
+    (target / name).write_text("own")  # as long as "one"
+    before = contents(target)
+    with pytest.raises(UserError, match=f"{target}/{name} {message}"):
+        write(target, "two", shards=["vocabulary"])
+    assert contents(target) == before
+
+
+def test_a_directory_may_be_known_by_its_manifest_alone(tmp_path):
+    target = tmp_path / "predictions"
+    for content in ("one", "two"):
+        with atomic_directory(target, marker=MANIFEST) as partial:
+            (partial / "a").write_text(content)
+        (target / "notes").write_text("own")
+    assert contents(target) == {"a": "two", "notes": "own"}
+    for name, message in {"a": "was changed since", "notes": "was not written by"}.items():
+        (target / "a").write_text("years of work")
+        with (
+            pytest.raises(UserError, match=f"{target / name} {message} bert_jax"),
+            atomic_directory(target, marker=MANIFEST) as partial,
+        ):
+            (partial / name).write_text("three")
+    assert contents(target) == {"a": "years of work", "notes": "own"}
+    (target / MANIFEST).unlink()
+    with (
+        pytest.raises(UserError, match="predictions holds other files and no bert_jax.json; give"),
+        atomic_directory(target, marker=MANIFEST),
+    ):
+        pass
+
+
+def test_a_directory_without_a_manifest_is_somebody_elses(tmp_path):
+    target = tmp_path / "run"
+    target.mkdir()
+    (target / "config").write_text("of a run")
+    with pytest.raises(UserError, match="config was not written by bert_jax"):
+        write(target, "two")
+    assert contents(target) == {"config": "of a run"}
+
+
+def test_the_weights_are_moved_last(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    write(target, "one")
+    moved = []
+    replace = Path.replace
+
+    def watched(path, other):
+        moved.append(path.name)
+        return replace(path, other)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    write(target, "two", shards=["z"])
+    assert [name for name in moved if not name.endswith(".partial")] == ["config", "z", "weights"]
+
+
+def test_the_weights_are_removed_first(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    options = {"marker": "config", "last": "weights", "obsolete": ("shards-*",)}
+    for _ in range(2):
+        removed = []
+        unlink = Path.unlink
+
+        def watched(path, unlink=unlink, removed=removed, **how):
+            removed.append(path.name)
+            unlink(path, **how)
+
+        with atomic_directory(target, **options) as partial:
+            for name in ("config", "shards-1", "weights"):
+                (partial / name).write_text("")
+            monkeypatch.setattr(Path, "unlink", watched)
+        monkeypatch.undo()
+    assert [name for name in removed if name in ("shards-1", "weights")] == ["weights", "shards-1"]
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("moved", [0, 1])
+def test_after_a_kill_between_the_moves_it_is_written_again(tmp_path, monkeypatch, moved, is_new):
+    undisturbed, target = tmp_path / "undisturbed", tmp_path / "model"
+    if not is_new:
+        write(target, "one")
+    calls = iter(range(9))
+    replace = Path.replace
+
+    def killed(path, other):
+        if path.parent.name.endswith(".partial") and next(calls) == moved:
+            raise KeyboardInterrupt  # nothing is done after it
+        return replace(path, other)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write(target, "two")
+    monkeypatch.undo()
+    (target / f".{MANIFEST}.1.partial").write_text("half of")  # of a kill a little earlier
+    for directory in (undisturbed, target):
+        write(directory, "three")
+    assert contents(target) == {"config": "three", "weights": "three"}
+    assert (target / MANIFEST).read_bytes() == (undisturbed / MANIFEST).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(b"B"), "b.txt is damaged, or was changed since"),
+        (lambda path: None, "b.txt is missing, but .*/list.json lists it; copy it again, or"),
+        (os.mkfifo, "b.txt is damaged, or was changed since"),
+        (lambda path: path.symlink_to("/dev/zero"), "b.txt is damaged, or was changed since"),
+    ],
+)
+def test_a_listed_file_that_is_damaged_is_named(tmp_path, damage, message):
+    write_listed(tmp_path, {"a.json": b"{}", "deep/b.txt": b"b"}, "list.json")
+    write_listed(tmp_path, {"a.json": b"[1]"}, "list.json")
+    check_undamaged(tmp_path, ["*"], "list.json")
+    path = tmp_path / "deep" / "b.txt"
+    path.unlink()
+    damage(path)
+    check_undamaged(tmp_path, ["a.json"], "list.json")
+    with pytest.raises(UserError, match=message):
+        check_undamaged(tmp_path, ["deep/*"], "list.json")
 
 
 def test_the_current_directory(tmp_path, monkeypatch):
@@ -157,7 +342,7 @@ def test_files_are_uploaded_at_the_end_and_nothing_after_an_error(bucket, tmp_pa
         (b'{\n "a": 1,\n x}', "a.json:3: not JSON: .*; try"),
         (b"[1]", "a.json is not a JSON object; try"),
         (b'{"a": "\xff"}', "a.json: byte 7 is not UTF-8; try"),
-        (b"[" * 100_000, "a.json cannot be read: .*; try"),
+        (b"[" * 100_000, "a.json: its JSON is nested too deeply; try"),
         (None, "a.json does not exist; try"),
     ],
 )

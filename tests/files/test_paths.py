@@ -15,8 +15,11 @@ from bert_jax.files import (
     open_binary,
     reachable,
     state_of,
+    user_cache,
     write_atomically,
 )
+from bert_jax.inference.loading import load
+from bert_jax.sharding.runtime import use_compilation_cache
 
 
 def test_a_local_path_is_what_it_is(tmp_path):
@@ -108,3 +111,14 @@ def test_tensorflow_is_not_what_reads_a_bucket():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["_FileSystemSpecBackend", "False"]
+
+
+def test_a_user_without_a_home_directory(monkeypatch):
+    for name in ("HOME", "XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])  # as in a container
+    with pytest.raises(UserError, match="no home directory; set XDG_CACHE_HOME"):
+        user_cache()
+    use_compilation_cache()  # does nothing
+    with pytest.raises(UserError, match="~/model"):
+        load("~/model")

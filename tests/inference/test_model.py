@@ -13,14 +13,25 @@ import pytest
 
 import bert_jax
 from bert_jax.errors import UserError
-from bert_jax.models.architectures import MODULES
+from bert_jax.families import bert
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
 
 # Two of them in the fast tier: a head, and the bare encoder.
 EVERY_HEAD = [
     name if name in (Head.ENCODER, Head.PRETRAINING) else pytest.param(name, marks=pytest.mark.slow)
-    for name in MODULES
+    for name in bert.FAMILY.class_names
 ]
+
+
+def test_the_model_of_a_run_is_not_replaced(make_model, tmp_path):
+    for name in ("model_config.json", "several_runs.json"):
+        run = tmp_path / name / "run"
+        run.mkdir(parents=True)
+        (run / name).write_text("{}")
+        with pytest.raises(UserError, match="model is the model of the run .*run; give another"):
+            make_model(Head.ENCODER).save(run / "model")
+        assert [path.name for path in run.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("head", EVERY_HEAD)
@@ -83,7 +94,8 @@ def test_a_directory_that_is_no_model(tmp_path):
 def test_a_vocabulary_beyond_the_word_table_is_refused(model, tmp_path, pieces):
     model.save(tmp_path / "saved")
     directory = shutil.copytree(tmp_path / "saved", tmp_path / "model")
-    (directory / "tokenizer.json").unlink()
+    for name in ("tokenizer.json", MANIFEST):
+        (directory / name).unlink()
     (directory / "vocab.txt").write_text("\n".join([*pieces, "moon", "star"]) + "\n")
     assert json.loads((directory / "config.json").read_text())["vocab_size"] == 40
     with pytest.raises(UserError, match="42"):

@@ -1,5 +1,6 @@
 """Files answered row by row."""
 
+import dataclasses
 import gzip
 import json
 import os
@@ -13,7 +14,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_task import PredictOptions
+from bert_jax.tasks.base.predict_spec import PredictOptions
 
 ROWS = [
     {"id": 1, "text": "the cat sat on the mat ."},
@@ -124,6 +125,47 @@ def test_order_and_count_over_many_windows(ask):
     assert len(lengths) == 31
 
 
+def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
+    """A window of 2 × 64 rows is kept when all of it is predicted."""
+    rows = [{"id": number, "text": "sun " * (number % 4)} for number in range(300)]
+    options = PredictOptions(progress=False, batch_size=2)
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    ask("embed", as_lines(rows))
+    whole = target.read_bytes()
+    target.unlink()
+
+    def stop_after(count):
+        calls = iter(range(count))
+        predict(model, "embed", source, target, options, lambda: next(calls, None) is None)
+
+    for count, message in [(100, "^$"), (250, "^stopped; .* after 128 predictions$")]:
+        with pytest.raises(KeyboardInterrupt, match=message):
+            stop_after(count)
+        assert not target.exists()
+        assert (tmp_path / "out.jsonl.partial").exists() == (count == 250)
+    capsys.readouterr()
+    source.write_text(as_lines([{"id": -1, "text": "sun"}, *rows]))
+    with pytest.raises(UserError, match=r"in.jsonl: the first 128 entries are not those whose"):
+        predict(model, "embed", source, target, options)
+    changed = dataclasses.replace(options, normalize=True)
+    with pytest.raises(UserError, match=r"128 predictions of another request \(other normalize\)"):
+        predict(model, "embed", source, target, changed)
+    other = model.add_words(["zzz"])
+    with pytest.raises(UserError, match=r"of another request \(other model\)"):
+        predict(other, "embed", source, target, options)
+
+    # A malformed row further on is an error; when it is mended, the rows before it are kept.
+    source.write_text(as_lines(rows[:280]) + "oops\n" + as_lines(rows[281:]))
+    with pytest.raises(UserError, match="in.jsonl:281: not valid JSON"):
+        predict(model, "embed", source, target, options)
+    assert "keeps 128 predictions; the same command continues" in capsys.readouterr().err
+    source.write_text(as_lines(rows))
+    assert predict(model, "embed", source, target, options) == 300
+    assert "out.jsonl.partial: continuing after 128 predictions" in capsys.readouterr().err
+    assert target.read_bytes() == whole
+    assert sorted(os.listdir(tmp_path)) == ["bert_jax.json", "in.jsonl", "out.jsonl"]
+
+
 def test_an_empty_file(ask, tmp_path):
     assert ask("embed", "") == []
     assert (tmp_path / "out.jsonl").read_bytes() == b""
@@ -166,6 +208,12 @@ def test_the_bar(ask, capsys):
             '{"text": "[MASK]"}\n{"text": "' + "[MASK] " * 31 + '"}\n',
             {},
             "in.jsonl:2: the text has 33 tokens, the model takes 32; shorten it, or set the max",
+        ),
+        (
+            "embed",
+            '{"text": "a"}',
+            {"layers": (0,)},
+            "layers is .* task 'embed' has no such option",
         ),
         (
             "nonsense",
@@ -216,9 +264,10 @@ PROGRAM = """
 import pathlib, re, sys
 import bert_jax
 from bert_jax.inference.predict import predict
-from bert_jax.tasks.base.predict_task import PredictOptions
+from bert_jax.tasks.base.predict_spec import PredictOptions
 directory, task, source, target = sys.argv[1:]
-options = PredictOptions(progress=False, layers=(0, 1, 2))
+layers = (0, 1, 2) if task == "hidden_states" else None
+options = PredictOptions(progress=False, layers=layers)
 count = predict(bert_jax.load(directory), task, source, target, options)
 status = pathlib.Path("/proc/self/status")
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1] if status.exists() else 0

@@ -211,11 +211,48 @@ def test_every_sequence_has_one_reading_in_all_schemes(tags):
     entities = spans(tags)
     inside = {position for start, end, _ in entities for position in range(start, end)}
     assert inside == {position for position, tag in enumerate(tags) if tag != "O"}
-    assert all(one.end <= other.start for one, other in itertools.pairwise(entities))
+    assert all(entity.end <= following.start for entity, following in itertools.pairwise(entities))
     for scheme in ("iob1", "iob2", "bioes"):
         written = tags_of(entities, len(tags), scheme)
         assert spans(written) == entities
         assert convert(written, scheme) == written
+
+
+def ends_here(before, after):
+    """endOfChunk of conlleval.pl: before and after are (prefix, type), O is ("O", "")."""
+    (prefix, kind), (following, other) = before, after
+    return (
+        (prefix, following) in {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O")}
+        or prefix == "E"
+        or (prefix != "O" and kind != other)
+    )
+
+
+def begins_here(before, after):
+    """startOfChunk of conlleval.pl."""
+    (prefix, kind), (following, other) = before, after
+    return (prefix, following) in {
+        ("B", "B"),
+        ("I", "B"),
+        ("O", "B"),
+        ("O", "I"),
+        ("E", "E"),
+        ("E", "I"),
+        ("O", "E"),
+    } or (following != "O" and kind != other)
+
+
+@given(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "B", "I"])))
+def test_entities_are_the_chunks_of_conlleval(tags):
+    parsed = [tuple((tag + "-").split("-")[:2]) for tag in tags]
+    chunks, start = [], None
+    for place, (before, after) in enumerate(itertools.pairwise([("O", ""), *parsed, ("O", "")])):
+        if start is not None and ends_here(before, after):
+            chunks.append(Span(start, place, before[1]))
+            start = None
+        if begins_here(before, after):
+            start = place
+    assert spans(tags) == chunks
 
 
 @settings(max_examples=25)

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
@@ -139,6 +139,42 @@ def test_the_best_threshold_is_what_it_says_and_none_is_better(drawn):
     assert ((scores >= threshold) == similar).mean() == pytest.approx(accuracy)
     every = [((scores >= other) == similar).mean() for other in np.arange(-1, 8)]
     assert accuracy == pytest.approx(max(every))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=1, max_size=9))
+def test_the_best_threshold_between_neighbouring_numbers(drawn):
+    """Between two neighbouring floats there is no third: the middle is one of them."""
+    similar, steps = map(np.array, zip(*drawn, strict=True))
+    for centre in (0.7, -0.3, 1.0):
+        scores = centre + steps * np.spacing(centre)
+        accuracy, threshold = best_accuracy(similar, scores)
+        assert ((scores >= threshold) == similar).mean() == accuracy
+        every = [((scores >= other) == similar).mean() for other in [*scores, 2.0]]
+        assert accuracy == max(every)
+
+
+def test_no_pairs_have_no_precision():
+    assert average_precision(np.array([], bool), np.array([])) == 0
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_ranks_are_counted_one_by_one(count, seed):
+    """Few directions and few texts: many ties, in whole numbers, which have no rounding."""
+    draw = np.random.default_rng(seed)
+    vectors = draw.integers(-1, 2, (count, 2, 2)).astype(np.float32)
+    texts = draw.integers(0, 6, (count, 2))
+    expected = []
+    for row in range(count):
+        own, better = vectors[row, 0] @ vectors[row, 1], 0
+        for other in range(count):
+            # Neither the pair's own texts nor another answer to the same question compete.
+            if texts[other, 0] == texts[row, 0] or texts[other, 1] in texts[row]:
+                continue
+            better += vectors[row, 0] @ vectors[other, 1] >= own
+        expected.append(1 / (1 + better))
+    assert reciprocal_ranks(vectors, texts).tolist() == expected
 
 
 def test_ranks_by_hand():

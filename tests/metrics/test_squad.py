@@ -86,7 +86,7 @@ def test_version_1_by_hand():
 
 
 def test_version_1_knows_no_question_without_answer():
-    with pytest.raises(UserError, match="question 'q' has no answer, which SQuAD 1.1 does not kn"):
+    with pytest.raises(UserError, match="question 'q' has no answer, which SQuAD 1.1 does not al"):
         score_v1({"q": ()}, {"q": ""})
     for score in (score_v1, score_v2):
         with pytest.raises(UserError, match="there are no questions to score"):
@@ -192,7 +192,7 @@ def test_the_threshold_of_the_best_f1_is_better_than_any_other():
         _, f1 = threshold_and_f1(gold, predicted, odds)
         others = [min(odds.values()) - 1, *odds.values()]
         reached = [score_v2(gold, predicted, odds, threshold=other) for other in others]
-        assert f1 == pytest.approx(max(one["f1"] for one in reached), abs=1e-9)
+        assert f1 == pytest.approx(max(scores["f1"] for scores in reached), abs=1e-9)
         # The script's best: it answers equal null scores one by one, and counts an answer of which
         # nothing is left as wrong where there is none.
         if len(set(odds.values())) == len(odds) and all(
@@ -396,9 +396,9 @@ def test_any_unicode_has_the_same_words(text):
 
 
 @given(LETTERS, LETTERS)
-def test_f1_is_symmetric_and_in_range(one, other):
-    score = token_f1(one, other)
-    assert score == pytest.approx(token_f1(other, one), abs=1e-15)
+def test_f1_is_symmetric_and_in_range(answer, prediction):
+    score = token_f1(answer, prediction)
+    assert score == pytest.approx(token_f1(prediction, answer), abs=1e-15)
     assert 0 <= score <= 1
-    if exact_match(one, other) and normalise_answer(one):
+    if exact_match(answer, prediction) and normalise_answer(answer):
         assert score == 1

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models.config import SIZES, EncoderConfig
+from bert_jax.families import bert
+from bert_jax.models.config import EncoderConfig
 
 
 @pytest.mark.parametrize(
@@ -25,18 +26,18 @@ from bert_jax.models.config import SIZES, EncoderConfig
         ),
         (
             {"hidden_dropout_prob": 1.0},
-            r"hidden_dropout_prob is 1.0; it must lie in \[0, 1\)",
+            r"hidden_dropout_prob is 1.0; it must be at least 0 and below 1",
         ),
         ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob is -0.1"),
         (
             {"num_layers": 3},
-            "num_layers is not a field of a model; known are vocab_size, hidden_size, ",
+            "bert models have no num_layers; known are vocab_size, hidden_size, ",
         ),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(changes, message):
     with pytest.raises(UserError, match=f"^{message}") as raised:
-        EncoderConfig.from_fields(changes)
+        bert.FAMILY.new_config("base", **changes)
     assert "\n" not in str(raised.value)
 
 
@@ -45,12 +46,12 @@ def test_what_is_wrong_is_named_in_one_line(changes, message):
 )
 def test_a_value_of_another_kind_is_a_user_error(changes):
     with pytest.raises(UserError, match=f"{next(iter(changes))}"):
-        EncoderConfig.from_fields(changes)
+        bert.FAMILY.new_config("base", **changes)
 
 
 def test_the_defaults_are_bert_base():
     config = EncoderConfig()
-    assert config == EncoderConfig.from_size("base")
+    assert config == bert.FAMILY.new_config("base")
     assert (config.vocab_size, config.max_position_embeddings, config.type_vocab_size) == (
         30522,
         512,
@@ -74,18 +75,25 @@ def test_the_defaults_are_bert_base():
     ],
 )
 def test_named_sizes(size, layers, width, heads):
-    config = EncoderConfig.from_size(size)
+    config = bert.FAMILY.new_config(size)
     assert (config.num_hidden_layers, config.hidden_size) == (layers, width)
     assert (config.num_attention_heads, config.head_dim) == (heads, 64)
     assert config.intermediate_size == 4 * width
-    assert len(SIZES) == 6
+    assert len(bert.SIZES) == 6
 
 
 def test_a_size_with_other_fields():
-    config = EncoderConfig.from_size("tiny", vocab_size=100, num_attention_heads=4)
+    config = bert.FAMILY.new_config("tiny", vocab_size=100, num_attention_heads=4)
     assert (config.vocab_size, config.head_dim, config.hidden_size) == (100, 32, 128)
     with pytest.raises(UserError, match="size is 'huge'; known are tiny, mini, "):
-        EncoderConfig.from_size("huge")
+        bert.FAMILY.new_config("huge")
+
+
+def test_numbers_that_would_overflow():
+    for name in ("layer_norm_eps", "initializer_range"):
+        for value in (10**12, 1e30, 1.5):
+            with pytest.raises(UserError, match=f"{name} is .*; it must be .* at most 1"):
+                EncoderConfig(**{name: value})
 
 
 def test_a_config_does_not_change():

@@ -58,19 +58,19 @@ def test_every_bit_is_a_fair_coin_and_no_two_go_together():
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_neighbours_are_independent(axis):
     uniform = bits_of() / 2**32 - 0.5
-    one = uniform.take(range(1, uniform.shape[axis]), axis)
-    other = uniform.take(range(uniform.shape[axis] - 1), axis)
-    assert abs((one * other).mean() * 12) < 5 / one.size**0.5
+    values = uniform.take(range(1, uniform.shape[axis]), axis)
+    neighbours = uniform.take(range(uniform.shape[axis] - 1), axis)
+    assert abs((values * neighbours).mean() * 12) < 5 / values.size**0.5
     # What is dropped together, too: 1 in 100 pairs at a rate of 1 in 10.
-    both = ((one < -0.4) & (other < -0.4)).mean()
-    assert both == pytest.approx(0.01, abs=5 * (0.01 / one.size) ** 0.5)
+    both = ((values < -0.4) & (neighbours < -0.4)).mean()
+    assert both == pytest.approx(0.01, abs=5 * (0.01 / values.size) ** 0.5)
 
 
 def test_neighbouring_keys_are_independent():
     keys = [(1, 2), (2, 2), (1, 3), (2, 1), (0, 0), (2**31, 2)]
     masks = [bits_of(key) < 2**32 // 10 for key in keys]
-    for one, other in itertools.combinations(masks, 2):
-        assert (one & other).mean() == pytest.approx(0.01, abs=5 * (0.01 / COUNT) ** 0.5)
+    for mask, second in itertools.combinations(masks, 2):
+        assert (mask & second).mean() == pytest.approx(0.01, abs=5 * (0.01 / COUNT) ** 0.5)
 
 
 def test_rows_and_columns_keep_the_rate():

@@ -54,10 +54,10 @@ def value_and_gradients(function, operands, context, rate=0.0):
 
 
 def assert_close(found, expected, dtype, tolerance):
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == dtype
-        scale = float(abs(other).max())
-        np.testing.assert_allclose(one.astype(np.float32), other, atol=tolerance * scale)
+    for value, truth in zip(found, expected, strict=True):
+        assert value.dtype == dtype
+        scale = float(abs(truth).max())
+        np.testing.assert_allclose(value.astype(np.float32), truth, atol=tolerance * scale)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
@@ -128,8 +128,8 @@ def test_head_after_head_long_rows_give_the_same(dtype):
         return jax.vjp(attend, *operands)[0]
 
     lowered = [jax.jit(function).lower(query, key, value) for function in (attend, with_gradient)]
-    assert ["while" in one.as_text() for one in lowered] == [True, False]
-    looped, together = (one.compile()(query, key, value) for one in lowered)
+    assert ["while" in program.as_text() for program in lowered] == [True, False]
+    looped, together = (program.compile()(query, key, value) for program in lowered)
     np.testing.assert_array_equal(looped, together)
 
 
@@ -151,10 +151,10 @@ def test_pallas_computes_the_definition(segment_ids, dtype, tolerance):
     expected = value_and_gradients(attention, exact, context)
     with tpu.force_tpu_interpret_mode():
         found = value_and_gradients(pallas.attention, operands, context)
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == dtype
-        one = np.asarray(one, np.float32)
-        np.testing.assert_allclose(one, other, atol=tolerance, rtol=tolerance)
+    for value, truth in zip(found, expected, strict=True):
+        assert value.dtype == dtype
+        value = np.asarray(value, np.float32)
+        np.testing.assert_allclose(value, truth, atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN needs a GPU")
@@ -166,10 +166,10 @@ def test_cudnn_computes_the_definition():
     expected = value_and_gradients(attention, exact, context_of(segment_ids, 2))
     found = value_and_gradients(cudnn.attention, operands, context_of(segment_ids, 2))
     # The values for a row of padding alone do not matter, but they must be numbers.
-    assert all(np.isfinite(np.asarray(one, np.float32)).all() for one in found)
-    for one, other in zip(found, expected, strict=True):
-        one = np.asarray(one[:2], np.float32)
-        np.testing.assert_allclose(one, other[:2], atol=3e-2 * float(abs(other[:2]).max()))
+    assert all(np.isfinite(np.asarray(value, np.float32)).all() for value in found)
+    for value, truth in zip(found, expected, strict=True):
+        value = np.asarray(value[:2], np.float32)
+        np.testing.assert_allclose(value, truth[:2], atol=3e-2 * float(abs(truth[:2]).max()))
 
 
 # --- Which kernel computes a call --------------------------------------------------------------

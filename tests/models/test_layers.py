@@ -73,7 +73,7 @@ X = np.linspace(-8, 8, 161)
 
 
 def exact(x):
-    return np.array([0.5 * one * (1 + math.erf(one / math.sqrt(2))) for one in x])
+    return np.array([0.5 * value * (1 + math.erf(value / math.sqrt(2))) for value in x])
 
 
 def test_gelu_is_that_of_the_erf():

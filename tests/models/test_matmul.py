@@ -83,12 +83,12 @@ def test_scores_of_a_table(dtype):
     )
     assert (found.dtype, of_vectors.dtype, of_table.dtype) == (jnp.float32, dtype, jnp.float32)
     np.testing.assert_allclose(found, vectors @ table.T, rtol=1e-5, atol=1e-5)
-    for one, other in (
+    for gradient, truth in (
         (of_vectors, cotangent @ table),
         (of_table, np.einsum("BPV,BPD->VD", cotangent, vectors)),
     ):
         np.testing.assert_allclose(
-            np.asarray(one, np.float64), other, rtol=TOLERANCE[dtype], atol=1e-5
+            np.asarray(gradient, np.float64), truth, rtol=TOLERANCE[dtype], atol=1e-5
         )
 
 

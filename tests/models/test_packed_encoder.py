@@ -100,8 +100,8 @@ def test_outputs_and_gradients(name, samples, packed_shape):
     evaluate = jax.jit(jax.value_and_grad(loss, has_aux=True))
     (_, expected), expected_gradients = evaluate(params, None)
     (_, found), gradients = evaluate(params, packed_rows)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
-    for one, other in zip(*map(jax.tree.leaves, (gradients, expected_gradients)), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-4, rtol=2e-4)
+    for value, truth in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value, truth, atol=1e-5)
+    for value, truth in zip(*map(jax.tree.leaves, (gradients, expected_gradients)), strict=True):
+        np.testing.assert_allclose(value, truth, atol=2e-4, rtol=2e-4)
     assert float(sum(abs(leaf).sum() for leaf in expected)) > 1

@@ -91,6 +91,7 @@ def test_words_begin_as_without_padding():
     jax.tree.map(np.testing.assert_array_equal, without_padding(padded, config), plain)
 
 
+@pytest.mark.slow
 def test_padding_is_out_of_the_softmax(found):
     (plain, plain_loss, _), (padded, padded_loss, _) = found
     assert padded.shape == (2, 8, ROWS)
@@ -106,8 +107,8 @@ def test_padding_is_out_of_the_softmax(found):
 def test_padding_has_no_gradient(config, found):
     (_, _, plain), (_, _, padded) = found
     cut = without_padding(padded, config)
-    for one, other in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
+    for gradient, reference in zip(jax.tree.leaves(cut), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(gradient, reference, rtol=1e-5, atol=1e-8)
     tables = [padded["bert"]["embeddings"]["word_embeddings"]["embedding"]]
     tables += [leaf for name, leaf in padded["mlm_head"].items() if name in ("bias", "decoder")]
     assert len(tables) == 2 + (not config.tie_word_embeddings)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from bert_jax.families import bert
 from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, abstract_params
@@ -42,13 +43,13 @@ def test_bert_base_has_the_known_number_of_parameters():
     [("tiny", 4.4), ("mini", 11.2), ("small", 28.8), ("medium", 41.4), ("large", 335.1)],
 )
 def test_the_other_sizes_are_as_large_as_published(size, millions):
-    assert count(shapes_of(Encoder(EncoderConfig.from_size(size)))) / 1e6 == pytest.approx(
+    assert count(shapes_of(Encoder(bert.FAMILY.new_config(size)))) / 1e6 == pytest.approx(
         millions, abs=0.06
     )
 
 
 def test_parameters_do_not_depend_on_the_execution():
-    config = EncoderConfig.from_size("tiny")
+    config = bert.FAMILY.new_config("tiny")
     plain = shapes_of(PreTrainingModel(config))
     assert plain["bert/encoder/layers/attention/query/kernel"] == (2, 128, 2, 64)
     for execution in (
@@ -60,7 +61,7 @@ def test_parameters_do_not_depend_on_the_execution():
 
 @pytest.fixture(scope="module")
 def initial():
-    config = EncoderConfig.from_size("tiny", vocab_size=2000)
+    config = bert.FAMILY.new_config("tiny", vocab_size=2000)
     ids = jnp.zeros((1, 8), jnp.int32)
     params = jax.jit(PreTrainingModel(config).init)(jax.random.key(0), ids)["params"]
     return flatten_dict(jax.tree.map(np.asarray, params), sep="/")

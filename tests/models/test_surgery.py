@@ -101,10 +101,10 @@ def test_all_else_is_the_same_and_the_input_as_it_was(params):
 
 def test_rows_beyond_the_tokenizers_ids_are_taken_first(params):
     # The tokenizer has ids 0 and 1; rows 2 and 3 only make the table even.
-    one, config = add_vocabulary(params, CONFIG, [[0, 1]], first_id=2)
+    grown, config = add_vocabulary(params, CONFIG, [[0, 1]], first_id=2)
     assert config == CONFIG
-    assert word_table(one).tolist() == [[1, 2], [3, 4], [2, 3], [7, 0]]
-    assert one["mlm_head"]["bias"].tolist() == [1, 0, 0.5, 3]
+    assert word_table(grown).tolist() == [[1, 2], [3, 4], [2, 3], [7, 0]]
+    assert grown["mlm_head"]["bias"].tolist() == [1, 0, 0.5, 3]
 
     three, config = add_vocabulary(params, CONFIG, [[0, 1], [0], [1]], first_id=2)
     assert config.vocab_size == 5
@@ -160,7 +160,7 @@ def test_positions_stay_or_grow(params):
     same, config = extend_positions(params, CONFIG, 3)
     assert config == CONFIG
     jax.tree.map(np.testing.assert_array_equal, same, params)
-    with pytest.raises(UserError, match="positions is 2, but the model has 3 and none is thrown"):
+    with pytest.raises(UserError, match="positions is 2, but the model has 3 and positions"):
         extend_positions(params, CONFIG, 2)
 
 
@@ -228,16 +228,13 @@ def test_what_a_new_word_does_follows_from_its_pieces(tied):
     grown, config = extend_positions(grown, config, 6)
     new = module.clone(config=config)
 
-    apply_old, apply_new = (
-        jax.jit(lambda params, ids, positions, of=of: of.apply(params, ids, position_ids=positions))
-        for of in (module, new)
-    )
-    positions = jnp.array([[0, 1, 2]])
-    old_logits = np.asarray(apply_old({"params": params}, jnp.array([[0, 1, 3]]), positions))
-    logits = np.asarray(apply_new({"params": grown}, jnp.array([[0, 1, 3]]), positions))
+    apply_old, apply_new = (jax.jit(model.apply) for model in (module, new))
+    ids, positions = jnp.array([[0, 1, 3]]), jnp.array([[0, 1, 2]])
+    old_logits = np.asarray(apply_old({"params": params}, ids, position_ids=positions))
+    logits = np.asarray(apply_new({"params": grown}, ids, position_ids=positions))
     np.testing.assert_allclose(logits[..., :4], old_logits, atol=1e-6)
     np.testing.assert_allclose(logits[..., 4], logits[..., 1:3].mean(axis=-1), atol=1e-6)
     np.testing.assert_allclose(logits[..., 5], logits[..., 3], atol=1e-6)
     # Word 5 is the double of word 3, and positions 3 to 5 are those of 0 to 2.
-    same = apply_new({"params": grown}, jnp.array([[0, 1, 5]]), positions + 3)
+    same = apply_new({"params": grown}, jnp.array([[0, 1, 5]]), position_ids=positions + 3)
     np.testing.assert_array_equal(np.asarray(same), logits)

@@ -292,12 +292,12 @@ def test_two_models_are_refused(pretraining, make_model):
 
 @pytest.mark.slow
 def test_two_kinds_of_loss_are_refused(make_model):
-    many, one = (
+    multi, single = (
         make_model("BertForSequenceClassification", problem_type=f"{kind}_label_classification")
         for kind in ("multi", "single")
     )
     with pytest.raises(UserError, match="problem_type is multi_label.* and single_label"):
-        compare(many, reference=one)
+        compare(multi, reference=single)
 
 
 @pytest.mark.slow

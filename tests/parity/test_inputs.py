@@ -70,13 +70,13 @@ def test_one_token_type_means_one_segment():
 
 
 def test_the_same_seed_gives_the_same_inputs():
-    one, other, another = (
+    first, repeated, different = (
         make_inputs(CONFIG, TOKENIZER, Head.MASKED_LM, "regression", seed=seed)[1]
         for seed in (5, 5, 6)
     )
-    assert (one.features["input_ids"] == other.features["input_ids"]).all()
-    assert (one.labels["labels"] == other.labels["labels"]).all()
-    assert (one.features["input_ids"] != another.features["input_ids"]).any()
+    assert (first.features["input_ids"] == repeated.features["input_ids"]).all()
+    assert (first.labels["labels"] == repeated.labels["labels"]).all()
+    assert (first.features["input_ids"] != different.features["input_ids"]).any()
 
 
 def test_masked_words_are_the_labels():

@@ -140,7 +140,7 @@ def test_the_dict_has_every_number_and_is_json():
         "input": "short",
         "max": 4e-9,
         "mean": 2e-9,
-        "judged": 3e-6,
+        "error": 3e-6,
         "agrees": True,
     }
     assert found["differences"][-1]["max"] == "inf"

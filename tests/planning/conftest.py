@@ -67,11 +67,13 @@ def _activations_traced_once() -> Iterator[None]:
     """What the backward pass keeps is traced once for each module and length, on any mesh."""
     traced: dict[object, Activations] = {}
 
-    def once(task: Task, optimizer: Optimizer, params: object) -> Activations:
+    def once(
+        task: Task, optimizer: Optimizer, params: object, constants: object = None
+    ) -> Activations:
         rows = {name: leaf.shape[1:] for name, leaf in task.batch_shapes().items()}
         key = (task.module, *rows.items())
         if key not in traced:
-            traced[key] = trace_activations(task, optimizer, params)
+            traced[key] = trace_activations(task, optimizer, params, constants)
         return traced[key]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -88,7 +90,7 @@ def lay_out(tiny_config) -> Callable[..., TrainingOnMesh]:
     def make(topology: str, shape: MeshShape, **keys: object) -> TrainingOnMesh:
         config = tiny_config(**keys)
         return TrainingOnMesh(
-            pretraining.create_without_data(config, model_init.of_config(config)),
+            pretraining.TRAIN.create_without_data(config, model_init.of_config(config)),
             make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
             TrainOptions(**config.train),
             find_topology(parse_slice(topology)),

@@ -152,7 +152,7 @@ def test_part_of_a_mesh_axis_is_a_group():
     ],
 )
 def test_rounds_of_a_loop(change, rounds):
-    assert {one.count for one in collectives_of(TPU.replace(*change))} == {rounds, 1}
+    assert {collective.count for collective in collectives_of(TPU.replace(*change))} == {rounds, 1}
 
 
 def test_a_collective_that_outlasts_a_loop_counts_once():

@@ -76,6 +76,9 @@ def test_slices(text, devices, shape):
         ("h100", "h100 are arranged in 1 dimension; write it as h100:8"),
         ("cpu:-1", "cpu are arranged in 1 dimension; write it as cpu:8"),
         ("cpu:0", "each number must be at least 1"),
+        ("h100:100000000", "^h100:100000000 are 100,000,000 devices; a plan is made for 65,536 "),
+        (f"h100:{'9' * 5000}", "h100 are arranged in 1 dimension; write it as h100:8"),
+        ("h100:٣", "h100 are arranged in 1 dimension; write it as h100:8"),
     ],
 )
 def test_wrong_slices(text, message):

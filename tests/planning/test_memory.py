@@ -1,10 +1,15 @@
 """The memory of a step as far as shapes tell."""
 
+from types import SimpleNamespace
+
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from bert_jax.planning.memory import Activations, Memory
+from bert_jax.planning.memory import Activations, Memory, trace_activations
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 
 # The tiny model's parameters, counted by hand: V 96, D 32, F 64, T 24, L 2.
 EMBEDDINGS = (96 + 24 + 2) * 32 + 2 * 32
@@ -43,24 +48,26 @@ def test_each_axis_of_the_mesh_saves_what_it_splits(lay_out):
     assert whole.activations < tensor.activations < 4 * whole.activations
 
 
+@pytest.mark.slow
 def test_activations_follow_rows_dtype_and_remat(lay_out):
-    def of(**keys: object) -> Memory:
+    def memory_of(**keys: object) -> Memory:
         return lay_out("h100:1", MeshShape(), model__hidden_dropout_prob=0.1, **keys).estimate
 
-    plain = of()
-    twice = of(train__global_batch_size=16)
-    parts = of(train__microbatches=4)
+    plain = memory_of()
+    twice = memory_of(train__global_batch_size=16)
+    parts = memory_of(train__microbatches=4)
     per_row = (twice.activations - plain.activations) // 8
     assert plain.activations - parts.activations == 6 * per_row
     # The keys of the dropout are kept once, whatever the number of rows.
     assert 0 < plain.activations - 8 * per_row < 1000
     assert parts.temporaries == 2 * plain.temporaries  # the sum of the gradients, and one of them
-    assert of(precision="bfloat16").activations < plain.activations
-    dots, full = of(model__remat="dots"), of(model__remat="full")
+    assert memory_of(precision="bfloat16").activations < plain.activations
+    dots, full = memory_of(model__remat="dots"), memory_of(model__remat="full")
     assert full.activations < dots.activations < plain.activations
     assert full.parameters == dots.parameters == plain.parameters
 
 
+@pytest.mark.slow
 def test_the_estimate_for_a_real_size(lay_out):
     """BERT-base on a v5e, 32 rows of 128: the TPU compiler says 4.08 GiB (libtpu 0.0.42.1)."""
     base = {
@@ -76,6 +83,52 @@ def test_the_estimate_for_a_real_size(lay_out):
         "precision": "bfloat16",
     }
     assert lay_out("h100:8", MeshShape(), **base).estimate.peak / 2**30 == pytest.approx(4.08, 0.05)
+
+
+class PairTask:
+    """Compares the two vectors of each row, or the first vectors of all rows with the second."""
+
+    description = SimpleNamespace(
+        config=SimpleNamespace(intermediate_size=64, num_attention_heads=2)
+    )
+
+    def __init__(self, *, compares_all_rows: bool) -> None:
+        self._compares_all_rows = compares_all_rows
+
+    def batch_shapes(self):
+        return {"inputs": jax.ShapeDtypeStruct((10, 2, 16), np.float32)}
+
+    def training_sums(self, params, constants, batch, dropout_key):
+        vectors = jnp.tanh(
+            batch["inputs"].reshape(-1, 16) @ params["classifier"]["kernel"]
+        )  # [2 B, 32]
+        first, second = vectors.reshape(-1, 2, 32).swapaxes(0, 1)
+        scores = first @ second.T if self._compares_all_rows else (first * second).sum(axis=-1)
+        return {"": {"loss": jnp.exp(scores).sum()}}
+
+    def loss_weights(self, batch):
+        return {"": jnp.float32(1)}
+
+    def total_loss(self, losses):
+        return losses[""]
+
+
+def test_the_activations_of_pairs_by_hand():
+    optimizer = make_optimizer(OptimizerOptions(), 10)
+    params = {"classifier": {"kernel": jax.ShapeDtypeStruct((16, 32), np.float32)}}
+    one_row, all_rows = (
+        trace_activations(PairTask(compares_all_rows=several), optimizer, params)
+        for several in (False, True)
+    )
+    # The inputs [2, 16] and at least once each of tanh [2, 32], and both vectors [32].
+    assert one_row.per_row >= 4 * (2 * 16 + 2 * 32 + 2 * 32)
+    assert one_row.per_row <= 4 * (2 * 16 + 2 * 2 * 32 + 2 * 32 + 2)
+    assert one_row.per_two_rows == 0
+    assert all_rows.per_two_rows == 4  # exp of the scores [B, B]
+    assert abs(all_rows.per_row - one_row.per_row) <= 8
+    mesh = make_mesh(MeshShape(data=2), jax.devices()[:1] * 2)
+    fixed = all_rows.bytes(0, mesh)
+    assert all_rows.bytes(5, mesh) - fixed == 5 * all_rows.per_row + 5 * 10 * 4
 
 
 def test_what_the_tensor_axis_splits():

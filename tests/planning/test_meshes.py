@@ -33,7 +33,7 @@ def choose(tiny_config):
     def chosen(devices: int, memory: float, **keys: object) -> MeshShape:
         config = tiny_config(**WIDE | keys)
         return choose_mesh(
-            pretraining.create_without_data(config, model_init.of_config(config)),
+            pretraining.TRAIN.create_without_data(config, model_init.of_config(config)),
             make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
             TrainOptions(**config.train),
             jax.devices()[:1] * devices,
@@ -105,7 +105,7 @@ def test_one_of_each_kind(devices, labels):
 def test_meshes_as_they_are_written():
     assert parse_mesh("fsdp=64,data=4") == MeshShape(data=4, fsdp=64)
     assert parse_mesh("tensor=2") == MeshShape(data=-1, tensor=2)
-    for wrong in ("fdsp=8", "data", "data=x", "data=8,data=4", "data=8 fsdp=2"):
+    for wrong in ("fdsp=8", "data", "data=x", "data=8,data=4", "data=8 fsdp=2", "data=²"):
         with pytest.raises(UserError, match="is not AXIS=SIZE of one of data, fsdp, tensor; write"):
             parse_mesh(wrong)
 

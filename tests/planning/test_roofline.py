@@ -1,10 +1,16 @@
 """The roofline: FLOPs against published values and the traced program; the least times by hand."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.families import bert
+from bert_jax.families.family import find_family
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import abstract_params
 from bert_jax.planning.hardware import HARDWARE
 from bert_jax.planning.roofline import (
     LocalParameters,
@@ -37,7 +43,7 @@ def mesh(**sizes: int):
     ],
 )
 def test_gigaflops_of_a_sequence(size, length, predictions, gigaflops):
-    found = training_flops(EncoderConfig.from_size(size), length=length, predictions=predictions)
+    found = training_flops(bert.FAMILY.new_config(size), length=length, predictions=predictions)
     assert found / 1e9 == pytest.approx(gigaflops, rel=1e-3)
 
 
@@ -54,12 +60,29 @@ def test_by_hand():
     assert training_flops(config, length=7, predictions=0) == 3 * 7 * 3 * 128
 
 
+@pytest.mark.parametrize("name", ["albert", "electra", "mobilebert", "roberta"])
+def test_the_formula_is_what_a_program_of_any_family_computes(name):
+    config = find_family(name).new_config("tiny", vocab_size=50, max_position_embeddings=40)
+    if name == "electra":
+        config = dataclasses.replace(config, embedding_size=24)
+    module = MODULES[Head.MASKED_LM](config)
+    ids = jax.ShapeDtypeStruct((1, 16), jnp.int32)
+    positions = jax.ShapeDtypeStruct((1, 3), jnp.int32)
+    program = jax.make_jaxpr(
+        lambda params, ids, positions: module.apply(
+            {"params": params}, ids, masked_lm_positions=positions
+        )
+    )(abstract_params(module), ids, positions)
+    found = program_flops(program.jaxpr)
+    assert 3 * found == training_flops(config, length=16, predictions=3)
+
+
 def test_a_batch_is_all_its_sequences():
-    config = EncoderConfig.from_size("tiny")
+    config = bert.FAMILY.new_config("tiny")
     rows = {"input_ids": jax.ShapeDtypeStruct((5, 4, 32), jnp.int32)}  # four choices each
-    assert flops_of_batch(config, rows) == 20 * training_flops(config, length=32, predictions=0)
+    assert flops_of_batch((config,), rows) == 20 * training_flops(config, length=32, predictions=0)
     rows["masked_lm_positions"] = jax.ShapeDtypeStruct((5, 4, 6), jnp.int32)
-    assert flops_of_batch(config, rows) == 20 * training_flops(config, length=32, predictions=6)
+    assert flops_of_batch((config,), rows) == 20 * training_flops(config, length=32, predictions=6)
 
 
 def test_products_of_a_program_in_loops_and_calls():

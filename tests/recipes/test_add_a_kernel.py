@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.families import bert
 from bert_jax.models import execution
 from bert_jax.models.attention import attention
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.models.kernels import AttentionCall, table
@@ -55,7 +55,7 @@ def test_it_computes_the_definition():
 
 
 def test_a_model_computes_with_it():
-    config = EncoderConfig.from_size("tiny", num_hidden_layers=1, vocab_size=40)
+    config = bert.FAMILY.new_config("tiny", num_hidden_layers=1, vocab_size=40)
     params = random_params(Encoder(config), scale=0.02)
     ids = np.arange(10).reshape(2, 5)
     toy, xla = (

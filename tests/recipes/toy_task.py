@@ -14,17 +14,17 @@ from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.data.records import shortest
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.labelled_task import (
-    LabelledTask,
-    TrainedModel,
+from bert_jax.tasks.base.labelled_options import (
+    check_labelled_options,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.predict_task import JSONL, PredictionTask, json_lines, open_texts
-from bert_jax.tasks.base.predictor import BatchOptions, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
+from bert_jax.tasks.base.predictor import encode_in_chunks
 from bert_jax.tasks.base.splits import read_splits
-from bert_jax.tasks.base.task import TrainingTask, weighted_sums
+from bert_jax.tasks.base.task import TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, TextPredictor
 
 STARS = np.arange(1.0, 6.0, dtype=np.float32)
@@ -37,10 +37,6 @@ def mean_stars(logits):
 
 class StarsPredictor(TextPredictor[float]):
     """Decode: one row of tokens and one number for each text."""
-
-    def __init__(self, model, options):
-        super().__init__(model, options)
-        self.model = model
 
     def compute(self, batch):
         return _stars(self.model.params, batch, module=self.model.module)
@@ -56,7 +52,7 @@ def _stars(params, batch, *, module):
 
 
 # Read (any table or JSON lines) and write, for `predict` and for `evaluate`.
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     open_texts,
     lambda model, options: StarsPredictor(model, options.batches()),
     {JSONL: json_lines(lambda text, stars: {"stars": shortest(stars)})},
@@ -76,33 +72,33 @@ class StarsTask(LabelledTask):
         stars = np.array([example.label for example in self.splits.train], np.float32)
         return self.batches_of_rows(rows, labels=stars)
 
-    def loss_sums(self, params, batch, dropout_key=None):
-        stars = mean_stars(self.forward(params, batch, dropout_key))
+    def sums(self, params, batch, outputs):
+        stars = mean_stars(outputs)
         losses = jnp.square(stars - batch["labels"])
         return {"": weighted_sums(batch["weights"], {"loss": losses})}
 
     def predictor(self, model):
-        return StarsPredictor(model, BatchOptions(self.options.batch_size, self.options.length))
-
-    def predictor_input(self, example):
-        return example.text
-
-    def label_of(self, example):
-        return example.label
+        return StarsPredictor(model, self.options.batches)
 
     def metric_names(self, examples):
         return ("mean_absolute_error",)
 
     def metrics(self, examples, predictions):
-        errors = [abs(one.label - stars) for one, stars in zip(examples, predictions, strict=True)]
+        errors = [abs(row.label - stars) for row, stars in zip(examples, predictions, strict=True)]
         return {"mean_absolute_error": float(np.mean(errors))}
 
     def examples_as_text(self, count):
-        return "\n".join(f"{one.label}\t{one.text}" for one in self.splits.train[:count])
+        return "\n".join(f"{row.label}\t{row.text}" for row in self.splits.train[:count])
 
 
 def defaults():
     return labelled_defaults(keys_of(TextOptions))
+
+
+def check_options(config):
+    """Refuse numbers out of range before a file is read."""
+    check_labelled_options(config)
+    from_keys(TextOptions, config.data)
 
 
 def create(config, model_init):
@@ -123,4 +119,4 @@ def create(config, model_init):
     )
 
 
-TRAIN = TrainingTask(create, defaults)
+TRAIN = TrainSpec(create, defaults, check_options=check_options)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.spoken import spoken
+from tests.printed import printed_lines
 
 # A verb that does what is asked for, in the rooms that the real ones use.
 PROGRAM = """
@@ -72,7 +72,7 @@ add_hosts(parser)
 parser.set_defaults(parser=parser)
 sys.exit(on_all_hosts(verb)(parser.parse_args()))
 """
-LOST = "another process of this run is gone without a word: killed, out of memory, or its machine"
+LOST = "another process of this run ended without a message: killed, out of memory, or its machine"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def command(tmp_path):
 def ended(processes):
     """Exit code, output and errors of each process."""
     texts = [process.communicate(timeout=100) for process in processes]
-    return [(one.returncode, *text) for one, text in zip(processes, texts, strict=True)]
+    return [(process.returncode, *text) for process, text in zip(processes, texts, strict=True)]
 
 
 def wait_for(process, line):
@@ -107,21 +107,21 @@ def check_found(found, processes, devices):
 def test_two_processes_work_together_and_one_prints(start_hosts, command):
     (code, output, errors), other = ended(start_hosts(command, 2))
     assert code == 0, errors
-    (line,) = spoken(output)
+    (line,) = printed_lines(output)
     check_found(json.loads(line), 2, 2)
     assert errors.splitlines()[0] == "only the main host is heard"
-    assert (other[0], spoken(other[1]), other[2]) == (0, [], "")
+    assert (other[0], printed_lines(other[1]), other[2]) == (0, [], "")
 
 
 @pytest.mark.slow
 def test_four_processes_of_two_devices(start_hosts, command):
     (code, output, errors), *others = ended(start_hosts(command, 4, devices=2))
     assert code == 0, errors
-    found = json.loads(spoken(output)[0])
+    found = json.loads(printed_lines(output)[0])
     check_found(found, 4, 8)
     assert found["shares of tensor=2"] == 4
     for other in others:
-        assert (other[0], spoken(other[1]), other[2]) == (0, [], "")
+        assert (other[0], printed_lines(other[1]), other[2]) == (0, [], "")
 
 
 @pytest.mark.slow
@@ -130,11 +130,11 @@ def test_four_processes_of_two_devices(start_hosts, command):
 def test_a_signal_to_some_stops_all_after_one_step(start_hosts, command, tmp_path, number, whom):
     processes = start_hosts([*command, "--steps", "100000"], 4)
     wait_for(processes[0], "step 5")
-    for one in whom:
-        processes[one].send_signal(number)
+    for host in whom:
+        processes[host].send_signal(number)
     codes = [code for code, _, _ in ended(processes)]
     assert codes == [75, 75, 75, 75]
-    steps = [int((tmp_path / f"stopped-{one}").read_text()) for one in range(4)]
+    steps = [int((tmp_path / f"stopped-{host}").read_text()) for host in range(4)]
     assert len(set(steps)) == 1
     assert steps[0] >= 5
 
@@ -177,7 +177,7 @@ def test_one_that_is_killed_ends_the_others(start_hosts, command, whom):
         if number == whom:
             continue
         assert code == 75, errors
-        assert spoken(output) == []
+        assert printed_lines(output) == []
         name = "" if number == 0 else f" (process {number} of 4)"
         # The libraries' threads may have the last word.
         assert f"\nbert-jax{name}: {LOST}" in f"\n{errors}"

@@ -39,20 +39,20 @@ def test_the_default_is_all_devices():
     ("shape", "count", "message"),
     [
         (
-            MeshShape(data=3),
+            {"data": 3},
             8,
             "data=3, fsdp=1, tensor=1 does not fit 8 devices; .* must be 8$",
         ),
-        (MeshShape(data=-1, fsdp=3), 8, "data=-1, fsdp=3, tensor=1 does not fit 8"),
-        (MeshShape(data=-1, fsdp=-1), 8, "must be at least 1, and only one may be -1"),
-        (MeshShape(data=0), 8, "must be at least 1, and only one may be -1"),
-        (MeshShape(tensor=-2), 8, "must be at least 1, and only one may be -1"),
-        (MeshShape(data=16), 8, "the product of data, fsdp and tensor must be 8"),
+        ({"data": -1, "fsdp": 3}, 8, "data=-1, fsdp=3, tensor=1 does not fit 8"),
+        ({"data": -1, "fsdp": -1}, 8, "must be at least 1, and only one may be -1"),
+        ({"data": 0}, 8, "must be at least 1, and only one may be -1"),
+        ({"tensor": -2}, 8, "must be at least 1, and only one may be -1"),
+        ({"data": 16}, 8, "the product of data, fsdp and tensor must be 8"),
     ],
 )
 def test_sizes_that_do_not_fit(shape, count, message):
     with pytest.raises(UserError, match=message):
-        make_mesh(shape, devices(count))
+        make_mesh(MeshShape(**shape), devices(count))
 
 
 def test_auto_takes_no_sizes():
@@ -108,3 +108,6 @@ def test_rows_that_are_no_equal_part():
     uneven = np.array([Device(number, number // 3) for number in range(6)])
     assert share_of(uneven.reshape(3, 1, 2), 0) is None
     assert share_of(uneven.reshape(6, 1, 1), 0) == BatchShare(0, 2)
+    # Two rows of six are a third, but the second and third are none of the thirds.
+    shifted = np.array([Device(number, int(number not in (1, 2))) for number in range(6)])
+    assert share_of(shifted.reshape(6, 1, 1), 0) is None

@@ -1,5 +1,7 @@
 """The two sharding tables: complete, consistent, and strict."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +12,11 @@ from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
 from bert_jax.errors import UserError
+from bert_jax.families.family import find_family
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.span_boundary import SpanBoundaryModel
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
     MESH_AXES,
@@ -61,8 +65,28 @@ def test_every_parameter_has_axes_of_its_rank_and_sizes(head):
             assert axis not in SIZES or SIZES[axis] == size, name
 
 
+def test_the_joint_head_is_split_along_its_inputs():
+    joint = dataclasses.replace(CONFIG, qa_head="joint")
+    found = flatten_dict(shapes_of(joint, Head.QUESTION_ANSWERING)["qa_joint"], sep="/")
+    split = {name for name in found if match(PARAMETER_AXES, f"qa_joint/{name}") == ("embed", None)}
+    assert split == {"start/kernel", "end_hidden/kernel", "no_answer_hidden/kernel"}
+    assert all(
+        match(PARAMETER_AXES, f"qa_joint/{name}") == () for name in found if name not in split
+    )
+
+
 def test_every_rule_is_some_parameter_s_first():
-    names = {name for head in MODULES for name in flatten_dict(shapes_of(head=head), sep="/")}
+    joint = dataclasses.replace(CONFIG, qa_head="joint")
+    mobile, electra = (find_family(name).new_config("tiny") for name in ("mobilebert", "electra"))
+    models = [
+        *((CONFIG, head) for head in MODULES),
+        (joint, Head.QUESTION_ANSWERING),
+        (mobile, Head.MASKED_LM),
+        (dataclasses.replace(electra, embedding_size=8), Head.CLASSIFICATION),
+        (electra, Head.MULTIPLE_CHOICE),
+    ]
+    names = {name for model in models for name in flatten_dict(shapes_of(*model), sep="/")}
+    names |= set(flatten_dict(abstract_params(SpanBoundaryModel(CONFIG)), sep="/"))
     used = set()
     for name in names:
         used.add(
@@ -140,7 +164,7 @@ def test_a_parameter_without_a_rule_is_an_error():
 
 
 def test_moments_lie_where_their_parameters_lie():
-    params = shapes_of(EncoderConfig.from_size("tiny"))
+    params = shapes_of(find_family("bert").new_config("tiny"))
     moments = jax.eval_shape(optax.adam(1e-3).init, params)
     state = {"params": params, "opt_state": moments, "step": np.int32(0)}
     found = state_shardings(mesh_of(data=2, fsdp=2, tensor=2), state)
@@ -157,7 +181,7 @@ def test_moments_lie_where_their_parameters_lie():
 
 
 def test_an_axis_that_the_mesh_does_not_divide():
-    shapes = shapes_of(EncoderConfig.from_size("tiny"))
+    shapes = shapes_of(find_family("bert").new_config("tiny"))
     message = "has an axis of 2, which tensor=4 does not divide; choose another tensor or"
     with pytest.raises(UserError, match=message):
         state_shardings(mesh_of(tensor=4), {"bert": shapes["bert"]["encoder"]})

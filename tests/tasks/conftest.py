@@ -13,7 +13,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_task import PredictOptions
+from bert_jax.tasks.base.predict_spec import PredictOptions
 
 
 @pytest.fixture
@@ -70,20 +70,20 @@ def train(base_model, tmp_path):
 def assert_same():
     """Compares what was read from JSON: equal but for the rounding of floats."""
 
-    def compare(one, other, *, rel, where=""):
-        assert type(one) is type(other), where
-        if isinstance(other, dict):
-            assert list(one) == list(other), where
-            for key, value in other.items():
-                compare(one[key], value, rel=rel, where=f"{where}/{key}")
-        elif isinstance(other, list):
-            assert len(one) == len(other), where
-            for place, pair in enumerate(zip(one, other, strict=True)):
+    def compare(actual, expected, *, rel, where=""):
+        assert type(actual) is type(expected), where
+        if isinstance(expected, dict):
+            assert list(actual) == list(expected), where
+            for key, value in expected.items():
+                compare(actual[key], value, rel=rel, where=f"{where}/{key}")
+        elif isinstance(expected, list):
+            assert len(actual) == len(expected), where
+            for place, pair in enumerate(zip(actual, expected, strict=True)):
                 compare(*pair, rel=rel, where=f"{where}/{place}")
-        elif isinstance(other, float):
-            assert one == pytest.approx(other, rel=rel, abs=1e-5), where
+        elif isinstance(expected, float):
+            assert actual == pytest.approx(expected, rel=rel, abs=1e-5), where
         else:
-            assert one == other, where
+            assert actual == expected, where
 
     return compare
 

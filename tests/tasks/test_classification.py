@@ -1,6 +1,8 @@
 """Classification, end to end: files in, a model directory and predictions out."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 
@@ -16,6 +18,7 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
+from bert_jax.tasks.classification import task as classification
 from tests.random_params import random_params
 
 
@@ -23,25 +26,35 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_labels_are_learned_and_written_into_the_model(train, sentences, write_table, tmp_path):
     # 144 of them are learned: all batches of 8 are full, so they have one shape.
     table = write_table("train.tsv", [("text", "label"), *sentences(160)])
     test = write_table("unlabelled.tsv", [("text",), ("a cat was low .",), ("a mat was low .",)])
+    labelled = write_table("labelled.tsv", [("text", "label"), *sentences(20, seed=1)])
     result, workdir = train(
-        "classification", data__train=str(table), data__test=(str(test),),
-        train__epochs=3.0, optimizer__learning_rate=1e-2,
+        "classification", data__train=str(table), data__test=(str(test), str(labelled)),
+        train__epochs=3.0, train__eval_every=100, optimizer__learning_rate=1e-2,
     )  # fmt: skip
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
+    summary = json.loads((workdir / "data_summary.json").read_text())
+    assert (summary["train"], summary["validation"], summary["test"]) == (
+        144, {"validation": 16}, {"unlabelled": 2, "labelled": 20},
+    )  # fmt: skip
+    assert summary["positive_class"] == "thing"
+    assert json.loads((workdir / "result.json").read_text()) == result | {
+        "warnings": summary["warnings"]  # and none that the training has learned nothing
+    }
 
-    model = bert_jax.load(workdir / "model")
+    model = bert_jax.load(workdir)  # the model of the run, and below, too
     assert model.description.labels == ("animal", "thing")
     assert model.description.problem_type == "single_label_classification"
     found = model.classify(["the dog was long .", "the sea was long ."])
-    assert [one.label for one in found] == ["animal", "thing"]
+    assert [answer.label for answer in found] == ["animal", "thing"]
     assert sum(found[0].probabilities.values()) == pytest.approx(1)
     assert found[0].score == max(found[0].probabilities.values())
 
-    # What is validation is judged and shown; what has no labels is predicted.
+    # Validation examples are evaluated and shown; those without labels are predicted.
     validation = lines_of(workdir / "predictions" / "validation.jsonl")
     assert len(validation) == 16
     right = [line["label"] == line["expected"] for line in validation]
@@ -50,20 +63,32 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
     assert "animal" in report
     assert (workdir / "predictions" / "validation.confusion.png").is_file()
     assert (workdir / "curves.png").is_file()
-    predicted = lines_of(workdir / "predictions" / "test.jsonl")
+    predicted = lines_of(workdir / "predictions" / "labelled.jsonl")
+    right = [line["label"] == line["expected"] for line in predicted]
+    assert sum(right) / 20 == result["test_labelled_accuracy"]
+    assert not [name for name in result if "unlabelled" in name]
+    logged = lines_of(workdir / "metrics.jsonl")[-1]
+    assert "accuracy" in logged
+    assert "test_labelled_accuracy" not in logged
+    predicted = lines_of(workdir / "predictions" / "unlabelled.jsonl")
     assert [line["id"] for line in predicted] == ["0", "1"]
     assert [line["label"] for line in predicted] == ["animal", "thing"]
     assert set(predicted[0]) == {"id", "label", "score", "probabilities"}
 
-    # The same model judged by the same examples, in another way.
+    # A run's directory is no place for a model.
+    before = (workdir / "config.json").read_bytes()
+    with pytest.raises(UserError, match="run/config.json was not written by bert_jax"):
+        run_directory.export(workdir, workdir)
+    assert (workdir / "config.json").read_bytes() == before
+
+    # The same model, evaluated on the same examples in another way.
     config = load_config(str(_config(tmp_path, train=str(table))))
-    again = Experiment.from_config(config).evaluate(
-        model=workdir / "model", output=tmp_path / "again"
-    )
+    again = Experiment.from_config(config).evaluate(model=workdir, output=tmp_path / "again")
     assert again["accuracy"] == result["accuracy"]
     assert again["loss"] == pytest.approx(result["loss"], rel=1e-5)
-    from_run = Experiment.from_config(config).evaluate(workdir=workdir)
-    assert from_run["loss"] == pytest.approx(result["loss"], rel=1e-5)
+    assert (tmp_path / "again" / "bert_jax.json").is_file()
+    with pytest.raises(UserError, match="run holds other files and no bert_jax.json; give another"):
+        Experiment.from_config(config).evaluate(model=workdir, output=workdir)
 
 
 def _config(tmp_path, **data):
@@ -88,7 +113,7 @@ def test_several_labels_at_once(train, write_table, sentences):
     model = bert_jax.load(workdir / "model")
     assert model.description.problem_type == "multi_label_classification"
     found = model.classify(["the bird was long .", "the sea was low .", "the mat was long ."])
-    assert [one.label for one in found] == [("animal", "long"), ("thing",), ("long", "thing")]
+    assert [answer.label for answer in found] == [("animal", "long"), ("thing",), ("long", "thing")]
     assert list(found[0].probabilities) == ["animal", "long", "thing"]
 
 
@@ -161,7 +186,7 @@ def test_a_model_with_the_same_labels_keeps_its_head(train, write_table, sentenc
     first, workdir = train("classification", data__train=str(table))
     capsys.readouterr()
     keys = {"train__epochs": 0.1, "optimizer__learning_rate": 1e-9, "data__train": str(table)}
-    again, _ = train("classification", "again", workdir / "model", **keys)
+    again, _ = train("classification", "again", workdir, **keys)
     assert "new and untrained" not in capsys.readouterr().err
     assert again["accuracy"] == first["accuracy"]
 
@@ -222,6 +247,27 @@ def _task(base_model, table, **data):
     return Experiment.from_config(config).task
 
 
+def test_scores_that_would_take_all_memory(base_model, write_table, sentences, monkeypatch):
+    """As those of 100,000 labels, which are hardly labels."""
+    table = write_table("train.tsv", [("text", "label"), *sentences(40)])
+    validation = str(write_table("dev.tsv", [("text", "label"), *sentences(30)]))
+    monkeypatch.setattr(classification, "host_memory", lambda: 480)  # 30 texts × 2 labels × 4 × 2
+    assert _task(base_model, table, validation=validation)
+    monkeypatch.setattr(classification, "host_memory", lambda: 479)
+    message = (
+        "dev.tsv: 30 texts by 2 labels take 0.0 GiB of this machine's 0.0 GiB; "
+        "use fewer texts; or is another column that of the labels? Name it with "
+        "data.label_column"
+    )
+    with pytest.raises(UserError, match=re.escape(message)):
+        _task(base_model, table, validation=validation)
+    rows = [("a cat", "animal,thing"), ("a sun", "thing")] * 30
+    table = write_table("several.tsv", [("text", "label"), *rows])
+    monkeypatch.setattr(classification, "host_memory", lambda: 480)
+    with pytest.raises(UserError, match="the training texts: 60 texts by 2 labels take"):
+        _task(base_model, table, validation=validation, label_separator=",")
+
+
 def test_what_is_refused_before_a_training(base_model, write_table, sentences):
     rows = [("text", "label"), *sentences(40)]
     table = write_table("train.tsv", rows)
@@ -263,11 +309,110 @@ def test_a_number_is_gone_on_with(base_model, write_table, tmp_path):
     run_directory.check_unchanged(tmp_path / "run", task)
 
 
+def test_a_run_continues_only_with_the_same_data(base_model, write_table, tmp_path):
+    def table(rows, name="train.tsv"):
+        return write_table(name, [("text", "label"), *rows])
+
+    def check(path, model=base_model):
+        validation = (str(tmp_path / "validation.tsv"),)
+        task = _task(model, path, validation=validation)
+        if not (tmp_path / "run").exists():
+            run_directory.save_model_files(tmp_path / "run", task)
+        run_directory.check_unchanged(tmp_path / "run", task)
+
+    rows = [(f"the cat was {n} .", "odd" if n % 2 else "even") for n in range(20)]
+    table(rows, "validation.tsv")
+    check(table(rows))
+    check(table(rows, "renamed.tsv"))
+    swapped = [(text, "even" if label == "odd" else "odd") for text, label in rows]
+    with pytest.raises(UserError, match="run was started with other data: train changed since"):
+        check(table(swapped))
+    with pytest.raises(UserError, match="other data: examples_per_epoch, train changed since"):
+        check(table([*rows, ("a dog .", "odd")]))
+    table(rows[:-1], "validation.tsv")
+    with pytest.raises(UserError, match="other data: validation changed since"):
+        check(table(rows))
+    task = _task(base_model, table(rows), validation=(str(tmp_path / "validation.tsv"),))
+    assert run_directory.changed_evaluation_data(tmp_path / "run", task) == ["validation"]
+
+
+def test_a_run_continues_only_with_the_same_model(base_model, write_table, tmp_path):
+    rows = [(f"the cat was {n} .", "odd" if n % 2 else "even") for n in range(20)]
+    table, run = write_table("train.tsv", [("text", "label"), *rows]), tmp_path / "run"
+    run_directory.save_model_files(run, _task(base_model, table))
+
+    def changed(name, old, new):
+        model = shutil.copytree(base_model, tmp_path / name)
+        for file in ("bert_jax.json", "tokenizer.json"):
+            (model / file).unlink()
+        text = (model / name).read_text()
+        assert old in text
+        (model / name).write_text(text.replace(old, new))
+        return _task(model, table)
+
+    with pytest.raises(UserError, match="run was started with other data: tokenizer changed since"):
+        run_directory.check_unchanged(run, changed("vocab.txt", "\ncat\n", "\ncats\n"))
+    activation = changed("config.json", '"hidden_act": "gelu"', '"hidden_act": "relu"')
+    with pytest.raises(UserError, match="with another model: hidden_act changed since; use ano"):
+        run_directory.check_unchanged(run, activation)
+
+
+def test_a_run_may_become_longer_but_not_shorter_than_it_is(
+    base_model, write_table, tmp_path, capsys
+):
+    rows = [("text", "label"), *((f"the cat was {n} .", "ab"[n % 2]) for n in range(20))]
+    table = str(write_table("train.tsv", rows))
+    workdir = tmp_path / "run"
+
+    def begin(**train):
+        config = complete_config(
+            {
+                "task": "classification",
+                "init_from": str(base_model),
+                "data": {"train": table, "length": 32},
+                "train": {"global_batch_size": 6, **train},
+            },
+            where="test",
+        )
+        task = Experiment.from_config(config).task
+        run_directory.init_workdir(workdir, config, task)
+        if not (workdir / "data.json").exists():
+            run_directory.save_model_files(workdir, task)
+        written = json.loads((workdir / "config.json").read_text())["train"]
+        return written["steps"], written["epochs"], (workdir / "result.json").exists()
+
+    assert begin(epochs=3.0) == (0, 3.0, False)
+    (workdir / "checkpoints" / "9").mkdir(parents=True)  # three epochs of three batches, finished
+    (workdir / "result.json").write_text("{}")
+    (workdir / ".metrics.jsonl.1.partial").write_text("of a process that was killed")
+    assert begin(steps=9) == (9, 0.0, True)  # the same length in other words
+    assert not list(workdir.rglob("*.partial"))
+    assert begin(epochs=3.0, eval_every=2) == (0, 3.0, True)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UserError) as error:
+        begin(epochs=2.0)
+    assert str(error.value) == (
+        f"{workdir} has done 9 steps already, and the config asks for 6; use another workdir, or "
+        "at least steps=9"
+    )
+    write_table("train.tsv", [*rows, ("a dog .", "a")])
+    with pytest.raises(UserError, match="run was started with other data"):
+        begin(epochs=5.0)
+    write_table("train.tsv", rows)
+    assert begin(epochs=3.0) == (0, 3.0, True)  # what was refused has changed nothing
+    assert begin(epochs=5.0) == (0, 5.0, False)
+    assert capsys.readouterr().err == (
+        f"{workdir}: 9 steps before, 15 now, 9 of them done; from here on the learning rate "
+        "follows the schedule of 15 steps\n"
+    )
+    assert begin(steps=10) == (10, 0.0, False)
+
+
 def test_a_test_file_without_any_of_several_labels_is_predicted(base_model, write_table, capsys):
     table = write_table("train.tsv", [("text", "label"), *[("a cat", "x|y"), ("a dog", "")] * 20])
     empty = write_table("test.tsv", [("text", "label"), ("a cat", ""), ("a dog", "")])
     task = _task(base_model, table, test=(str(empty),), label_separator="|")
-    assert [one.label for one in task.splits.test[0].examples] == [None, None]
+    assert [example.label for example in task.splits.test[0].examples] == [None, None]
     assert "test.tsv: no text has a label" in capsys.readouterr().err
 
 
@@ -276,10 +421,10 @@ def test_a_run_whose_data_have_changed_is_not_gone_on_with(train, write_table, s
     table = write_table("train.tsv", [("text", "label"), *sentences(80)])
     keys = {"data__train": str(table), "train__epochs": 1.0}
     _, workdir = train("classification", **keys)
-    (workdir / "result.json").unlink()
     write_table("train.tsv", [("text", "label"), *sentences(90)])
-    with pytest.raises(UserError, match="was started with {'examples_per_epoch': 72} and the data"):
+    with pytest.raises(UserError, match="other data: examples_per_epoch, train, validation change"):
         train("classification", **keys)
+    (workdir / "result.json").unlink()
     others = [(text, label.replace("thing", "object")) for text, label in sentences(80)]
     write_table("train.tsv", [("text", "label"), *others])
     with pytest.raises(UserError, match="learns the labels animal, thing, but those of the data"):

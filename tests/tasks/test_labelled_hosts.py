@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spoken import spoken
+from tests.printed import printed_lines
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def together(start_hosts, command):
     main_host, other = start_hosts(command, 2, devices=2)
     texts = [process.communicate(timeout=500) for process in (main_host, other)]
     assert (main_host.returncode, other.returncode) == (0, 0), texts
-    assert spoken(texts[1][0]) == []
+    assert printed_lines(texts[1][0]) == []
     assert texts[1][1] == ""
     return texts[0][0]
 
@@ -55,10 +55,10 @@ def assert_same_records(found, expected, count):
         for run in (found, expected)
     )
     assert len(ours) == len(theirs) >= count
-    for one, other in zip(ours, theirs, strict=True):
-        for name in set(other) - {"split", "tokens_per_second", "real_tokens_per_second"}:
+    for row, reference in zip(ours, theirs, strict=True):
+        for name in set(reference) - {"split", "tokens_per_second", "real_tokens_per_second"}:
             tolerance = 1e-4 if name == "gradient_norm" else 1e-5
-            assert one[name] == pytest.approx(other[name], rel=tolerance), (one["step"], name)
+            assert row[name] == pytest.approx(reference[name], rel=tolerance), (row["step"], name)
 
 
 def test_seeds_of_a_classification(start_hosts, base_model, sentences, assert_same, tmp_path):

@@ -14,15 +14,15 @@ from bert_jax.config import complete_config, set_key
 from bert_jax.data.examples import ChoiceExample
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
+from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.multiple_choice import ChoiceEncoder, ChoicePredictor, best_choice
 from tests.random_params import random_params
 
 
 def logits(model, examples, **options):
-    return predict_examples(model, ChoicePredictor(model, BatchOptions(**options)), examples)
+    return predict_examples(ChoicePredictor(model, BatchOptions(**options)), examples)
 
 
 def item(prompt, *choices, question=""):
@@ -68,9 +68,9 @@ def test_scores_are_those_of_the_model_for_all_choices_at_once(chooser, batch_si
     found = list(logits(chooser, ITEMS, batch_size=batch_size))
     assert [scores.shape for scores in found] == [(2,), (4,), (3,)]
     apply = jax.jit(chooser.module.apply)
-    for one, scores in zip(ITEMS, found, strict=True):
-        prompts = [one.prompt] * len(one.choices)
-        choices = [f"{one.question} {choice}".strip() for choice in one.choices]
+    for entry, scores in zip(ITEMS, found, strict=True):
+        prompts = [entry.prompt] * len(entry.choices)
+        choices = [f"{entry.question} {choice}".strip() for choice in entry.choices]
         rows = chooser.tokenizer.encode_batch(prompts, choices)
         arrays = np.zeros((3, 1, 4, 24), np.int32)  # 1CT, of the most choices
         for number, row in enumerate(rows):
@@ -89,11 +89,11 @@ def test_the_best_choice_by_hand():
 
 
 def test_one_prompt_or_many(chooser):
-    one = chooser.choose("the cat", ["sat on the mat .", "sang"])
-    assert one.choice in ("sat on the mat .", "sang")
-    assert sum(one.probabilities) == pytest.approx(1)
+    best = chooser.choose("the cat", ["sat on the mat .", "sang"])
+    assert best.choice in ("sat on the mat .", "sang")
+    assert sum(best.probabilities) == pytest.approx(1)
     many = chooser.choose(["the cat", "the sea"], [["sat on the mat .", "sang"], list("abc")])
-    assert many[0].probabilities == pytest.approx(one.probabilities, abs=1e-6)
+    assert many[0].probabilities == pytest.approx(best.probabilities, abs=1e-6)
     assert len(many[1].probabilities) == 3
     asked = chooser.choose("the sea", ["was low", "was long", "was a song"], "it")
     (expected,) = logits(chooser, [ITEMS[2]])
@@ -138,11 +138,11 @@ def test_equal_to_transformers(chooser, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     items = [*ITEMS, item("the cat ran to the sea " * 4, "it was warm .", "a song was sung . " * 5)]
     found = logits(chooser, items, max_length=24)
-    for one, scores in zip(items, found, strict=True):
+    for entry, scores in zip(items, found, strict=True):
         # As examples/pytorch/multiple-choice/run_swag.py makes its rows.
         rows = tokenizer(
-            [one.prompt] * len(one.choices),
-            [f"{one.question} {choice}".strip() for choice in one.choices],
+            [entry.prompt] * len(entry.choices),
+            [f"{entry.question} {choice}".strip() for choice in entry.choices],
             truncation=True, max_length=24, padding=True, return_tensors="pt",
         )  # fmt: skip
         with torch.no_grad():
@@ -203,8 +203,8 @@ def test_questions_of_arc(answered, chooser):
     ("content", "name", "message"),
     [
         ('{"prompt": "a", "choices": ["b"]}', "in.jsonl", "in.jsonl:1: 1 choices, but there must"),
-        ('{"prompt": "a", "choices": [1, 2]}', "in.jsonl", "in.jsonl:1: the choice 0 is not a st"),
-        ('{"text": "a"}', "in.jsonl", "in.jsonl:1: these are no choices as in swag, cosmos, arc,"),
+        ('{"prompt": "a", "choices": [1, 2]}', "in.jsonl", "in.jsonl:1: 'choice 0' is not a st"),
+        ('{"text": "a"}', "in.jsonl", "in.jsonl:1: no choices as in swag, cosmos, arc,"),
         ("sent1,sent2,ending0,ending1\na,b\n", "in.csv", "in.csv:2: 2 fields, but the header has"),
     ],
 )
@@ -251,8 +251,8 @@ def lines_of(path):
 def test_the_right_choice_is_learned(train, write_items, base_model, tmp_path):
     file = write_items("train.jsonl", animals(200))
     unlabelled = list(animals(3, seed=1))
-    for one in unlabelled:
-        del one["label"]
+    for row in unlabelled:
+        del row["label"]
     test = write_items("test.jsonl", unlabelled)
     result, workdir = train(
         "multiple_choice", data__train=str(file), data__test=(str(test),), train__epochs=4.0
@@ -299,16 +299,16 @@ def task(base_model, write_items):
 def test_a_batch_by_hand(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     # The last row fills up the batch.
-    assert batch["labels"].tolist()[:3] == [1, 0, 0]
+    assert batch["labels"].tolist()[:3] == [0, 1, 0]
     assert batch["weights"].tolist() == [1, 1, 1, 0]
-    assert batch["choice_mask"].astype(int).tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [0] * 3]
+    assert batch["choice_mask"].astype(int).tolist() == [[1, 1, 1], [1, 1, 0], [1, 1, 0], [0] * 3]
     assert batch["input_ids"].shape == (4, 3, 16)
-    assert text_of(batch, task, 0) == [
+    assert text_of(batch, task, 0)[2] == "[CLS] it [SEP] was low [SEP]"
+    assert text_of(batch, task, 1) == [
         "[CLS] the cat [SEP] sat . [SEP]",
         "[CLS] the cat [SEP] the sea was low . [SEP]",
         "",
     ]
-    assert text_of(batch, task, 2)[2] == "[CLS] it [SEP] was low [SEP]"
     assert text_of(batch, task, 3) == ["", "", ""]
 
 
@@ -318,6 +318,18 @@ def text_of(batch, task, number):
     return [" ".join(map(task.tokenizer.id_to_token, ids[mask > 0])) for ids, mask in rows]
 
 
+def test_a_choice_that_is_not_there_cannot_be_chosen(task, monkeypatch):
+    monkeypatch.setattr(task, "forward", lambda *_: np.array([[0.0, 0.0, 50.0], [0.0, 0.0, 50.0]]))
+    batch = {
+        "choice_mask": np.array([[True, True, False], [True, True, True]]),
+        "labels": np.array([0, 2]),
+        "weights": np.ones(2, np.float32),
+    }
+    sums = task.loss_sums({}, batch)[""]
+    assert sums["loss"] == pytest.approx(np.log(2))
+    assert sums["accuracy"] == 2
+
+
 @pytest.mark.slow
 def test_the_loss_does_not_see_choices_that_are_not_there(task):
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
@@ -325,7 +337,7 @@ def test_the_loss_does_not_see_choices_that_are_not_there(task):
     apply = jax.jit(task.module.apply)
     (sums,) = jax.jit(task.loss_sums)(params, batch).values()
     expected, correct = [], 0
-    for row, count, label in ((0, 2, 1), (1, 2, 0), (2, 3, 0)):
+    for row, count, label in ((0, 3, 0), (1, 2, 1), (2, 2, 0)):
         arrays = [
             batch[name][row : row + 1, :count]
             for name in ("input_ids", "token_type_ids", "attention_mask")

@@ -1,39 +1,72 @@
 """Packed and unpacked rows give the same losses and gradients; tasks without a corpus."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax import model_init
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.config import default_config, set_key
+from bert_jax.config import default_config, load_config, set_key
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.base.task import means
-from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
+from bert_jax.tasks.pretraining.task import EvaluationOptions, PretrainingTask
+
+OVERRIDES = {
+    "precision": "float32",
+    "model.hidden_size": 32,
+    "model.num_hidden_layers": 1,
+    "model.num_attention_heads": 2,
+    "model.intermediate_size": 64,
+    "model.max_position_embeddings": 32,
+    "model.hidden_dropout_prob": 0.0,
+    "model.attention_probs_dropout_prob": 0.0,
+    "data.length": 30,
+    "data.max_predictions": 6,
+    "optimizer.name": "adamw",
+    "optimizer.learning_rate": 5e-3,
+    "optimizer.warmup_ratio": 0.1,
+    "train.steps": 150,
+    "train.global_batch_size": 32,
+    "train.log_every": 15,
+    "train.eval_every": 150,
+    "train.checkpoint_every": 150,
+}
 
 OPTIONS = PretrainingOptions(length=64, max_predictions=12, short_probability=0.5)
+
+
+SPANS = dataclasses.replace(
+    OPTIONS, objective="none", masking="span", span_boundary=True, mask_rounding="up",
+    mask_fraction=0.18,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def make_task(tiny_corpus, tiny_config):
     """Builds a task with batches of eight rows of 64 tokens."""
 
-    def make(packing: bool) -> PretrainingTask:
+    def make(packing: bool, options: PretrainingOptions = OPTIONS) -> PretrainingTask:
         corpus = Corpus.open(tiny_corpus)
         return PretrainingTask(
             corpus,
             corpus.tokenizer(),
-            OPTIONS,
+            options,
             ModelDescription(
-                dataclasses.replace(tiny_config, max_position_embeddings=64), Head.PRETRAINING
+                dataclasses.replace(tiny_config, max_position_embeddings=64),
+                Head.PRETRAINING if options.objective == "nsp" else Head.MASKED_LM,
             ),
             Execution(),
             global_batch_size=8,
@@ -44,18 +77,24 @@ def make_task(tiny_corpus, tiny_config):
     return make
 
 
-def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(make_task, tiny_corpus):
+@pytest.mark.parametrize(
+    "options", [OPTIONS, pytest.param(SPANS, marks=pytest.mark.slow)], ids=["nsp", "spans"]
+)
+@pytest.mark.slow
+def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(
+    make_task, tiny_corpus, options
+):
     corpus = Corpus.open(tiny_corpus)
-    examples = PretrainingBatches(corpus.splits["train"], corpus.tokenizer(), OPTIONS)
+    examples = PretrainingBatches(corpus.splits["train"], corpus.tokenizer(), options)
     packing = PackedBatches(examples)
     packed = packing.batch(0, 8)
     group = packing._group(0)
     unpacked = examples.examples(group.numbers[group.rows < 8])
     count = len(unpacked["input_ids"])
     assert count > 8
-    assert count == (packed["next_sentence_weights"] == 1).sum()
+    assert count == packed["segment_ids"].max(axis=1).sum()
 
-    task = make_task(packing=True)
+    task = make_task(packing=True, options=options)
     chance = np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: np.float32(chance.normal(0, 0.1, leaf.shape)), abstract_params(task.module)
@@ -73,8 +112,45 @@ def test_a_packed_batch_has_the_losses_and_gradients_of_its_examples(make_task, 
     (_, expected), expected_gradient = loss_and_gradient(params, unpacked)
     assert found == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-6)
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected_gradient))
-    for one, other in zip(*map(jax.tree.leaves, (found_gradient, expected_gradient)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6 * largest)
+    for leaf, truth in zip(*map(jax.tree.leaves, (found_gradient, expected_gradient)), strict=True):
+        np.testing.assert_allclose(leaf, truth, rtol=1e-4, atol=1e-6 * largest)
+
+
+@pytest.mark.slow
+def test_the_loss_of_span_boundaries_is_that_of_a_loop_over_tokens(make_task):
+    """MLM and SBO: each a mean of -log p over its own tokens; the loss is their sum."""
+    task = make_task(packing=False, options=SPANS)
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    chance = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda leaf: np.float32(chance.normal(0, 0.1, leaf.shape)), abstract_params(task.module)
+    )
+    output = jax.jit(lambda inputs: task.module.apply({"params": params}, **inputs))(
+        task.inputs(batch)
+    )
+    found = means(task.loss_sums(params, batch), task.loss_weights(batch))
+    mlm, sbo = [], []
+    for row in range(8):
+        spans: dict[int, int] = {}
+        masked = batch["masked_lm_positions"][row][batch["masked_lm_weights"][row] == 1].tolist()
+        for place, position in enumerate(masked):
+            start = spans.get(position - 1, position)  # of a run of masked positions
+            spans[position] = start
+            end = position
+            while end + 1 in masked:
+                end += 1
+            word = batch["masked_lm_ids"][row, place]
+            for logits, losses in ((output.prediction_logits, mlm), (output.span_logits, sbo)):
+                scores = np.float64(logits[row, place])
+                loss = np.log(np.exp(scores).sum()) - scores[word]
+                # [CLS] and [SEP] are no boundaries.
+                ids = batch["input_ids"][row]
+                if losses is mlm or (start > 1 and ids[end + 2 : end + 3].any()):
+                    losses.append(loss)
+    assert 0 < len(sbo) < len(mlm)
+    assert found["mlm_loss"] == pytest.approx(np.mean(mlm), rel=1e-5)
+    assert found["sbo_loss"] == pytest.approx(np.mean(sbo), rel=1e-5)
+    assert found["loss"] == pytest.approx(np.mean(mlm) + np.mean(sbo), rel=1e-5)
 
 
 def test_packing_is_for_training_only(make_task):
@@ -105,21 +181,55 @@ def test_batches_of_nothing_have_the_shapes_of_batches(tiny_corpus, objective):
         "tokenizer.path": str(tiny_corpus / "tokenizer"),
     }.items():
         set_key(config, key, value, where="test")
-    without = pretraining.create_without_data(config, model_init.of_config(config))
+    without = pretraining.TRAIN.create_without_data(config, model_init.of_config(config))
     config.data.corpus = str(tiny_corpus)
-    task = pretraining.create(config, model_init.of_config(config))
+    task = pretraining.TRAIN.create(config, model_init.of_config(config))
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     real = {key: jax.ShapeDtypeStruct(value.shape, value.dtype) for key, value in batch.items()}
     assert without.batch_shapes() == task.batch_shapes() == real
     assert without.description == task.description
 
 
+def test_pairs_need_a_family_with_a_head_for_them():
+    config = default_config("pretraining")
+    set_key(config, "model.family", "roberta", where="test")
+    with pytest.raises(
+        UserError, match="^objective is 'nsp'; models of the family roberta have no"
+    ):
+        pretraining.TRAIN.create_without_data(config, model_init.of_config(config))
+
+
 def test_the_vocabulary_of_a_model_that_has_none_yet():
     config = default_config("pretraining")
     assert (
-        pretraining.create_without_data(
+        pretraining.TRAIN.create_without_data(
             config, model_init.of_config(config)
         ).description.config.vocab_size
         == config.tokenizer.vocab_size
         == 30_522
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [("roberta", ["mlm"]), ("albert", ["mlm", "nsp"]), ("spanbert", ["mlm", "sbo"])],
+)
+def test_the_losses_of_each_objective_go_down(name, parts, tiny_corpus, tmp_path, capsys):
+    path = Path(__file__).parents[2] / "configs" / f"pretrain_{name}.py"
+    config = load_config(f"{path}:corpus={tiny_corpus}")
+    for key, value in OVERRIDES.items():
+        set_key(config, key, value, where="test")
+    result = Experiment.from_config(config).train(tmp_path / "run")
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    losses = [line for line in lines if line["split"] == "train"]
+    for part in parts:
+        first, last = (losses[place][f"{part}_loss"] for place in (0, -1))
+        assert last < 0.8 * first, part
+    assert {f"{part}_loss" for part in parts} == {key for key in result if key[4:] == "loss"}
+    # What is exported is read as any model, and has no other tensors.
+    model = bert_jax.load(tmp_path / "run" / "model")
+    assert model.description.head is (Head.PRETRAINING if name == "albert" else Head.MASKED_LM)
+    said = "the exported model has no head of span boundaries" in capsys.readouterr().err
+    assert said == (name == "spanbert")
+    assert "span_boundary_head" not in model.params

@@ -36,7 +36,7 @@ HEADER = ("sentence1", "sentence2", "label")
 @pytest.fixture
 def write_pairs(write_table):
     def write(name, labels, count=160, seed=0):
-        rows = [(one, two, labels[same]) for one, two, same in pairs(count, seed)]
+        rows = [(first, second, labels[same]) for first, second, same in pairs(count, seed)]
         return str(write_table(name, [HEADER, *rows]))
 
     return write
@@ -75,13 +75,13 @@ def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_
     validation = lines_of(workdir / "predictions" / "validation.jsonl")
     assert set(validation[0]) == {"id", "expected", "similarity"}
     assert len(validation) == 16
-    mse = np.mean([(one["similarity"] - (one["expected"] - 1) / 4) ** 2 for one in validation])
+    mse = np.mean([(row["similarity"] - (row["expected"] - 1) / 4) ** 2 for row in validation])
     assert mse == pytest.approx(result["loss"], rel=1e-4)
     predicted = lines_of(workdir / "predictions" / "test.jsonl")
     texts = [row[:2] for row in pairs(4, seed=1)]
-    for one, (first, second) in zip(predicted, texts, strict=True):
+    for row, (first, second) in zip(predicted, texts, strict=True):
         expected = model.similarity([first], [second])[0, 0]
-        assert one["similarity"] == pytest.approx(expected, abs=1e-5)
+        assert row["similarity"] == pytest.approx(expected, abs=1e-5)
 
     config = config_of(base_model, train=table, label_range=(1, 5))
     again = Experiment.from_config(config).evaluate(model=workdir / "model")
@@ -108,7 +108,7 @@ def test_classes(train, write_pairs, base_model):
     assert result["accuracy"] > 0.9 > result["accuracy_majority"]
     validation = lines_of(workdir / "predictions" / "validation.jsonl")
     assert set(validation[0]) == {"id", "expected", "similarity", "label", "probabilities"}
-    right = [one["label"] == one["expected"] for one in validation]
+    right = [row["label"] == row["expected"] for row in validation]
     assert np.mean(right) == result["accuracy"]
     # The classifier stays behind.
     model = bert_jax.load(workdir / "model")
@@ -156,7 +156,7 @@ def test_a_batch_by_hand(make_task):
     task = make_task("contrastive", ROWS)
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)
     assert batch["input_ids"].shape == (4, 2, 16)
-    assert batch["labels"].tolist()[:3] == [1, 1, 0]
+    assert batch["labels"].tolist()[:3] == [0, 1, 1]
     assert batch["weights"].tolist() == [1, 1, 1, 0]
     ids, masks = batch["input_ids"].reshape(8, 16), batch["attention_mask"].reshape(8, 16)
     texts = [
@@ -164,12 +164,12 @@ def test_a_batch_by_hand(make_task):
         for row, mask in zip(ids, masks, strict=True)
     ]
     assert texts == [
+        "[CLS] a dog [SEP]",
+        "[CLS] the dog ran . [SEP]",
         "[CLS] the cat sat on the mat . [SEP]",
         "[CLS] it was warm . [SEP]",
         "[CLS] the sea [SEP]",
         "[CLS] low [SEP]",
-        "[CLS] a dog [SEP]",
-        "[CLS] the dog ran . [SEP]",
         "",
         "",
     ]
@@ -185,10 +185,8 @@ def test_no_pooler_is_trained_or_comes_out(make_task):
     assert set(params["bert"]) == {"embeddings", "encoder"}
 
 
-SLOW = [pytest.param(loss, marks=pytest.mark.slow) for loss in ("cosine", "contrastive", "softmax")]
-
-
-@pytest.mark.parametrize("loss", ["in_batch_negatives", *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["in_batch_negatives", "cosine", "contrastive", "softmax"])
 def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
     task = make_task(loss, ROWS)
     (batch,) = task.train_batches(0, 1, host=0, hosts=1)

@@ -72,7 +72,7 @@ def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
         ((["the"], ["dog"]), {"max_length": 3}, "max_length is 3; .* give at least 4"),
         ((["the"],), {"max_length": 0, "add_special_tokens": False}, "give at least 1"),
         ((["the"], ["dog", "dog"]), {}, "1 texts but 2 pairs"),
-        ((["the"],), {"truncation": "longest"}, "truncation is 'longest'; give one of longest_"),
+        ((["the"],), {"truncation": "longest"}, "truncation is 'longest'; known are longest_"),
         ((["the"],), {"max_length": 9, "truncation": "only_second"}, "there are no pairs"),
         (
             (["the", "the dog"], ["dog", "the dogs."]),

@@ -109,6 +109,56 @@ def test_a_literal_mask_is_text_even_where_the_model_would_find_it():
     assert mask not in tokenizer.encode_sentences(["the [MASK]"])[0]
 
 
+def albert_pieces(processor, text):
+    """`encode_pieces` of google-research/albert, tokenization.py, as published."""
+    new_pieces = []
+    for piece in processor.encode_as_pieces(text):
+        if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
+            cur_pieces = processor.encode_as_pieces(piece[:-1].replace("▁", ""))
+            if piece[0] != "▁" and cur_pieces[0][0] == "▁":
+                if len(cur_pieces[0]) == 1:
+                    cur_pieces = cur_pieces[1:]
+                else:
+                    cur_pieces[0] = cur_pieces[0][1:]
+            cur_pieces.append(piece[-1])
+            new_pieces.extend(cur_pieces)
+        else:
+            new_pieces.append(piece)
+    return new_pieces
+
+
+@pytest.mark.parametrize(("model_type", "vocab_size"), [("bpe", 60), ("unigram", 32)])
+def test_a_comma_after_a_digit_is_a_piece_of_its_own_as_in_albert(model_type, vocab_size):
+    model = io.BytesIO()
+    lines = ["in 2019, and 1,000 of 99, or 7, 12, and 345,678", "1, 9, 42, 999,000 or 7,"] * 9
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=vocab_size,
+        model_type=model_type,
+        split_by_number=False,
+        split_by_unicode_script=False,
+        control_symbols=["<pad>", "[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    tokenizer = SentencePieceTokenizer(model.getvalue())
+    raw = set()
+    for text in ["in 2019, 1,000 or 99,", "a 7,9 99,99,, ,1 0,", "345,678 12, 7, 1,", "9,"]:
+        (encoding,) = tokenizer.encode_batch([text], add_special_tokens=False)
+        pieces = albert_pieces(processor, text)
+        raw |= {piece for piece in processor.encode_as_pieces(text) if piece not in pieces}
+        assert encoding.ids == [processor.piece_to_id(piece) for piece in pieces]
+        assert tokenizer.encode_sentences([text]) == [encoding.ids]
+        for piece, (start, end) in zip(pieces, encoding.offsets, strict=True):
+            expected = piece.removeprefix("▁") or text[start]
+            assert text[start:end] == expected
+    (encoding,) = tokenizer.encode_batch(["1 \U0001f102"], add_special_tokens=False)  # "1,"
+    assert encoding.offsets[-2:] == [(2, 3), (2, 3)]
+    assert any(piece.startswith("▁") for piece in raw), raw
+    assert any(not piece.startswith("▁") for piece in raw), raw
+
+
 @hypothesis.given(
     text=st.text(
         st.one_of(
@@ -213,4 +263,10 @@ def test_a_model_without_special_tokens_is_refused(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"no model at all"])
 def test_what_is_no_model_is_refused(content):
     with pytest.raises(UserError, match=r"^x\.model: not a SentencePiece model"):
+        SentencePieceTokenizer(content, origin="x.model")
+
+
+def test_a_piece_that_is_no_text_is_refused(cat_tokenizer):
+    content = cat_tokenizer._model.replace("é".encode(), b"\xe4A")
+    with pytest.raises(UserError, match=r"^x\.model: the piece b'.*\\xe4A.*' is not UTF-8; copy"):
         SentencePieceTokenizer(content, origin="x.model")

@@ -5,21 +5,27 @@ import sys
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization import SpecialIds, train_sentencepiece, train_wordpiece
+from bert_jax.tokenization import (
+    SpecialIds,
+    train_byte_level_bpe,
+    train_sentencepiece,
+    train_wordpiece,
+)
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 # Prints what training makes of 3,000 words in which many pairs are equally frequent.
 TRAIN_AND_PRINT = """
 import random
-from bert_jax.tokenization import train_sentencepiece, train_wordpiece
+from bert_jax.tokenization import train_byte_level_bpe, train_sentencepiece, train_wordpiece
 
 random.seed(1)
 words = ["".join(random.choices("abcdefghij", k=random.randint(2, 9))) for _ in range(1000)]
 texts = [" ".join(random.choices(words, k=30)) for _ in range(100)]
 wordpiece = train_wordpiece(texts, vocab_size=400)
 sentencepiece = train_sentencepiece(texts, vocab_size=300, lowercase=True)
-for tokenizer in (wordpiece, sentencepiece):
+byte_level = train_byte_level_bpe(texts, vocab_size=500)
+for tokenizer in (wordpiece, sentencepiece, byte_level):
     print(*map(tokenizer.id_to_token, range(tokenizer.vocab_size)), tokenizer.fingerprint())
 """
 
@@ -117,13 +123,30 @@ def test_training_gives_the_same_bytes_in_every_process():
         )
 
     assert len(outputs) == 1
-    wordpiece, sentencepiece = outputs.pop().decode().splitlines()
+    wordpiece, sentencepiece, byte_level = outputs.pop().decode().splitlines()
+    assert len(byte_level.split()) == 500 + 1
     assert len(wordpiece.split()) == 400 + 1
     assert len(sentencepiece.split()) == 300 + 1
 
 
+def test_byte_level_bpe_of_a_text_that_one_can_do_by_hand():
+    # "Ġab" 4 times, "Ġabc" 3 times: a b and Ġ ab (7 times each), then Ġab c (3 times).
+    tokenizer = train_byte_level_bpe(iter(["ab ab abc", "ab ab abc abc"]), vocab_size=500)
+
+    assert vocabulary(tokenizer)[:5] == ["<s>", "<pad>", "</s>", "<unk>", "!"]
+    assert vocabulary(tokenizer)[260:] == ["ab", "Ġab", "Ġabc", "<mask>"]
+    assert tokenizer.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=263)
+    assert tokenizer.encode_batch(["ab abé"])[0].tokens == ["<s>", "Ġab", "Ġab", *"Ã©", "</s>"]
+    for prefix, tokens in ((True, ["Ġ", "ab"]), (False, ["ab"])):
+        small = train_byte_level_bpe(["ab ab"], vocab_size=262, add_prefix_space=prefix)
+        assert vocabulary(small)[260:] == ["ab", "<mask>"]
+        assert small.encode_batch(["ab"])[0].tokens == ["<s>", *tokens, "</s>"]
+
+
 @pytest.mark.parametrize("texts", [[], ["", " \n "]])
 def test_training_without_words_is_refused(texts):
+    with pytest.raises(UserError, match="the texts hold no word"):
+        train_byte_level_bpe(texts, vocab_size=300)
     with pytest.raises(UserError, match="the texts hold no word"):
         train_wordpiece(texts, vocab_size=50)
     with pytest.raises(UserError, match="the texts hold no word"):
@@ -135,6 +158,8 @@ def test_vocabulary_sizes_that_the_text_cannot_give_are_explained():
 
     with pytest.raises(UserError, match=r"vocab_size is 10; .* of the text are 21 pieces"):
         train_wordpiece(texts, vocab_size=10)
+    with pytest.raises(UserError, match=r"vocab_size is 260; .* of the text are 261 pieces"):
+        train_byte_level_bpe(texts, vocab_size=260)
     with pytest.raises(UserError, match=r"vocab_size is 10; .* of the text are 16 pieces"):
         train_sentencepiece(texts, vocab_size=10, lowercase=True)
     with pytest.raises(UserError, match=r"vocab_size is 1000; .* give at most 17, or"):
@@ -153,3 +178,5 @@ def test_what_the_source_raises_comes_through():
     for train in (train_wordpiece, train_sentencepiece):
         with pytest.raises(UserError, match=r"corpus.txt:2"):
             train(broken(), vocab_size=50, lowercase=True)
+    with pytest.raises(UserError, match=r"corpus.txt:2"):
+        train_byte_level_bpe(broken(), vocab_size=300)

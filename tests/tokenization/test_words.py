@@ -133,7 +133,7 @@ def test_only_words_that_begin_with_a_new_word_are_read_in_another_way(words, te
         texts, old.encode_batch(texts), new.encode_batch(texts), strict=True
     ):
         for word in {*before.word_ids, *after.word_ids} - {None}:
-            one, other = (
+            was, now = (
                 [
                     (e.tokens[i], e.ids[i], e.offsets[i])
                     for i in range(len(e))
@@ -141,11 +141,11 @@ def test_only_words_that_begin_with_a_new_word_are_read_in_another_way(words, te
                 ]
                 for e in (before, after)
             )
-            spelled = text[one[0][2][0] : one[-1][2][1]]
+            spelled = text[was[0][2][0] : was[-1][2][1]]
             if spelled in added:
-                assert other == [(spelled, new.token_to_id(spelled), (one[0][2][0], one[-1][2][1]))]
+                assert now == [(spelled, new.token_to_id(spelled), (was[0][2][0], was[-1][2][1]))]
             elif not spelled.startswith(tuple(added)):
-                assert one == other
+                assert was == now
 
 
 def test_saved_files_have_the_words_and_load_to_the_same_tokenizer(uncased, tmp_path):

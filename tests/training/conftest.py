@@ -11,7 +11,7 @@ from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOpt
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.pretraining import EvaluationOptions, PretrainingTask
+from bert_jax.tasks.pretraining.task import EvaluationOptions, PretrainingTask
 
 EXECUTION = Execution()
 OPTIONS = PretrainingOptions(length=16, max_predictions=3)

@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.tasks.base.task import Task
+
 ROWS, WIDTH = 8, 4
 
 
@@ -43,6 +45,9 @@ class LineTask:
             x = x * jax.random.bernoulli(dropout_key, 0.9, x.shape)
         error = self.module.apply({"params": params}, x) - batch["labels"]
         return {"": {"loss": (batch["weights"] * error**2).sum()}}
+
+    constants, abstract_constants = Task.constants, Task.abstract_constants
+    training_sums, total_loss = Task.training_sums, Task.total_loss
 
     def summary(self, metrics):
         return {**metrics, "root": metrics.get("loss", 0.0) ** 0.5}

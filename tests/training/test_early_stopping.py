@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 
 import pytest
 
@@ -42,6 +43,20 @@ def test_what_is_no_number_is_never_the_best():
         (0, False),
     ]
     assert waits(2, LOWER, [nan, nan]) == [(1, False), (2, True)]
+
+
+def test_it_counts_the_evaluations_since_the_first_best_one():
+    draw = random.Random(0)
+    for _ in range(300):
+        limit, metric = draw.randrange(1, 4), draw.choice((HIGHER, LOWER))
+        values = [draw.choice((0.0, 0.25, 0.5, math.nan)) for _ in range(draw.randrange(8))]
+        expected = []
+        for end in range(1, len(values) + 1):
+            numbers = [value for value in values[:end] if not math.isnan(value)]
+            best = (max if metric is HIGHER else min)(numbers, default=None)
+            since = end if best is None else end - 1 - values.index(best)
+            expected.append((since, since >= limit))
+        assert waits(limit, metric, values) == expected
 
 
 def test_it_survives_in_a_checkpoint():

@@ -6,15 +6,16 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from bert_jax.errors import UserError
+from bert_jax.families import bert
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import Head
 from bert_jax.models.encoder import Encoder, abstract_params
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.sharding.rules import state_shardings
 from bert_jax.training.layer_rates import apply_updates, rate_factors, stop_frozen_gradients
 from bert_jax.training.optimizer import decay_mask
 
-CONFIG = EncoderConfig.from_size("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
+CONFIG = bert.FAMILY.new_config("tiny", num_hidden_layers=3, num_labels=4, use_crf=True)
 
 
 def factors_of(head: Head, **options) -> dict[str, list[float] | float]:

@@ -1,12 +1,16 @@
 """What a run writes down, and what a resumed run keeps of it."""
 
 import json
+import os
+import resource
+import threading
 from pathlib import Path
 
 import pytest
 
-from bert_jax.errors import RetryableError
+from bert_jax.errors import RetryableError, UserError
 from bert_jax.files import as_path
+from bert_jax.training import logs
 from bert_jax.training.logs import RunLog, read_metrics
 
 
@@ -63,6 +67,31 @@ def test_a_half_written_last_line_is_dropped(workdir, kept):
     assert [record["step"] for record in read_metrics(workdir, "train")] == [1, 2, 5]
 
 
+def test_damaged_lines_are_dropped_and_what_is_no_file_is_named(workdir):
+    path = workdir / "metrics.jsonl"
+    lines = lines_of(workdir)
+    damaged = [
+        '{"steq": 2}',
+        '{"step": 3, "splht": ""}',
+        '{"step": "3", "split": ""}',
+        "[1]",
+        "\xff",
+    ]
+    path.write_bytes("\n".join([*damaged, *lines]).encode("latin1"))
+    RunLog(workdir, resume_step=3).close()
+    assert lines_of(workdir) == lines[:4]
+    assert len(read_metrics(workdir, "train")) == 3
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="metrics.jsonl is a named pipe, not a regular file; move"):
+        RunLog(workdir, resume_step=3)
+    path.unlink()
+    (workdir / "tensorboard").rename(workdir / "kept")
+    (workdir / "tensorboard").write_text("")
+    with pytest.raises(UserError, match="tensorboard is no directory; move it away"):
+        RunLog(workdir, resume_step=3)
+
+
 def test_a_last_line_without_its_end_of_line_is_completed(workdir):
     path = workdir / "metrics.jsonl"
     path.write_text(path.read_text().removesuffix("\n"))
@@ -77,6 +106,23 @@ def test_a_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
     log.write(1, "train", {"loss": 1.0})
     assert len(lines_of(tmp_path)) == 1
     log.close()
+
+
+def test_a_disk_that_is_full_is_one_error_and_no_thread(tmp_path, capfd):
+    threads = threading.enumerate()
+    log = RunLog(tmp_path, resume_step=0)
+    assert threading.enumerate() == threads
+    old, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))  # bytes of each file
+    try:
+        with pytest.raises(UserError, match=f"cannot write the metrics in {tmp_path}: File too l"):
+            _ = [log.write(step, "train", {"loss": 1.0}) for step in range(1, 20)]
+        with pytest.raises(UserError, match="cannot write the metrics in .* run the same command"):
+            log.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (old, hard))
+    assert [record["step"] for record in read_metrics(tmp_path, "train")] == [1, 2, 3, 4]
+    assert capfd.readouterr().err == ""
 
 
 def test_other_hosts_write_nothing(tmp_path):
@@ -110,9 +156,39 @@ def test_a_bucket_that_cannot_be_reached_ends_no_run(store, capfd):
     log.write(1, "train", {"loss": 1.0})
     log.save()
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("bert-jax: gs://not-there/run: cannot be reached")
+    assert line.startswith("warning: gs://not-there/run: cannot be reached")
     assert line.endswith("(metrics: tried again at the next save)")
     with pytest.raises(RetryableError, match="the metrics are in ") as found:
         log.close()
     kept = Path(str(found.value).rpartition(" ")[2])
     assert read_metrics(kept, "train") == [{"step": 1, "loss": 1.0}]
+
+
+def test_each_panel_of_the_curves_has_the_baselines_of_its_metric(tmp_path, monkeypatch):
+    metrics = {
+        "dev_matched_accuracy": 0.8, "dev_matched_macro_f1": 0.7, "mlm_loss": 2.0,
+        "mlm_accuracy": 0.5, "loss": 2.0,
+    }  # fmt: skip
+    log = RunLog(tmp_path, resume_step=0)
+    log.write(1, "train", {"mlm_loss": 2.5, "mlm_accuracy": 0.4})
+    log.write(1, "validation", metrics)
+    log.close()
+    drawn = []
+    monkeypatch.setattr(logs, "save_figure", lambda path, figure, **_: drawn.append(figure))
+    baselines = {
+        "dev_matched_accuracy_majority": 0.4,
+        "dev_matched_macro_f1_majority": 0.2,
+        "mlm_most_frequent": 0.1,
+    }
+    logs.draw_curves(tmp_path, baselines)
+    lines = {
+        panel.get_title(): {line.get_label(): line.get_ydata()[0] for line in panel.get_lines()}
+        for panel in drawn[0].axes
+        if panel.get_visible()
+    }
+    assert lines == {
+        "dev matched accuracy": {"validation": 0.8, "majority (baseline)": 0.4},
+        "dev matched macro f1": {"validation": 0.7, "majority (baseline)": 0.2},
+        "mlm loss": {"train": 2.5, "validation": 2.0},
+        "mlm accuracy": {"train": 0.4, "validation": 0.5, "most frequent (baseline)": 0.1},
+    }

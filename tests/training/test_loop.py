@@ -3,20 +3,26 @@
 A run of `LineTask` takes less than a second.
 """
 
+import dataclasses
+import functools
 import json
+import os
 import shutil
+import signal
+import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints
-from bert_jax.inference import evaluation
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.loop import DivergedError, train
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
+from bert_jax.training.signals import Interrupted
 from tests.training.line_task import ROWS, WIDTH, LineTask
 
 MESH = make_mesh(MeshShape(), jax.devices()[:1])
@@ -32,12 +38,17 @@ def evaluate(params, directory):
 def run(tmp_path):
     """Trains in `tmp_path`, or in a folder there."""
 
-    def train_line(optimizer=None, initial_params=None, folder=".", evaluate=evaluate, **keys):
+    def train_line(
+        optimizer=None, initial_params=None, folder=".", evaluate=evaluate, schedule=None, **keys
+    ):
         options = TrainOptions(global_batch_size=ROWS, **keys)
+        chosen = make_optimizer(OptimizerOptions(**optimizer or {}), options.steps)
+        if schedule is not None:
+            chosen = dataclasses.replace(chosen, schedule=schedule)
         return train(
             LineTask(),
             evaluate,
-            optimizer=make_optimizer(OptimizerOptions(**optimizer or {}), options.steps),
+            optimizer=chosen,
             options=options,
             mesh=MESH,
             workdir=tmp_path / folder,
@@ -51,7 +62,7 @@ def run(tmp_path):
 def records_of(workdir) -> list[dict]:
     """The lines of the log, without the speeds."""
     records = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in one.items() if not k.endswith("per_second")} for one in records]
+    return [{k: v for k, v in row.items() if not k.endswith("per_second")} for row in records]
 
 
 def events_of(workdir) -> list[tuple[int, str]]:
@@ -79,6 +90,23 @@ def test_what_is_logged_evaluated_and_saved_when(run, tmp_path):
     run(steps=4, log_every=0, eval_every=0, checkpoint_every=0, folder="rare")
     assert events_of(tmp_path / "rare") == [(1, "train"), (4, "train"), (4, "validation")]
     assert steps_of(tmp_path / "rare") == [4]
+
+
+def test_waiting_for_the_devices_before_a_checkpoint_counts_once(run, tmp_path, monkeypatch):
+    seconds = 0.0
+
+    def summary(self, metrics):
+        nonlocal seconds
+        seconds += 10  # until the devices have computed these metrics
+        return metrics
+
+    monkeypatch.setattr(LineTask, "summary", summary)
+    monkeypatch.setattr(time, "perf_counter", lambda: seconds)
+    run(steps=4, log_every=4, eval_every=0, checkpoint_every=3)
+    records = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    speeds = [record["tokens_per_second"] for record in records if record["split"] == "train"]
+    tokens = ROWS * WIDTH
+    assert speeds == [tokens / 10, 2 * tokens / 10, tokens / 10]  # steps 1, 2 and 3, 4
 
 
 def test_each_step_logs_then_evaluates_then_saves(run, tmp_path):
@@ -119,8 +147,33 @@ def test_a_resumed_run_is_the_uninterrupted_run_to_the_bit(run, tmp_path):
         assert len(states[0]) == 3 * 2 + 1 + 1
         assert states[0] == states[1]
     # It has learned, and the dropout of each step is another one.
-    losses = [one["loss"] for one in records_of(tmp_path / "whole") if one["split"] == "train"]
+    losses = [row["loss"] for row in records_of(tmp_path / "whole") if row["split"] == "train"]
     assert len(set(losses)) == 9
+
+
+def test_a_run_with_another_number_of_steps_follows_the_new_schedule_from_here_on(run, tmp_path):
+    optimizer = {"learning_rate": 0.1, "warmup_ratio": 0.25, "decay_from": "warmup"}
+    options = {"log_every": 1, "eval_every": 2, "checkpoint_every": 3, "keep_checkpoints": 9}
+    short, long = (OptimizerOptions(**optimizer).schedule(steps) for steps in (4, 9))
+    run(
+        optimizer, folder="whole", steps=9, **options,
+        schedule=lambda step: jnp.where(step < 4, short(step), long(step)),
+    )  # fmt: skip
+    run(optimizer, folder="parts", steps=4, **options)
+    run(optimizer, folder="parts", steps=9, **options)
+    rates = [row["learning_rate"] for row in records_of(tmp_path / "parts") if "loss" in row]
+    np.testing.assert_allclose(  # 8 · (9 - 5) / 7 … of a peak of 0.1 after a warm-up of 2 steps
+        rates, [0, 0.1, 0.2 / 3, 0.1 / 3, 0.5 / 7, 0.4 / 7, 0.3 / 7, 0.2 / 7, 0.1 / 7], rtol=1e-5
+    )
+    assert state_of(tmp_path / "parts", 9) == state_of(tmp_path / "whole", 9)
+    assert records_of(tmp_path / "parts") == records_of(tmp_path / "whole")
+    # Shorter: what is done is evaluated, and logged if it was not.
+    for later in (6, 9):
+        shutil.rmtree(tmp_path / "parts" / "checkpoints" / str(later))
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "4")
+    for _ in range(2):
+        run(optimizer, folder="parts", steps=3, **options)
+        assert events_of(tmp_path / "parts")[-2:] == [(3, "train"), (3, "validation")]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(run, tmp_path):
@@ -137,7 +190,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(run, tmp_path):
 
     nan = {"classifier": {"kernel": np.full((WIDTH, 1), np.nan), "bias": np.zeros(1)}}
     nan = jax.tree.map(np.float32, nan)
-    with pytest.raises(DivergedError, match=r"loss of step 1 is not finite; .* that of no step; "):
+    with pytest.raises(DivergedError, match="step 1 is not finite; .* checkpoint is missing; "):
         run(steps=5, checkpoint_every=1, initial_params=nan, folder="nan")
     assert steps_of(tmp_path / "nan") == []
 
@@ -179,6 +232,29 @@ def test_the_best_model_is_saved_if_it_is_to_be_exported(run, tmp_path):
     assert steps_of(tmp_path) == [6, 12]
 
 
+def test_of_equally_good_models_a_stopped_run_exports_the_same(run, tmp_path):
+    options = {"steps": 12, "eval_every": 3, "checkpoint_every": 50, "export": "best"}
+    errors = {3: 5.0, 6: 1.0, 9: 1.0, 12: 3.0}
+
+    def judge(params, directory, stop_at=0):
+        step = events_of(folder)[-1][0]
+        if step == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {"error": errors[step]}
+
+    found = []
+    for name, stop_at in (("whole", 0), ("stopped", 9)):
+        folder = tmp_path / name
+        if stop_at:
+            with pytest.raises(Interrupted):
+                run(folder=name, evaluate=functools.partial(judge, stop_at=stop_at), **options)
+        run(folder=name, evaluate=judge, **options)
+        checkpoints = RunCheckpoints(folder, keep=2, best_metric=("error", False), read_only=True)
+        found.append(checkpoints.step_of("best"))
+        checkpoints.close()
+    assert found == [6, 6]
+
+
 def test_evaluations_of_an_epoch(run, tmp_path):
     # Five batches an epoch, two evaluations: in the middle of the third batch and at the end.
     options = TrainOptions(
@@ -201,7 +277,7 @@ def test_pretraining_with_frozen_parameters_is_saved_and_resumed(
     def pretrain():
         return train(
             task,
-            lambda params, directory: evaluation.evaluate(task, params, MESH, directory),
+            lambda params, directory: task.evaluate(params, MESH, directory),
             optimizer=make_optimizer(optimizer, 4),
             options=TrainOptions(
                 global_batch_size=8, steps=4, checkpoint_every=2, keep_checkpoints=9

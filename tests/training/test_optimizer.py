@@ -7,8 +7,8 @@ import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.errors import UserError
+from bert_jax.families import bert
 from bert_jax.models.architectures import PreTrainingModel
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.training.optimizer import OptimizerOptions, decay_mask, make_optimizer
 
@@ -173,7 +173,7 @@ def test_a_trust_ratio_needs_two_norms(problem):
 
 
 def test_what_decays():
-    shapes = abstract_params(PreTrainingModel(EncoderConfig.from_size("tiny")))
+    shapes = abstract_params(PreTrainingModel(bert.FAMILY.new_config("tiny")))
     decays = flatten_dict(decay_mask(shapes), sep="/")
     assert {name for name, decay in decays.items() if decay} == {
         name for name in decays if name.endswith(("/kernel", "/embedding"))
@@ -197,18 +197,18 @@ def test_what_is_frozen_keeps_every_bit(problem, name):
     params = {key: value.astype(np.float32) for key, value in problem[0].items()}
     params["bert/embeddings/layer_norm/scale"][0] = -0.0
     options = {"name": name, "learning_rate": 0.1, "weight_decay": 0.5}
-    one = optimised(OptimizerOptions(**options, freeze_layers=1), (params, problem[1]))
-    both = optimised(OptimizerOptions(**options, freeze_encoder=True), (params, problem[1]))
+    one_layer = optimised(OptimizerOptions(**options, freeze_layers=1), (params, problem[1]))
+    both_layers = optimised(OptimizerOptions(**options, freeze_encoder=True), (params, problem[1]))
     for key, before in params.items():
         if "/embeddings/" in key:
-            assert one[key].tobytes() == both[key].tobytes() == before.tobytes()
+            assert one_layer[key].tobytes() == both_layers[key].tobytes() == before.tobytes()
         elif "/layers/" in key:
-            assert both[key].tobytes() == before.tobytes()
-            assert one[key][0].tobytes() == before[0].tobytes()
-            assert (one[key][1] != before[1]).all()
+            assert both_layers[key].tobytes() == before.tobytes()
+            assert one_layer[key][0].tobytes() == before[0].tobytes()
+            assert (one_layer[key][1] != before[1]).all()
         else:
-            assert (one[key] != before).all()
-            assert (both[key] != before).all()
+            assert (one_layer[key] != before).all()
+            assert (both_layers[key] != before).all()
 
 
 def test_what_is_frozen_as_a_whole_has_no_moments(problem):
@@ -229,20 +229,20 @@ def test_what_is_frozen_as_a_whole_has_no_moments(problem):
     ("options", "message"),
     [
         ({"name": "sgd"}, "name is 'sgd'; known are adamw, lamb"),
-        ({"learning_rate": -1.0}, "learning_rate is -1.0; it must be 0 or more"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be 0 or more"),
-        ({"head_learning_rate": -1.0}, "head_learning_rate is -1.0; it must be 0 or"),
-        ({"weight_decay": -0.1}, "weight_decay is -0.1; it must be 0 or more"),
-        ({"max_grad_norm": -1.0}, "max_grad_norm is -1.0; it must be 0 or more"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0; it must be at least 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a number, at least 0"),
+        ({"head_learning_rate": -1.0}, "head_learning_rate is -1.0; it must be at least"),
+        ({"weight_decay": -0.1}, "weight_decay is -0.1; it must be at least 0"),
+        ({"max_grad_norm": -1.0}, "max_grad_norm is -1.0; it must be at least 0"),
         (
             {"learning_rate": 0.0, "head_learning_rate": 1e-3},
             "learning_rate is 0.0; it must be above 0 beside head_learning_rate; ",
         ),
         ({"layer_decay": 0.0}, "layer_decay is 0.0; it must be above 0 and at most 1"),
         ({"layer_decay": 1.1}, "layer_decay is 1.1; it must be above 0 and at most 1"),
-        ({"freeze_layers": -1}, "freeze_layers is -1; it must be 0 or more"),
-        ({"beta1": 1.0}, "beta1 is 1.0; it must be 0 or more, and less than 1"),
-        ({"beta2": -0.1}, "beta2 is -0.1; it must be 0 or more, and less than 1"),
+        ({"freeze_layers": -1}, "freeze_layers is -1; it must be at least 0"),
+        ({"beta1": 1.0}, "beta1 is 1.0; it must be at least 0 and below 1"),
+        ({"beta2": -0.1}, "beta2 is -0.1; it must be at least 0 and below 1"),
         ({"epsilon": 0.0}, "epsilon is 0.0; it must be above 0"),
     ],
 )

@@ -1,5 +1,7 @@
 """Epochs as steps, and what is due when."""
 
+import math
+import random
 from fractions import Fraction
 
 import pytest
@@ -24,6 +26,22 @@ def test_epochs_become_steps(epochs, examples, batch, steps):
     options = TrainOptions(steps=0, epochs=epochs, global_batch_size=batch)
     assert options.resolved(examples).steps == steps
     assert options.resolved(examples).eval_every == 500
+
+
+def test_epochs_and_evaluations_are_exact_fractions():
+    draw = random.Random(0)
+    for _ in range(150):
+        examples, batch = draw.randrange(1, 5000), draw.randrange(1, 70)
+        epochs, times = draw.randrange(1, 600) / 100, draw.randrange(1, 9)
+        options = TrainOptions(
+            steps=0, epochs=epochs, eval_every=0, evaluate_per_epoch=times, global_batch_size=batch
+        ).resolved(examples)
+        batches = math.ceil(Fraction(examples, batch))
+        steps = math.ceil(Fraction(str(epochs)) * batches)
+        assert options.steps == steps
+        # The n-th evaluation is due in the step in which n / times of an epoch are complete.
+        ends = {math.ceil(Fraction(n * batches, times)) for n in range(1, 6 * times + 1)}
+        assert due_steps(options.eval_every, steps) == sorted(e for e in ends if e <= steps)
 
 
 def test_numbers_of_steps_take_precedence():
@@ -65,20 +83,20 @@ def test_evaluations_of_an_epoch_are_spread_and_one_is_at_its_end(times, example
     ("field", "value", "message"),
     [
         ("steps", 0, "^steps is 0; it must be at least 1, or epochs above 0$"),
-        ("epochs", -1.0, "^epochs is -1.0; it must be 0 or more"),
-        ("epochs", float("nan"), "^epochs is nan; it must be 0 or more"),
-        ("epochs", float("inf"), "^epochs is inf; it must be 0 or more"),
-        ("log_every", -1, "^log_every is -1; it must be 0 .only at the end. or more"),
-        ("eval_every", -1, "^eval_every is -1; it must be 0"),
-        ("checkpoint_every", -1, "^checkpoint_every is -1; it must be 0"),
+        ("epochs", -1.0, "^epochs is -1.0; it must be at least 0"),
+        ("epochs", float("nan"), "^epochs is nan; it must be a number, at least 0"),
+        ("epochs", float("inf"), "^epochs is inf; it must be at least 0 and finite"),
+        ("log_every", -1, "^log_every is -1; it must be at least 0"),
+        ("eval_every", -1, "^eval_every is -1; it must be at least 0"),
+        ("checkpoint_every", -1, "^checkpoint_every is -1; it must be at least 0"),
         ("microbatches", 3, "^global_batch_size is 32; it must be a multiple of microbatches, 3$"),
-        ("evaluate_per_epoch", -1, "^evaluate_per_epoch is -1; it must be 0 or more"),
-        ("patience", -1, "^patience is -1; it must be 0 or more"),
+        ("evaluate_per_epoch", -1, "^evaluate_per_epoch is -1; it must be at least 0"),
+        ("patience", -1, "^patience is -1; it must be at least 0"),
         ("export", "last", "^export is 'last'; known are latest, best$"),
         ("seeds", (1, "two"), "'two'.*; seeds are whole numbers from 0 to 2"),
         ("seeds", (-1,), "-1.*; seeds are whole"),
         ("seeds", (True,), "True.*; seeds are whole"),
-        ("seeds", (1, 2, 1), r"^seeds is \(1, 2, 1\); it has a seed twice; leave one out"),
+        ("seeds", (1, 2, 1), r"^seeds is \(1, 2, 1\); seeds must be distinct; leave one out"),
     ],
 )
 def test_bad_options_name_the_key(field, value, message):

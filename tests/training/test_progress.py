@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.training.progress import Throughput, padding_fraction
+from bert_jax.training.progress import ProgressBar, Throughput, padding_fraction
 
 
 def test_the_padding_fraction():
@@ -13,6 +13,17 @@ def test_the_padding_fraction():
     assert padding_fraction({"input_ids": mask}) == 0.0
     packed = np.array([[1, 1, 2, 3], [1, 2, 2, 0]], np.int32)
     assert padding_fraction({"segment_ids": packed}) == 1 / 8
+
+
+def test_a_bar_that_stands_still_says_why(capsys):
+    bar = ProgressBar(start=0, stop=2, enabled=True)
+    capsys.readouterr()
+    with bar.compiling():
+        assert capsys.readouterr().err.startswith("\rcompiling:   0%|")
+    bar.advance()
+    bar.advance()
+    bar.close()
+    assert "training: 100%|" in capsys.readouterr().err
 
 
 def test_tokens_of_batches_of_different_lengths_with_and_without_padding():

@@ -1,11 +1,15 @@
 """Learning rates by hand."""
 
+import itertools
+import math
+import random
+
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training.schedule import learning_rate, steps_of_warmup
+from bert_jax.training.schedule import DECAYS, learning_rate, steps_of_warmup
 
 
 def rates(steps_shown, **options) -> list[float]:
@@ -69,12 +73,43 @@ def test_rates_are_finite_and_within_bounds(decay, decay_from):
     assert found.max() <= 1e-3 * (1 + 1e-6)
 
 
+def rate_by_definition(t, *, steps, warmup_steps, decay, decay_from):
+    """Step by step in Python's floats, with a peak of 1."""
+    if t < warmup_steps:
+        return t / warmup_steps
+    start = warmup_steps if decay_from == "warmup" else 0
+    done = min((t - start) / (steps - start), 1) if steps > start else float(t > start)
+    return {
+        "linear": 1 - done,
+        "cosine": (1 + math.cos(math.pi * done)) / 2,
+        "inverse_sqrt": math.sqrt(max(warmup_steps, 1) / max(t, warmup_steps, 1)),
+        "constant": 1.0,
+    }[decay]
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_rates_are_those_of_the_definition_at_every_step(decay):
+    draw = random.Random(decay)
+    lengths = [(1, 0), (1, 1), (2, 1), (7, 7), (40, draw.randrange(40)), (60, 0)]
+    shown = np.arange(64)
+    for (steps, warmup_steps), decay_from in itertools.product(lengths, ("start", "warmup")):
+        options = {
+            "steps": steps, "warmup_steps": warmup_steps, "decay": decay, "decay_from": decay_from,
+        }  # fmt: skip
+        found = learning_rate(1.0, **options)(shown) * np.ones(64)
+        expected = [rate_by_definition(t, **options) for t in shown]
+        np.testing.assert_allclose(found, expected, atol=3e-7, err_msg=str(options))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"decay": "step"}, "^decay is 'step'; known are linear, cosine, inverse"),
         ({"decay_from": "end"}, "^decay_from is 'end'; known are start, warmup"),
-        ({"warmup_steps": 11}, "^warmup_steps is 11; it must lie between 0 and steps, 10"),
+        (
+            {"warmup_steps": 11},
+            "^warmup_steps is 11; it must lie between 0 and steps, 10; or give",
+        ),
         ({"warmup_steps": -1}, "^warmup_steps is -1; it must lie between 0 and"),
     ],
 )
@@ -96,5 +131,7 @@ def test_a_warm_up_that_is_set_twice_or_is_no_share():
         steps_of_warmup(100, 0.1, 345)
     assert str(raised.value) == "warmup_ratio is 0.1; set it or warmup_steps (100) to 0"
     for ratio in (-0.1, 1.5, float("nan")):
-        with pytest.raises(UserError, match="^warmup_ratio is .*; it must lie between 0"):
+        with pytest.raises(
+            UserError, match="^warmup_ratio is .*; it must be .*at least 0 and at most 1"
+        ):
             steps_of_warmup(0, ratio, 345)

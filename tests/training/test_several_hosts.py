@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.spoken import spoken
+from tests.printed import printed_lines
 
 pytestmark = pytest.mark.slow
 
@@ -32,23 +32,23 @@ def records_of(workdir: Path) -> list[dict]:
 
 def logged_step(workdir: Path) -> int:
     """The newest step that a run has logged."""
-    return max((one["step"] for one in records_of(workdir) if one["split"] == "train"), default=0)
+    return max((row["step"] for row in records_of(workdir) if row["split"] == "train"), default=0)
 
 
 def assert_same_losses(found: Path, expected: Path) -> None:
     """Every loss, accuracy and norm of every step, and the metrics of both evaluations."""
     compared = 0
     ours, theirs = records_of(found), records_of(expected)
-    assert [(one["step"], one["split"]) for one in ours] == [
-        (one["step"], one["split"]) for one in theirs
+    assert [(row["step"], row["split"]) for row in ours] == [
+        (row["step"], row["split"]) for row in theirs
     ]
-    for one, other in zip(ours, theirs, strict=True):
-        for name in set(other) - {"split", "tokens_per_second", "real_tokens_per_second"}:
+    for row, reference in zip(ours, theirs, strict=True):
+        for name in set(reference) - {"split", "tokens_per_second", "real_tokens_per_second"}:
             # The gradient's norm is a sum of many more terms than a loss.
             tolerance = 1e-4 if name == "gradient_norm" else 1e-5
-            assert one[name] == pytest.approx(other[name], rel=tolerance), (one["step"], name)
+            assert row[name] == pytest.approx(reference[name], rel=tolerance), (row["step"], name)
             if name.endswith("accuracy"):
-                assert one[name] == pytest.approx(other[name], rel=1e-7)
+                assert row[name] == pytest.approx(reference[name], rel=1e-7)
             compared += 1
     assert compared > 8 * STEPS
 
@@ -67,7 +67,8 @@ def assert_whole(workdir: Path, starts: int = 1) -> None:
     names = {path.name for path in workdir.iterdir()}
     assert names == {
         *("config.json", "model_config.json", "data.json", "tokenizer", "checkpoints", "model"),
-        *("metrics.jsonl", "tensorboard", "curves.png", "result.json"),
+        *("metrics.jsonl", "tensorboard", "curves.png", "result.json", "checksums.json"),
+        "data_summary.json",
     }
     assert len(list((workdir / "tensorboard").iterdir())) == starts
     left = [path for path in workdir.rglob("*") if "partial" in path.name or "tmp" in path.name]
@@ -80,7 +81,7 @@ def finish(processes: list) -> tuple[str, str]:
     for process, (_, errors) in zip(processes, texts, strict=True):
         assert process.returncode == 0, errors
     for output, errors in texts[1:]:
-        assert spoken(output) == []
+        assert printed_lines(output) == []
         assert errors == ""
     return texts[0]
 
@@ -115,10 +116,13 @@ def test_two_processes_train_as_one(train_command, start_hosts, one_process, tmp
     assert_same_losses(workdir, one_process)
     assert_same_model(workdir, one_process)
     assert_whole(workdir)
-    (line,) = spoken(output)
+    (line,) = printed_lines(output)
     result = json.loads(line)
-    expected = json.loads((one_process / "result.json").read_text())
-    assert result == json.loads((workdir / "result.json").read_text())
+    expected, stored = (
+        json.loads((run / "result.json").read_text()) for run in (one_process, workdir)
+    )
+    assert stored.pop("warnings") == expected.pop("warnings")
+    assert result == stored
     assert result == pytest.approx(expected, rel=1e-5)
     assert errors.count(f"step {STEPS} validation") == 1
 
@@ -168,12 +172,12 @@ def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
         assert processes[1].returncode == 75
         assert texts[1][1] == ""
         assert last_line == (
-            f"bert-jax: stopped by a signal after saving step {saved}; run the same command to go "
-            "on"
+            f"bert-jax: stopped by a signal after saving step {saved}; run the same command to "
+            "continue"
         )
         assert saved >= 7
     else:
-        assert last_line.startswith("bert-jax: another process of this run is gone without a word")
+        assert last_line.startswith("bert-jax: another process of this run ended without a message")
         assert saved in (4, 8)
 
     # On the same layout the bits are those of the run that nothing happened to.

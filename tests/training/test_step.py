@@ -12,7 +12,6 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.inference.evaluation import evaluate
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import without_padding
 from bert_jax.sharding.hosts import to_global
@@ -21,7 +20,9 @@ from bert_jax.tasks.base.task import make_loss_step, mean_losses, means
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 from bert_jax.training.step import (
+    TrainState,
     abstract_state,
+    check_memory,
     explain_step_out_of_memory,
     make_train_step,
     new_state,
@@ -149,16 +150,18 @@ def test_micro_batches_of_a_shorter_batch_give_the_update_of_the_whole_batch(
         name: value[:, :12] if value.shape[1:] == (16,) else value for name, value in whole.items()
     }
     assert short["input_ids"].shape == (8, 12)
-    one, one_metrics = make_step(tiny_config)(new(), to_global(MESH, whole))
+    expected, expected_metrics = make_step(tiny_config)(new(), to_global(MESH, whole))
     parts, parts_metrics = make_step(tiny_config, microbatches=4)(new(), to_global(MESH, short))
     # After one step m and v are the gradient and its square, scaled.
-    np.testing.assert_allclose(flat(parts.opt_state), flat(one.opt_state), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(flat(parts.opt_state), flat(expected.opt_state), rtol=0, atol=1e-6)
     # Where a gradient is nearly 0, its direction is rounding: m / sqrt(v) is compared elsewhere.
-    sure = np.abs(flat(one.opt_state[1].mu)) > 1e-6
+    sure = np.abs(flat(expected.opt_state[1].mu)) > 1e-6
     assert sure.mean() > 0.5
-    np.testing.assert_allclose(flat(parts.params)[sure], flat(one.params)[sure], rtol=0, atol=1e-5)
-    assert list(parts_metrics) == list(one_metrics)
-    for name, value in one_metrics.items():
+    np.testing.assert_allclose(
+        flat(parts.params)[sure], flat(expected.params)[sure], rtol=0, atol=1e-5
+    )
+    assert list(parts_metrics) == list(expected_metrics)
+    for name, value in expected_metrics.items():
         assert float(parts_metrics[name]) == pytest.approx(float(value), rel=1e-5), name
 
 
@@ -233,8 +236,8 @@ def equations(jaxpr):
         inner = list(jaxprs_in_params(equation.params))
         if not inner:
             yield equation
-        for one in inner:
-            yield from equations(one)
+        for part in inner:
+            yield from equations(part)
 
 
 @pytest.mark.slow
@@ -378,12 +381,14 @@ def test_an_evaluation_is_the_same_for_any_batches(
 
 
 def test_an_evaluated_task_is_not_kept(make_tiny_task, initial, tiny_config):
+    gc.freeze()  # what other tests have left need not be searched
     task = make_tiny_task(tiny_config)
-    assert evaluate(task, initial.params, MESH) == evaluate(task, initial.params, MESH)
+    assert task.evaluate(initial.params, MESH) == task.evaluate(initial.params, MESH)
     assert task.loss_step(MESH) is task.loss_step(MESH)
     reference = weakref.ref(task)
     del task
     gc.collect()
+    gc.unfreeze()
     assert reference() is None
 
 
@@ -420,3 +425,26 @@ def test_too_little_memory_is_one_line_with_its_remedy():
 def test_other_errors_pass():
     with pytest.raises(ZeroDivisionError), explain_step_out_of_memory(TrainOptions(), MESH):
         raise ZeroDivisionError
+
+
+def test_what_can_never_fit_is_refused():
+    mesh = make_mesh(MeshShape(), jax.devices()[:1])
+
+    def check(parameters, rows, microbatches=1):
+        table = jax.ShapeDtypeStruct(
+            (parameters, 1000), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec())
+        )
+        state = TrainState(table, table, table)
+        options = TrainOptions(global_batch_size=rows, microbatches=microbatches)
+        check_memory(state, options, mesh, hidden_size=128)
+
+    check(1, 32)
+    # 10⁹ rows of three tokens, each with 3 int32 numbers and 128 bfloat16 numbers: 804 · 10⁹ bytes.
+    with pytest.raises(
+        UserError, match=r"^a batch of 1,000,000,000 rows needs more than 748\.8 GiB"
+    ):
+        check(1, 10**9)
+    with pytest.raises(UserError, match="each device, which has .* GiB; lower global_batch_size"):
+        check(1, 10**12 // 1000, 1000)  # the batch itself remains
+    with pytest.raises(UserError, match="^the parameters and the moments .* need 11,175.9 GiB of"):
+        check(10**9, 32)

@@ -9,7 +9,7 @@ from bert_jax.checkpoints.tensors.pytorch_file import PytorchFile
 from bert_jax.checkpoints.tensors.safetensors_file import SafetensorsFile
 from bert_jax.checkpoints.tensors.tensor_file import MappedTensorFile, TensorFile, TensorInfo
 from bert_jax.errors import UserError
-from bert_jax.files import read_json_object
+from bert_jax.files import is_there, read_json_object
 
 __all__ = ["FORMATS", "SAFETENSORS", "ShardedFiles", "TensorFile", "TensorInfo", "open_tensors"]
 
@@ -18,7 +18,7 @@ SAFETENSORS_INDEX = "model.safetensors.index.json"
 PYTORCH = "pytorch_model.bin"
 PYTORCH_INDEX = "pytorch_model.bin.index.json"
 
-# Of shards, by the ending of their names.
+# The formats of shards, by file extension.
 SHARD_FORMATS: dict[str, type[MappedTensorFile]] = {
     ".safetensors": SafetensorsFile,
     ".bin": PytorchFile,
@@ -27,7 +27,7 @@ SHARD_FORMATS: dict[str, type[MappedTensorFile]] = {
 REMEDY = "copy or download the model again"
 
 TRANSFORMERS = f"get {SAFETENSORS}, or let transformers 4 write it (from_tf, from_flax)"
-# Weights of other kinds, by pattern of their names, and what to do with them.
+# Weights in other formats, by file name pattern, and what to do with them.
 OTHER_WEIGHTS = {
     "*.ckpt*.index": "Google's; `bert-jax convert` makes a model directory of it",
     "tf_model*.h5": f"TensorFlow's; {TRANSFORMERS}",
@@ -40,12 +40,12 @@ OTHER_WEIGHTS = {
 class ShardedFiles(TensorFile):
     """A `*.index.json`: `{"metadata": …, "weight_map": {TENSOR: SHARD, …}}`, and its shards.
 
-    All shards are opened at once, so that what is missing is known before anything is loaded; an
-    open shard costs its description and no memory for its tensors.
+    All shards are opened at once, so that missing files are known before anything is loaded; an
+    open shard needs memory for its metadata, not for its tensors.
 
     Attributes:
-        path: the index.
-        tensors: what the index names; another tensor in a shard is no part of the model.
+        path: path of the index.
+        tensors: tensors that the index names; others in a shard are not part of the model.
 
     Raises:
         UserError: the index is damaged, a shard is missing, damaged, or lacks a tensor.
@@ -70,7 +70,7 @@ class ShardedFiles(TensorFile):
         }
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor as it is stored; see `TensorFile.read`."""
+        """A tensor as stored; see `TensorFile.read`."""
         for shard in self._shards.values():
             shard.give_back()
         return self._files[name].read(name)
@@ -86,25 +86,27 @@ def _read_weight_map(path: Path) -> dict[str, str]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise UserError(f"{path} has no weight_map that gives each tensor its file; {REMEDY}")
     for name, shard in weight_map.items():
-        # A plain name: an index must not make us read files outside its directory.
+        # Only a plain name: an index must not make us read files outside its directory.
         if not isinstance(shard, str) or Path(shard).name != shard:
             raise UserError(
-                f"{path} has {name} in {shard!a}; shards are files in the directory of the index"
+                f"{path} has {name} in {shard!a:.80}; shards are files in the same directory"
             )
         if Path(shard).suffix not in SHARD_FORMATS:
             known = " or ".join(SHARD_FORMATS)
-            raise UserError(f"{path} has {name} in {shard!a}; the name of a shard ends in {known}")
+            raise UserError(
+                f"{path} has {name} in {shard!a:.80}; the name of a shard ends in {known}"
+            )
     return weight_map
 
 
 def _open_shard(index: Path, shard: str) -> MappedTensorFile:
     path = index.with_name(shard)
-    if not path.is_file():
+    if not is_there(path):
         raise UserError(f"{index} names {shard}, which is not there; {REMEDY}")
     return SHARD_FORMATS[path.suffix](path)
 
 
-# The first that is there is read.
+# The first one that exists is read.
 FORMATS: dict[str, Callable[[Path], TensorFile]] = {
     SAFETENSORS: SafetensorsFile,
     SAFETENSORS_INDEX: ShardedFiles,
@@ -114,16 +116,16 @@ FORMATS: dict[str, Callable[[Path], TensorFile]] = {
 
 
 def open_tensors(directory: Path) -> TensorFile:
-    """Opens the weights of a model directory: the first of `FORMATS` that is in it.
+    """Opens the weights of a model directory: the first of `FORMATS` that exists.
 
     Raises:
-        UserError: there are none, only some of another kind, or they are damaged.
+        UserError: there are no weights, only some of another format, or they are damaged.
     """
     if not directory.is_dir():
         kind = "is a file" if directory.exists() else "does not exist"
         raise UserError(f"{directory} {kind}; give a model directory")
     for name, open_file in FORMATS.items():
-        if (directory / name).is_file():
+        if is_there(directory / name):
             return open_file(directory / name)
     for pattern, remedy in OTHER_WEIGHTS.items():
         for path in sorted(directory.glob(pattern)):

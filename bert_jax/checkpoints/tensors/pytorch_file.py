@@ -1,4 +1,4 @@
-"""PyTorch's `pytorch_model.bin`, in both of its layouts; nothing in it is run.
+"""PyTorch's `pytorch_model.bin`, in both of its layouts; no code in it is run.
 
 Since PyTorch 1.6 a zip file, nothing in it compressed:
 
@@ -7,18 +7,19 @@ Since PyTorch 1.6 a zip file, nothing in it compressed:
     archive/byteorder    "little"; missing before PyTorch 2.1
 
 Before, one after the other: four pickles (a magic number, the version, the machine, the tensors),
-one with the list of storage keys, and for each key int64 count and the elements.
+one with the list of storage keys, and for each key its int64 count and the elements.
 
-A pickle is a program for a stack machine, and Python's machine imports and calls whatever the
-program names. The one below can do neither: it knows the instructions with which PyTorch writes
-named tensors, and what it makes is dicts, lists, tuples, text, numbers and the two classes below.
-Python's decoder of instructions (`pickletools`, made to look at pickles without running them) finds
-where each begins and ends. Not a `pickle.Unpickler` with a list of permitted names, since a crafted
-file still crashes that: the number of a memo entry makes it allocate as many, and a deep tuple as
-the key of a dict overflows its stack.
+A pickle is a program for a stack machine, and Python's machine imports and calls everything that
+the program names. The machine in this module can do neither: it knows the instructions with which
+PyTorch writes named tensors, and makes only dicts, lists, tuples, text, numbers and the two classes
+below. Python's decoder of instructions (`pickletools`, which reads pickles without running them)
+finds where each begins and ends. A `pickle.Unpickler` with a list of permitted names would not be
+enough, since a crafted file still crashes it: the number of a memo entry makes it allocate as many
+entries, and a deep tuple as the key of a dict overflows its stack.
 """
 
 import io
+import math
 import pickletools
 import struct
 import zipfile
@@ -66,16 +67,16 @@ TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class RefusedName(Exception):  # noqa: N818 - the name says what happened
-    """The pickle asks for something that is no part of a tensor; `str` is its name."""
+    """The pickle names something that is not part of a tensor; `str` is its name."""
 
 
 class Storage(NamedTuple):
-    """Elements elsewhere in the file, shared by the tensors that are made of them.
+    """Elements in another part of the file, shared by the tensors that use them.
 
     Attributes:
-        key: its name there.
-        dtype: of its elements.
-        length: how many.
+        key: name of the storage in the file.
+        dtype: dtype of its elements.
+        length: number of its elements.
     """
 
     key: str
@@ -84,7 +85,7 @@ class Storage(NamedTuple):
 
 
 class PickledTensor(NamedTuple):
-    """Which elements of a storage make a tensor; offset and strides count elements."""
+    """The elements of a storage that form a tensor; offset and strides count elements."""
 
     storage: Storage
     offset: int
@@ -93,11 +94,11 @@ class PickledTensor(NamedTuple):
 
 
 class Pickled(NamedTuple):
-    """What a pickle holds.
+    """The content of a pickle.
 
     Attributes:
         value: dicts, lists, tuples, text, numbers, None, `Storage` and `PickledTensor`.
-        storages: every storage that it mentions, by key.
+        storages: all storages that it mentions, by key.
     """
 
     value: Any
@@ -105,7 +106,7 @@ class Pickled(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the elements of a storage are: first byte in the file, and how many bytes."""
+    """The position of a storage's elements: first byte in the file, and number of bytes."""
 
     offset: int
     size: int
@@ -115,7 +116,7 @@ class PytorchFile(MappedTensorFile):
     """A `pytorch_model.bin`, or one of its shards: a dict of names and tensors.
 
     Tensors may share a storage, have strides and be parameters; anything else in the file is
-    refused by name.
+    refused, and the error names it.
     """
 
     def _find_views(self) -> dict[str, np.ndarray]:
@@ -152,6 +153,11 @@ class PytorchFile(MappedTensorFile):
             raise ValueError(f"the elements of {name!a} are missing")
         if len(shape) != len(strides):
             raise ValueError(f"{name!a} has {len(shape)} dimensions and {len(strides)} strides")
+        # Strides of 0 would make tensors of any size of a few bytes.
+        if math.prod(shape) > storage.length:
+            raise ValueError(
+                f"{name!a} has more elements than its storage, which has {storage.length:,}"
+            )
         steps = zip(shape, strides, strict=True)
         last = offset + sum((length - 1) * stride for length, stride in steps)
         if 0 not in shape and last >= storage.length:
@@ -219,7 +225,7 @@ class PytorchFile(MappedTensorFile):
         return pickled, places
 
     def _legacy_place(self, storage: Storage, offset: int) -> tuple[_Place, int]:
-        """The storage at an offset, and the offset of the next."""
+        """The storage at an offset, and the offset of the next one."""
         begin = offset + 8
         count = int.from_bytes(self._map[offset:begin], "little")
         end = begin + count * storage.dtype.itemsize
@@ -229,16 +235,16 @@ class PytorchFile(MappedTensorFile):
 
 
 class _Name(NamedTuple):
-    """One of `ADMITTED`, as data: nothing is imported."""
+    """One of the names in `ADMITTED`, as data: nothing is imported."""
 
     text: str
 
 
 def read_pickle(file: IO[bytes]) -> Pickled:
-    """Reads one pickle and leaves the file behind it.
+    """Reads one pickle and leaves the file position after it.
 
     Raises:
-        RefusedName: it asks for something that is no part of a tensor.
+        RefusedName: it names something that is not part of a tensor.
         ValueError: it is damaged.
     """
     machine = _Machine()
@@ -246,14 +252,14 @@ def read_pickle(file: IO[bytes]) -> Pickled:
         for opcode, argument, _ in pickletools.genops(file):
             machine.run(opcode.name, argument)
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("its pickle asks for what is not there") from error
+        raise ValueError("its pickle refers to an entry that is missing") from error
     if len(machine.stack) != 1 or machine.outer_stacks:
         raise ValueError("its pickle ends before it is complete")
     return Pickled(machine.stack[0], machine.storages)
 
 
 class _Machine:
-    """The stack machine. An instruction that it cannot run is an error."""
+    """The stack machine. An instruction that it does not support is an error."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -262,7 +268,7 @@ class _Machine:
         self.storages: dict[str, Storage] = {}
 
     def run(self, opcode: str, argument: Any) -> None:
-        """Runs one instruction."""
+        """Executes one instruction."""
         if opcode in LITERALS:
             self.stack.append(argument)
         elif opcode in CONSTANTS:
@@ -314,7 +320,7 @@ class _Machine:
             case "STACK_GLOBAL":
                 name, module = stack.pop(), stack.pop()
                 if not (type(name) is type(module) is str):  # the text of a nested tuple is endless
-                    raise ValueError("its pickle names something with what is no text")
+                    raise ValueError("its pickle names a global that is not text")
                 stack.append(_admit(f"{module} {name}"))
             case "BINPERSID":
                 storage = _storage(stack.pop())
@@ -324,10 +330,10 @@ class _Machine:
                 arguments, name = stack.pop(), stack.pop()
                 stack.append(_make(name.text, arguments))
             case "BUILD":
-                # Attributes of a dict: the versions of the modules, which nothing here needs.
+                # Attributes of a dict: the versions of the modules, which are not needed.
                 stack.pop()
                 if not isinstance(stack[-1], dict):
-                    raise ValueError("its pickle sets attributes of what has none")
+                    raise ValueError("its pickle sets attributes of an object that has none")
             case _:
                 raise RefusedName(f"the instruction {opcode}")
 
@@ -343,7 +349,7 @@ def _admit(name: str) -> _Name:
 
 
 def _make(name: str, arguments: tuple[Any, ...]) -> Any:
-    """What PyTorch's function of this name would return, as data."""
+    """The result of PyTorch's function of this name, as data."""
     if name == DICTIONARY:
         return _dictionary(*arguments) if arguments else {}
     if name == PARAMETER:
@@ -363,7 +369,7 @@ def _make(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _dictionary(pairs: Iterable[Any]) -> dict[str | int, Any]:
-    """Only plain keys: a tuple can be nested so deep that its hash overflows Python's stack."""
+    """Allows only plain keys: a tuple can be nested so deep that its hash overflows the stack."""
     entries = {}
     for key, value in pairs:
         if not isinstance(key, str | int):
@@ -373,7 +379,7 @@ def _dictionary(pairs: Iterable[Any]) -> dict[str | int, Any]:
 
 
 def _storage(reference: tuple[Any, ...]) -> Storage:
-    """From ("storage", type, key, device, length) and, before PyTorch 1.6, a view of another."""
+    """Makes a storage of ("storage", type, key, device, length), before PyTorch 1.6 also a view."""
     kind, dtype, key, _, length, *view = reference
     if kind != "storage" or any(view) or not isinstance(key, str) or not _is_count(length):
         raise ValueError("its pickle refers to something that is no storage of elements")

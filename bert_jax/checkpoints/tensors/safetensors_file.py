@@ -41,9 +41,9 @@ LENGTH_BYTES = 8
 class SafetensorsFile(MappedTensorFile):
     """A `model.safetensors`, or one of its shards.
 
-    The library checks the file and we map it: its own NumPy reader copies every tensor, and pages
-    that it has read count as memory of the process until the file is closed, so that a model would
-    take twice its size.
+    The library checks the file and this class maps it: the library's NumPy reader copies every
+    tensor, and pages that it has read count as memory of the process until the file is closed, so
+    that a model would take twice its size.
     """
 
     def _find_views(self) -> dict[str, np.ndarray]:
@@ -69,7 +69,7 @@ class SafetensorsFile(MappedTensorFile):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without repeated names, of which the library would take either."""
+    """A JSON object without repeated names, for which the library would pick either value."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         names = [name for name, _ in pairs]

@@ -1,4 +1,4 @@
-"""What every file of named tensors can do, and what the formats share: views of a mapped file."""
+"""The interface of files of named tensors, and a shared implementation: views of a mapped file."""
 
 import abc
 import mmap
@@ -10,13 +10,14 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.files import open_regular
 
-# Git writes this in place of a large file when its extension LFS is not installed.
+# Git writes this instead of a large file if its extension LFS is not installed.
 LFS_POINTER = b"version https://git-lfs.github.com/"
 
 
 class TensorInfo(NamedTuple):
-    """Shape and dtype of a tensor, known before it is read; may be `ml_dtypes.bfloat16`."""
+    """Shape and dtype of a tensor, known before it is read; dtypes include `ml_dtypes.bfloat16`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -26,8 +27,8 @@ class TensorFile(abc.ABC):
     """Named tensors in one file, or in the shards of one model; a context manager.
 
     Attributes:
-        path: the file, to be named in errors (of shards: their index).
-        tensors: every tensor's name, shape and dtype.
+        path: path of the file for errors (for shards: of their index).
+        tensors: shape and dtype of every tensor, by name.
     """
 
     path: Path
@@ -35,10 +36,10 @@ class TensorFile(abc.ABC):
 
     @abc.abstractmethod
     def read(self, name: str) -> np.ndarray:
-        """A tensor as it is stored: read-only, perhaps a view of the mapped file.
+        """A tensor as stored: read-only, possibly a view of the mapped file.
 
-        A view is good until the file is closed. The memory that earlier reads mapped is given back,
-        so a caller that copies each tensor before it reads the next holds one of them at a time.
+        A view is valid until the file is closed. Memory pages of earlier reads are released, so a
+        caller that copies each tensor before it reads the next holds only one of them at a time.
 
         Raises:
             UserError: the file is damaged.
@@ -46,7 +47,7 @@ class TensorFile(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Ends all views."""
+        """Closes the file; views become invalid."""
 
     def __enter__(self) -> Self:
         return self
@@ -63,22 +64,22 @@ class TensorFile(abc.ABC):
 class MappedTensorFile(TensorFile):
     """One file whose tensors are read-only views of its mapping; nothing is copied.
 
-    Everything is checked at opening, from the description of the tensors alone: no page of their
-    data is touched before `read`.
+    Everything is checked at opening, from the metadata of the tensors only: no page of their data
+    is touched before `read`.
 
     Attributes:
-        path: the file.
-        tensors: every tensor's name, shape and dtype, in the order in which the file names them.
+        path: path of the file.
+        tensors: shape and dtype of every tensor by name, in the order of the file.
 
     Raises:
-        UserError: the file cannot be read, is damaged, or holds what is no tensor.
+        UserError: the file cannot be read, is damaged, or contains an entry that is not a tensor.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self._map = _map(path)
-        # Views are made of this array: it keeps the mapping from being closed while one is held,
-        # which an `np.ndarray` made of the mapping itself does not.
+        # Views are made of this array: it keeps the mapping open while one is in use, which an
+        # `np.ndarray` made of the mapping itself does not.
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._views: dict[str, np.ndarray] = {}
         try:
@@ -94,11 +95,11 @@ class MappedTensorFile(TensorFile):
 
     @abc.abstractmethod
     def _find_views(self) -> dict[str, np.ndarray]:
-        """A view for every tensor, by `_view`.
+        """Makes a view for every tensor, with `_view`.
 
         Raises:
-            UserError: the file is sound, but not one that can be read.
-            ValueError: the file is damaged; says how.
+            UserError: the file is intact, but its content is not supported.
+            ValueError: the file is damaged; the message says how.
         """
 
     def _view(
@@ -108,16 +109,16 @@ class MappedTensorFile(TensorFile):
         shape: tuple[int, ...],
         strides: tuple[int, ...] | None = None,
     ) -> np.ndarray:
-        """An array in the mapping, read-only, aligned or not.
+        """A read-only array in the mapping, aligned or not.
 
         Args:
-            offset: its first byte, from the beginning of the file.
-            dtype: of its elements.
-            shape: any.
-            strides: in bytes; rows are contiguous if None.
+            offset: position of its first byte in the file.
+            dtype: dtype of its elements.
+            shape: shape of the array.
+            strides: strides in bytes; None: rows are contiguous.
 
         Raises:
-            ValueError: part of it is outside the file.
+            ValueError: a part of the array is outside the file.
         """
         try:
             return np.ndarray(shape, dtype, self._bytes, offset, strides)
@@ -125,37 +126,37 @@ class MappedTensorFile(TensorFile):
             raise ValueError(error) from error
 
     def read(self, name: str) -> np.ndarray:
-        """A tensor as it is stored; see `TensorFile.read`."""
+        """A tensor as stored; see `TensorFile.read`."""
         self.give_back()
         return self._views[name].view()
 
     def give_back(self) -> None:
-        """Ends the residence of the pages that reads touched; views stay good.
+        """Releases the resident pages; views stay valid.
 
-        Mapped pages count as memory of the process for as long as they are resident. A view that is
-        used again gets them back from the system's cache of the file.
+        Mapped pages count as memory of the process as long as they are resident. A view that is
+        used again reloads them from the system's file cache.
         """
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Ends the mapping, or leaves it to the views that are still held."""
+        """Closes the mapping, or leaves it to the views that are still in use."""
         self._views, self._bytes = {}, np.empty(0, np.uint8)
         try:
             self._map.close()
-        except BufferError:  # it ends with the last view: to unmap now would crash their users
+        except (
+            BufferError
+        ):  # it is closed with the last view: closing it now would crash their users
             self.give_back()
 
 
 def _map(path: Path) -> mmap.mmap:
     try:
-        with path.open("rb") as file:
+        with open_regular(path, remedy="copy or download it again") as file:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist; give a model directory") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # what mmap says of a file of no bytes
+    except ValueError as error:  # raised by mmap for an empty file
         raise UserError(f"{path} is empty; copy or download it again") from error
     if mapping[: len(LFS_POINTER)] == LFS_POINTER:
         mapping.close()

@@ -1,8 +1,9 @@
 """Checkpoints of TensorFlow: `PREFIX.index` and `PREFIX.data-00000-of-00001`.
 
-TensorFlow reads and writes them itself; the names are those of its variables.
+TensorFlow itself reads and writes them; the names are those of its variables.
 """
 
+import glob
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,19 @@ import numpy as np
 from bert_jax.checkpoints.tensors.tensor_file import TensorFile, TensorInfo
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
+from bert_jax.files import open_regular
+
+_REMEDY = "copy its .index file and all its .data-… files again"
 
 
 class TensorflowCheckpoint(TensorFile):
-    """The variables of a checkpoint, with checksums; one of them is in memory at a time."""
+    """The variables of a checkpoint, with checksums; only one is in memory at a time."""
 
     def __init__(self, prefix: Path) -> None:
         """Opens a checkpoint.
 
         Args:
-            prefix: its files without their endings, as `bert_model.ckpt`.
+            prefix: path of its files without extensions, such as `bert_model.ckpt`.
 
         Raises:
             UserError: a file is missing or damaged, or TensorFlow is not installed.
@@ -30,9 +34,11 @@ class TensorflowCheckpoint(TensorFile):
             raise UserError(
                 f"{prefix}: TensorFlow takes *, ?, [ and \\ in a path for wildcards; rename it"
             )
+        for path in (prefix.with_name(f"{prefix.name}.index"), *_data_files(prefix)):
+            open_regular(path, remedy=_REMEDY).close()
         tensorflow = _tensorflow(prefix)
         self.path = prefix
-        # Its reader raises its own exceptions, and whatever the binding makes of the others.
+        # Its reader raises its own exceptions, and further ones that its Python binding makes.
         self._errors = (tensorflow.errors.OpError, LookupError, RuntimeError, ValueError)
         try:
             self._reader = tensorflow.train.load_checkpoint(str(prefix))
@@ -58,10 +64,11 @@ class TensorflowCheckpoint(TensorFile):
         self._reader = None
 
     def _damaged(self, error: Exception) -> UserError:
-        return UserError(
-            f"{self.path} cannot be read: {_reason(error)}; copy its .index file and all its "
-            ".data-… files again"
-        )
+        return UserError(f"{self.path} cannot be read: {_reason(error)}; {_REMEDY}")
+
+
+def _data_files(prefix: Path) -> list[Path]:
+    return sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
 
 
 def write_checkpoint(prefix: Path, tensors: Mapping[str, np.ndarray]) -> None:
@@ -69,10 +76,10 @@ def write_checkpoint(prefix: Path, tensors: Mapping[str, np.ndarray]) -> None:
 
     Args:
         prefix: `.index` and `.data-00000-of-00001` are appended; its directory must exist.
-        tensors: name and value of every variable.
+        tensors: values of the variables by name.
 
     Raises:
-        UserError: it cannot be written, or TensorFlow is not installed.
+        UserError: the files cannot be written, or TensorFlow is not installed.
     """
     tensorflow = _tensorflow(prefix)
     names = sorted(tensors)  # the same variables give the same bytes
@@ -90,7 +97,7 @@ def write_checkpoint(prefix: Path, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def _tensorflow(prefix: Path) -> Any:
-    """TensorFlow, or a line for those machines that are better off without it."""
+    """Imports TensorFlow, or raises UserError if it is not installed."""
     try:
         return import_tensorflow()
     except ModuleNotFoundError as error:
@@ -101,5 +108,5 @@ def _tensorflow(prefix: Path) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error, without the operation that it came from."""
+    """The first line of an error, without the name of the operation."""
     return str(error).splitlines()[0].rpartition("}} ")[2].removesuffix(" [Op:SaveV2]")

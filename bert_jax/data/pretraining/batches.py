@@ -1,9 +1,9 @@
 """Corpus → masked batches for pre-training.
 
 The data position is one integer. Example n of a run is example n mod E of epoch n div E (E examples
-in an epoch); its place in the corpus, its pair and its masks are a pure function of (seed, n).
-Global batch g holds the examples g·B … g·B + B-1; a host makes only its own rows of it. So the
-batches depend neither on the number of hosts and workers nor on where a run was resumed.
+per epoch); its position in the corpus, its pair and its masks are a pure function of (seed, n).
+Global batch g consists of the examples g·B … g·B + B-1; a host makes only its own rows of it. So
+the batches depend neither on the number of hosts and workers nor on where a run was resumed.
 """
 
 import dataclasses
@@ -15,11 +15,15 @@ from bert_jax.data import randomness
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking, pairs
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.errors import OptionError, renamed_options
+from bert_jax.data.pretraining.masking import MaskingOptions
+from bert_jax.data.pretraining.pairs import PairOptions
+from bert_jax.errors import OptionError, require_at_least, require_one_of
 from bert_jax.tokenization.interface import Tokenizer
 
 # Streams of random numbers of an epoch.
 _SHUFFLE, _PHASES, _EXAMPLES = 0, 1, 2
+
+RANDOM_TOKENS = ("vocabulary", "non_special", "corpus")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,27 +31,76 @@ class PretrainingOptions:
     """Length, objective and masking of the examples.
 
     Attributes:
-        length: T, tokens of a sequence with [CLS], [SEP] and padding.
+        length: T, tokens of a sequence, including [CLS], [SEP] and padding.
         objective: "nsp" (is the second sentence the next one?), "sop" (are the two in order?) or
             "none" (consecutive whole sentences of one document, RoBERTa's DOC-SENTENCES).
-        masking: "token", "whole_word" or "span".
-        max_predictions: P, the most masked tokens of a sequence.
-        mask_fraction: share of the tokens that is masked.
-        short_probability: share of examples with a shorter target length.
-        seed: of all random choices.
+        cross_documents: with "none", whether a sequence continues in the next document of the
+            corpus, with a [SEP] between the two (RoBERTa's FULL-SENTENCES).
+        masking: what is masked together, see `masking.MaskingOptions.unit`.
+        max_predictions: P, maximum number of masked tokens of a sequence.
+        mask_fraction: fraction of the tokens that is masked.
+        mask_rounding: "nearest", "up" or "random", see `masking.MaskingOptions.rounding`.
+        mask_replace_prob, random_replace_prob: fractions of the masked tokens that become [MASK],
+            or a random token; the others are unchanged.
+        random_tokens: a random token is any id of the "vocabulary", a "non_special" one (RoBERTa),
+            or a token of the "corpus", as frequent as there (SpanBERT).
+        span_boundary: with masking "span", whether the masked tokens are also predicted from the
+            two tokens next to their span (SpanBERT's span-boundary objective).
+        max_span_targets: maximum number of tokens of a span that are predicted so.
+        short_probability: fraction of examples with a shorter target length.
+        seed: seed of all random choices.
     """
 
     length: int = 128
     objective: str = "nsp"
+    cross_documents: bool = False
     masking: str = "token"
     max_predictions: int = 20
     mask_fraction: float = 0.15
+    mask_rounding: str = "nearest"
+    mask_replace_prob: float = 0.8
+    random_replace_prob: float = 0.1
+    random_tokens: str = "vocabulary"
+    span_boundary: bool = False
+    max_span_targets: int = 20
     short_probability: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.length < 8:
-            raise OptionError("length", self.length, "it must be at least 8")
+        require_at_least("length", self.length, 8)
+        require_one_of("masking", self.masking, masking.UNITS)
+        require_one_of("mask_rounding", self.mask_rounding, masking.ROUNDINGS)
+        require_one_of("random_tokens", self.random_tokens, RANDOM_TOKENS)
+        self.masking_options(0)
+        self.pair_options(2)
+        require_at_least("max_span_targets", self.max_span_targets, 1)
+        if self.span_boundary and self.masking != "span":
+            rule = f"set {{masking=span}}, which is {self.masking}"
+            raise OptionError("span_boundary", self.span_boundary, rule)
+        if self.span_boundary and self.objective != "none":
+            rule = f"set {{objective=none}}, which is {self.objective}: it is for single texts"
+            raise OptionError("span_boundary", self.span_boundary, rule)
+
+    def masking_options(self, mask_id: int) -> MaskingOptions:
+        """The options of `masking`; `mask_id` is the id of [MASK]."""
+        return MaskingOptions(
+            unit=self.masking,
+            max_predictions=self.max_predictions,
+            mask_id=mask_id,
+            mask_fraction=self.mask_fraction,
+            rounding=self.mask_rounding,
+            mask_replace_prob=self.mask_replace_prob,
+            random_replace_prob=self.random_replace_prob,
+        )
+
+    def pair_options(self, max_tokens: int) -> PairOptions:
+        """The options of `pairs`, for rows with this many tokens that are not special."""
+        return PairOptions(
+            objective=self.objective,
+            max_tokens=max_tokens,
+            short_probability=self.short_probability,
+            cross_documents=self.cross_documents,
+        )
 
 
 class PretrainingBatches:
@@ -60,17 +113,32 @@ class PretrainingBatches:
     | input_ids | int32 [B, T] | [CLS] first [SEP] second [SEP], masked, then [PAD] |
     | token_type_ids | int32 [B, T] | 1 for the second segment and its [SEP], else 0 |
     | attention_mask | int32 [B, T] | 1 for tokens, 0 for padding |
-    | masked_lm_positions | int32 [B, P] | where tokens were masked, ascending, filled with 0 |
-    | masked_lm_ids | int32 [B, P] | the original tokens there, filled with 0 |
+    | masked_lm_positions | int32 [B, P] | positions of masked tokens, ascending, filled with 0 |
+    | masked_lm_ids | int32 [B, P] | original tokens at these positions, filled with 0 |
     | masked_lm_weights | float32 [B, P] | 1 for masked positions, 0 for the filling |
+
+    Unless the objective is "none":
+
+    | key | dtype, shape | meaning |
+    |---|---|---|
     | next_sentence_labels | int32 [B] | nsp: 0 next, 1 random; sop: 0 in order, 1 swapped |
-    | next_sentence_weights | float32 [B] | 1, or 0 where there is no such label |
+    | next_sentence_weights | float32 [B] | 1 |
+
+    With `span_boundary`, for each masked token:
+
+    | key | dtype, shape | meaning |
+    |---|---|---|
+    | span_left_positions | int32 [B, P] | position before its span, filled with 0 |
+    | span_right_positions | int32 [B, P] | position after its span, filled with 0 |
+    | span_weights | float32 [B, P] | 1; 0 for the filling, for what exceeds `max_span_targets`, |
+    | | | and for a span beside a special token |
 
     Attributes:
-        length: T.
-        padding_id: the id of [PAD].
-        masking: the options of masking.
-        examples_per_epoch: E.
+        options: length, objective and masking.
+        length: T, tokens of a row.
+        padding_id: id of [PAD].
+        masking: options of masking.
+        examples_per_epoch: E, number of examples of an epoch.
         rows_per_epoch: E, since each row is one example.
     """
 
@@ -83,30 +151,17 @@ class PretrainingBatches:
         weighted: bool = True,
     ) -> None:
         """Plans the examples; see `pairs.ExamplePlan` for `weighted` and the errors."""
-        self._tokens = split.tokens
-        self._objective = options.objective
+        self._tokens, self.options = split.tokens, options
+        self._has_pairs = options.objective != "none"
         self._special, self._template = tokenizer.special_ids, tokenizer.template
         self._continues_word = tokenizer.continuations()
-        self._special_tokens = tokenizer.num_special_tokens(pair=options.objective != "none")
-        self._plan = pairs.ExamplePlan(
-            split,
-            pairs.PairOptions(
-                objective=options.objective,
-                max_tokens=options.length - self._special_tokens,
-                short_probability=options.short_probability,
-            ),
-            weighted=weighted,
-        )
+        self._random_ids = _random_ids(options.random_tokens, tokenizer, split)
+        self._special_tokens = tokenizer.num_special_tokens(pair=self._has_pairs)
+        pair_options = options.pair_options(options.length - self._special_tokens)
+        self._plan = pairs.ExamplePlan(split, pair_options, weighted=weighted)
         self.length = options.length
         self.padding_id = self._special.pad
-        with renamed_options(unit="masking"):
-            self.masking = masking.MaskingOptions(
-                unit=options.masking,
-                max_predictions=options.max_predictions,
-                mask_id=self._special.mask,
-                vocab_size=tokenizer.vocab_size,
-                mask_fraction=options.mask_fraction,
-            )
+        self.masking = options.masking_options(self._special.mask)
         self._base_key = randomness.derive_key(options.seed)
         self.examples_per_epoch = self.rows_per_epoch = self._plan.examples_per_epoch
 
@@ -114,8 +169,8 @@ class PretrainingBatches:
         """This host's rows of global batch `number`.
 
         Args:
-            number: which batch of the run, from 0.
-            rows: rows of this host; the global batch has `rows * hosts`.
+            number: number of the batch in the run, from 0.
+            rows: number of rows of this host; the global batch has `rows * hosts`.
             host: index of this host; it makes the rows from `host * rows` on.
             hosts: number of hosts.
         """
@@ -123,53 +178,74 @@ class PretrainingBatches:
         return self.examples(np.arange(first, first + rows))
 
     def evaluation_batch(self, number: int, rows: int, columns: np.ndarray) -> Batch:
-        """Rows of batch `number` of an evaluation, which counts each example of an epoch once.
+        """Rows of batch `number` of an evaluation, where each example of an epoch counts once.
 
         Args:
-            number: which batch, from 0.
-            rows: examples of a batch.
+            number: number of the batch, from 0.
+            rows: examples per batch.
             columns: int64 [B], index of each row in its batch. Rows past the end of the batch or of
                 the epoch are padding: their weights are 0.
         """
         numbers = number * rows + columns
         inside = (columns < rows) & (numbers < self.examples_per_epoch)
         batch = self.examples(np.where(inside, numbers, 0))
-        batch["masked_lm_weights"] *= inside[:, None]
-        batch["next_sentence_weights"] *= inside
+        for name in batch:
+            if name.endswith("_weights"):
+                batch[name] = (batch[name].T * inside).T.astype(np.float32)
         return batch
 
     def examples(self, numbers: np.ndarray, *, length: int | None = None) -> Batch:
         """The examples with these numbers, see the table above.
 
         Args:
-            numbers: int64 [B], in any order.
-            length: T of these rows if it is known that less than `self.length` suffices.
+            numbers: int64 [B], numbers of examples, in any order.
+            length: T of these rows, if less than `self.length` is known to suffice.
         """
         segments, keys = self._draw(numbers)
         rows = self._assemble(segments, length or self.length)
         masked = masking.choose_positions(
             rows.is_text, self._continues_word[rows.ids], rows.lengths, keys, self.masking
         )
-        input_ids, originals = masking.replace_tokens(rows.ids, masked, keys, self.masking)
-        has_label = self._objective != "none"
-        return {
+        input_ids, originals = masking.replace_tokens(
+            rows.ids, masked, keys, self.masking, self._random_ids
+        )
+        batch = {
             "input_ids": input_ids,
             "token_type_ids": rows.type_ids,
             "attention_mask": rows.is_token.astype(np.int32),
             "masked_lm_positions": masked.positions.astype(np.int32),
             "masked_lm_ids": originals,
             "masked_lm_weights": masked.chosen.astype(np.float32),
-            "next_sentence_labels": segments.labels.astype(np.int32),
-            "next_sentence_weights": np.full(len(numbers), has_label, np.float32),
         }
+        if self._has_pairs:
+            batch["next_sentence_labels"] = segments.labels.astype(np.int32)
+            batch["next_sentence_weights"] = np.ones(len(numbers), np.float32)
+        if self.options.span_boundary:
+            left, right, usable = masking.span_boundaries(masked, rows.is_text)
+            usable &= masked.positions - left <= self.options.max_span_targets
+            batch["span_left_positions"] = left.astype(np.int32)
+            batch["span_right_positions"] = right.astype(np.int32)
+            batch["span_weights"] = usable.astype(np.float32)
+        return batch
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
-        """Tokens of the examples with these numbers, int64 [B], without reading any text."""
+        """Token counts of the examples with these numbers, int64 [B], without reading any text."""
         segments, _ = self._draw(numbers)
         return self._lengths(segments)
 
+    def token_ranges(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end in the corpus of all segments of the examples with these numbers.
+
+        Both are int64 [2 B]; segments may be empty.
+        """
+        segments, _ = self._draw(numbers)
+        return (
+            np.concatenate([segments.first_start, segments.second_start]),
+            np.concatenate([segments.first_end, segments.second_end]),
+        )
+
     def _draw(self, numbers: np.ndarray) -> tuple[pairs.Segments, np.ndarray]:
-        """Token ranges of examples in the corpus, and the random key of each, uint64 [B]."""
+        """The token ranges of examples in the corpus, and the random key of each, uint64 [B]."""
         epochs, indices = np.divmod(numbers, self.examples_per_epoch)
         epoch_keys = randomness.random_bits(self._base_key, epochs)
         shuffle_keys = randomness.random_bits(epoch_keys, _SHUFFLE)
@@ -180,38 +256,65 @@ class PretrainingBatches:
         return self._plan.segments(indices, phase_keys, keys), keys
 
     def _assemble(self, segments: pairs.Segments, length: int) -> "_Rows":
-        """Reads the segments from the corpus and adds special tokens as the template says."""
+        """Reads the segments from the corpus and adds special tokens according to the template."""
         positions, rows = np.arange(length), np.arange(len(segments.labels))[:, None]
         begins = [segments.first_start[:, None], segments.second_start[:, None]]  # B1
-        ends = [segments.first_end[:, None], segments.second_end[:, None]]
-        texts = 1 if self._objective == "none" else 2
-        parts = self._template.starts([ends[text] - begins[text] for text in range(texts)])
+        row_lengths = self._lengths(segments)
+        second = (segments.second_end - segments.second_start)[:, None]
+        first = row_lengths[:, None] - second - self._special_tokens
+        parts = self._template.starts([first, second] if self._has_pairs else [first])
 
-        lengths = self._lengths(segments)
-        is_token = positions < lengths[:, None]
+        is_token = positions < row_lengths[:, None]
         is_text, type_ids = is_token.copy(), np.zeros((1, 1), np.int8)
-        origins = begins[0]  # where column 0 would be in the corpus, if it had a token of the text
+        is_separator = np.zeros((1, 1), bool)
+        origins = begins[0]  # corpus position of column 0, if it contained a token of the text
         type_id = 0
         for part, start in parts:
             if part.name not in "AB":
                 is_text[rows, start] = False
             elif part.name == "A":
-                origins = begins[0] - start
+                is_separator = self._separators(segments, start, length)
+                origins = begins[0] - start - np.cumsum(is_separator, axis=1)
             else:
                 origins = np.where(positions < start, origins, begins[1] - start)
             if part.type_id != type_id:
                 type_ids = type_ids + (positions >= start) * np.int8(part.type_id - type_id)
                 type_id = part.type_id
+        is_text &= ~is_separator
         ids = self._tokens.take(origins + positions, mode="clip").astype(np.int32)
         ids[~is_text] = self._special.pad
         for part, start in parts:
             if part.name not in "AB":
                 ids[rows, start] = getattr(self._special, part.name)
-        return _Rows(ids, is_text, is_token, (type_ids * is_token).astype(np.int32), lengths)
+        np.copyto(ids, self._special.sep, where=is_separator)
+        return _Rows(ids, is_text, is_token, (type_ids * is_token).astype(np.int32), row_lengths)
+
+    def _separators(self, segments: pairs.Segments, start: int, length: int) -> np.ndarray:
+        """The [SEP] between the documents of texts that begin at column `start`: bool [B, T]."""
+        if not self.options.cross_documents:
+            return np.zeros((1, 1), bool)
+        before, exists = self._plan.separators(segments)
+        is_separator = np.zeros((len(before), length), bool)
+        row, number = np.nonzero(exists)
+        is_separator[row, start + before[row, number]] = True
+        return is_separator
 
     def _lengths(self, segments: pairs.Segments) -> np.ndarray:
-        first = segments.first_end - segments.first_start
-        return first + segments.second_end - segments.second_start + self._special_tokens
+        """Token counts of examples with their special tokens, int64 [B]."""
+        lengths = segments.first_end - segments.first_start + self._special_tokens
+        if self.options.cross_documents:
+            lengths += self._plan.separators(segments)[1].sum(axis=1)
+        return lengths + segments.second_end - segments.second_start
+
+
+def _random_ids(kind: str, tokenizer: Tokenizer, split: CorpusSplit) -> np.ndarray:
+    """The ids of which a random token is one, see `PretrainingOptions.random_tokens`."""
+    if kind == "corpus":
+        return split.tokens
+    ids = np.arange(tokenizer.vocab_size)
+    if kind == "non_special":
+        return np.setdiff1d(ids, dataclasses.astuple(tokenizer.special_ids))
+    return ids
 
 
 class _Rows(NamedTuple):

@@ -1,11 +1,11 @@
 """A corpus on disk: memory-mapped token ids with sentence and document offsets.
 
-    CORPUS/manifest.json              counts, settings, checksums; written last
+    CORPUS/manifest.json              counts, settings, checksums (of itself, too); written last
     CORPUS/tokenizer/                 the tokenizer that made the ids
     CORPUS/train.tokens.bin           uint16 (uint32 if V > 65,536) [tokens]
     CORPUS/train.sentences.bin        int64 [sentences + 1]
     CORPUS/train.documents.bin        int64 [documents + 1]
-    CORPUS/validation.tokens.bin, …   likewise
+    CORPUS/validation.tokens.bin, …   the same for the validation split
 
 All numbers are little-endian; their meaning is documented at `CorpusSplit`.
 """
@@ -13,8 +13,10 @@ All numbers are little-endian; their meaning is documented at `CorpusSplit`.
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,19 +26,20 @@ from bert_jax.tokenization.interface import BRACKETED, Tokenizer
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
+_CHECKSUM = "checksum"
 SPLITS = ("train", "validation")
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Counts:
     """Numbers of documents, sentences and tokens.
 
     Attributes:
         documents: documents with at least one token.
-        sentences: sentences with at least one token, each piece of a cut one counted.
+        sentences: sentences with at least one token; each piece of a cut sentence counts.
         tokens: token ids, without special tokens.
-        unknown_tokens: how many of them are [UNK].
-        cut_sentences: sentences above the longest length, which were cut.
+        unknown_tokens: number of [UNK] among them.
+        cut_sentences: sentences that were cut, since they exceed the maximum length.
     """
 
     documents: int = 0
@@ -45,20 +48,16 @@ class Counts:
     unknown_tokens: int = 0
     cut_sentences: int = 0
 
-    def add(self, other: "Counts") -> None:
-        """Adds the counts of other text; `subtract` takes them away."""
-        for field in dataclasses.fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(getattr(self, key) + getattr(other, key) for key in self.__slots__))
 
-    def subtract(self, other: "Counts") -> None:
-        """Undoes `add`."""
-        for field in dataclasses.fields(self):
-            setattr(self, field.name, getattr(self, field.name) - getattr(other, field.name))
+    def __sub__(self, other: "Counts") -> "Counts":
+        return Counts(*(getattr(self, key) - getattr(other, key) for key in self.__slots__))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceCounts:
-    """One source of the mixture: its share and how much text each split has of it."""
+    """One source of the mixture: its weight, and its counts in each split."""
 
     source: str
     weight: float
@@ -78,15 +77,15 @@ class Manifest:
     """The content of `manifest.json`.
 
     Attributes:
-        format_version: layout of the files; `FORMAT_VERSION`.
+        format_version: version of the file layout, `FORMAT_VERSION`.
         fingerprint: 16 hex digits that change with text, options and tokenizer.
-        settings: the options it was made with, for people.
+        settings: options that the corpus was made with, for people.
         tokenizer_fingerprint: `Tokenizer.fingerprint()` of the tokenizer in `tokenizer/`.
-        vocab_size: ids are below it.
-        dtype: of the token ids, "uint16" or "uint32".
+        vocab_size: number of ids.
+        dtype: dtype of the token ids, "uint16" or "uint32".
         splits: counts of "train" and "validation".
-        sources: the same for each source, in the order of the documents.
-        files: by path relative to the corpus, all files but the manifest.
+        sources: counts of each source, in the order of the documents.
+        files: sizes and checksums by path relative to the corpus, of all files but the manifest.
     """
 
     format_version: int
@@ -100,8 +99,10 @@ class Manifest:
     files: dict[str, FileEntry]
 
     def write(self, directory: Path) -> None:
-        """Writes the manifest atomically."""
-        text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+        """Writes the manifest atomically, with a checksum of its own."""
+        fields = dataclasses.asdict(self)
+        fields[_CHECKSUM] = _checksum(fields)
+        text = json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
         write_atomically(directory / MANIFEST_NAME, text.encode())
         sync_directory(directory)
 
@@ -110,7 +111,7 @@ class Manifest:
         """Reads the manifest of a corpus.
 
         Raises:
-            UserError: there is none, it is damaged, or it is of another format version.
+            UserError: it does not exist, is damaged, or has another format version.
         """
         path = directory / MANIFEST_NAME
         with reachable(path):
@@ -123,17 +124,14 @@ class Manifest:
         fields = read_json_object(path, remedy="prepare the corpus again")
         try:
             version = fields["format_version"]
-            if "held_out" in fields["splits"]:
-                raise UserError(
-                    f"{path}: its evaluation split is called held_out, as in earlier versions of "
-                    "bert_jax; prepare the corpus again"
-                )
             if version != FORMAT_VERSION:
                 raise UserError(
                     f"{path}: format version {version!r}, but this bert_jax reads version "
                     f"{FORMAT_VERSION}; prepare the corpus again or use the other version"
                 )
-            return cls(
+            if fields.pop(_CHECKSUM) != _checksum(fields):
+                raise ValueError("its checksum differs")
+            manifest = cls(
                 **fields
                 | {
                     "splits": _counts(fields["splits"]),
@@ -144,8 +142,36 @@ class Manifest:
                     "files": {name: FileEntry(**entry) for name, entry in fields["files"].items()},
                 }
             )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: damaged ({error}); prepare the corpus again") from error
+            if problem := manifest._problem():
+                raise ValueError(problem)
+            return manifest
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            problem = f"{path}: damaged, or of an earlier version of bert_jax ({error})"
+            raise UserError(f"{problem}; prepare the corpus again") from error
+
+    def _problem(self) -> str:
+        """What no corpus of this version says; "" if there is nothing of the kind."""
+        counts = [*self.splits.values(), *(n for one in self.sources for n in one.splits.values())]
+        numbers = [number for entry in counts for number in dataclasses.astuple(entry)]
+        numbers += [self.vocab_size, *(entry.bytes for entry in self.files.values())]
+        if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
+            return "a count or size is no whole number"
+        if not all(
+            type(one.weight) in (int, float) and 0 < one.weight < math.inf for one in self.sources
+        ):
+            return "the weight of a source is no positive number"
+        if self.dtype not in ("uint16", "uint32"):
+            return f"the dtype of the ids is {self.dtype!r:.80}"
+        needed = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]
+        if missing := [name for name in needed if name not in self.files]:
+            return f"files lacks {missing[0]}"
+        outside = [name for name in self.files if {"", ".."} & set(name.split("/"))]
+        return f"files names {outside[0]!r:.80}" if outside else ""
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    """The SHA-256 of the fields of a manifest, but for this one."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _counts(fields: dict[str, dict[str, int]]) -> dict[str, Counts]:
@@ -160,7 +186,7 @@ def file_entry(path: Path) -> FileEntry:
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes sure that names in a directory (new files, renames) are on disk."""
+    """Makes sure that the names in a directory (new files, renames) are on disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -178,10 +204,10 @@ class CorpusSplit:
 
     Attributes:
         tokens: uint16 or uint32 [tokens], ids without special tokens, documents in order.
-        sentence_offsets: int64 [sentences + 1], where in `tokens` each sentence begins.
-        document_offsets: int64 [documents + 1], which sentence each document begins with.
-        source_documents: int64 [sources + 1], which document each source of a mixture begins with.
-        source_weights: float64 [sources].
+        sentence_offsets: int64 [sentences + 1], position in `tokens` of the start of each sentence.
+        document_offsets: int64 [documents + 1], first sentence of each document.
+        source_documents: int64 [sources + 1], first document of each source of a mixture.
+        source_weights: float64 [sources], weight of each source.
     """
 
     tokens: np.ndarray
@@ -190,15 +216,20 @@ class CorpusSplit:
     source_documents: np.ndarray
     source_weights: np.ndarray
 
+    @property
+    def document_tokens(self) -> np.ndarray:
+        """Number of tokens of each document, int64 [documents]."""
+        return np.diff(np.asarray(self.sentence_offsets)[np.asarray(self.document_offsets)])
+
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
     """A finished corpus.
 
     Attributes:
-        path: its directory.
-        manifest: its counts, settings and checksums.
-        splits: "train" and "validation".
+        path: directory of the corpus.
+        manifest: counts, settings and checksums.
+        splits: the splits "train" and "validation".
     """
 
     path: Path
@@ -209,16 +240,16 @@ class Corpus:
     def open(cls, path: str | Path, *, verify: bool = True) -> "Corpus":
         """Maps the files of a corpus into memory.
 
-        A corpus in a bucket is copied to this machine first, since only local files can be
+        A corpus in a bucket is first copied to the local machine, since only local files can be
         mapped; see `files.fetch`.
 
         Args:
-            path: the directory that `bert-jax prepare` wrote.
+            path: directory written by `bert-jax prepare`.
             verify: whether checksums are compared, which reads every byte once (about a second
                 per GB); file sizes are always compared.
 
         Raises:
-            UserError: there is no corpus, it is unfinished, damaged or of another version.
+            UserError: the corpus does not exist, is unfinished, damaged or of another version.
         """
         path = as_path(path)
         manifest = Manifest.read(path)  # an unfinished corpus is not copied
@@ -245,7 +276,7 @@ class Corpus:
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
-    """The smallest dtype that holds every id: little-endian uint16 or uint32."""
+    """The smallest dtype for all ids: little-endian uint16 or uint32."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
@@ -262,10 +293,10 @@ def _check_file(path: Path, size: int, sha256: str | None) -> None:
         raise UserError(f"{path}: this file of the corpus is missing; {remedy}")
     if path.stat().st_size != size:
         raise UserError(
-            f"{path}: damaged: {path.stat().st_size} bytes where the manifest says {size}; {remedy}"
+            f"{path}: damaged: {path.stat().st_size} bytes, but {size} in the manifest; {remedy}"
         )
     if sha256 is not None and file_entry(path).sha256 != sha256:
-        raise UserError(f"{path}: damaged: its checksum is not that of the manifest; {remedy}")
+        raise UserError(f"{path}: damaged: its checksum differs from the manifest; {remedy}")
 
 
 def _open_split(path: Path, manifest: Manifest, split: str) -> CorpusSplit:
@@ -275,6 +306,13 @@ def _open_split(path: Path, manifest: Manifest, split: str) -> CorpusSplit:
         for kind, dtype in zip(FILE_KINDS, dtypes, strict=True)
     )
     counts = [source.splits[split].documents for source in manifest.sources]
+    total = manifest.splits[split]
+    sizes = [len(tokens), len(sentences) - 1, len(documents) - 1, len(documents) - 1]
+    if sizes != [total.tokens, total.sentences, total.documents, sum(counts)]:
+        raise UserError(
+            f"{path}: the files of the split {split} and {MANIFEST_NAME} are not of one corpus; "
+            "prepare the corpus again"
+        )
     return CorpusSplit(
         tokens=tokens,
         sentence_offsets=sentences,
@@ -287,7 +325,10 @@ def _open_split(path: Path, manifest: Manifest, split: str) -> CorpusSplit:
 def _map(path: Path, dtype: np.dtype) -> np.ndarray:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.zeros(0, dtype)
-    return np.memmap(path, dtype, mode="r")
+    try:
+        return np.memmap(path, dtype, mode="r")
+    except ValueError as error:  # the size is no multiple of that of an element
+        raise UserError(f"{path}: damaged: {error}; prepare the corpus again") from error
 
 
 # Several documents, so that another one can be drawn for NSP.

@@ -1,4 +1,8 @@
-"""Masked language modelling: chooses the masked tokens and replaces them (paper, section 3.1)."""
+"""Masked language modelling: chooses the masked tokens and replaces them (paper, section 3.1).
+
+The variants of BERT's descendants are values of the same options: RoBERTa's, ALBERT's n-grams,
+ELECTRA's positions drawn with replacement, and SpanBERT's spans.
+"""
 
 import dataclasses
 from typing import NamedTuple
@@ -6,65 +10,89 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
 
-UNITS = ("token", "whole_word", "span")
+UNITS = ("token", "token_with_replacement", "whole_word", "ngram", "span")
+ROUNDINGS = ("nearest", "up", "random")
 
-# Positions of the random numbers of an example, past those of `pairs.Draw`.
+# Indices of the random numbers of an example, after those of `pairs.Draw`.
 _SELECT = 1 << 20
 _ACTION = 2 << 20
 _RANDOM_TOKEN = 3 << 20
-_SPAN_LENGTH = 4 << 20
+_LENGTH = 4 << 20  # words of a span or n-gram
+_ROUND = 5 << 20
 
 # A sort key carries the position in its lowest bits, so that sorting the keys is enough.
 _POSITION_MASK = np.uint64(0xFFFF)
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 
+
+def _thresholds(weights: np.ndarray) -> np.ndarray:
+    """Cumulative probabilities; `searchsorted` of a uniform number in them draws an index."""
+    return np.cumsum(weights / weights.sum())
+
+
 # Lengths of masked spans in words: geometric with p = 0.2, cut at 10 (SpanBERT, section 3.1).
-_SPAN_PROBABILITIES = 0.2 * 0.8 ** np.arange(10)
-_SPAN_THRESHOLDS = np.cumsum(_SPAN_PROBABILITIES / _SPAN_PROBABILITIES.sum())
+_SPAN_LENGTHS = _thresholds(0.2 * 0.8 ** np.arange(10))
+# Lengths of masked n-grams in words: p(n) proportional to 1 / n, n up to 3 (ALBERT, section 4.1).
+_NGRAM_LENGTHS = _thresholds(1 / np.arange(1, 4))
+_ONE_WORD = _thresholds(np.ones(1))
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskingOptions:
-    """How masked positions are chosen and replaced.
+    """Options for choosing and replacing masked positions.
 
     Attributes:
-        unit: "token", "whole_word" (all pieces of a word; BERT's later models) or "span" (whole
-            words in a row, SpanBERT, section 3.1).
-        max_predictions: P, the most masked positions of an example.
-        mask_fraction: share of the tokens that is masked.
-        mask_replace_prob, random_replace_prob: shares of masked tokens that become [MASK], or a
-            random token; the others are unchanged.
+        unit: "token"; "token_with_replacement" (positions are drawn with replacement and count
+            once, so that fewer are masked: ELECTRA); "whole_word" (all pieces of a word; BERT's
+            later models); "ngram" (1 to 3 whole words in a row, the shorter the more often: ALBERT,
+            section 4.1) or "span" (1 to 10 whole words in a row: SpanBERT, section 3.1).
+        max_predictions: P, maximum number of masked positions of an example.
         mask_id: id of [MASK].
-        vocab_size: V; random tokens are drawn from all of them.
+        mask_fraction: fraction of the tokens that is masked.
+        rounding: how the number of masked tokens becomes a whole number: "nearest", "up" (SpanBERT)
+            or "random", up with the probability of its fractional part (RoBERTa).
+        mask_replace_prob, random_replace_prob: fractions of masked tokens that become [MASK], or a
+            random token; the others are unchanged.
     """
 
     unit: str
     max_predictions: int
     mask_id: int
-    vocab_size: int
     mask_fraction: float = 0.15
+    rounding: str = "nearest"
     mask_replace_prob: float = 0.8
     random_replace_prob: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise OptionError("unit", self.unit, f"known are {', '.join(UNITS)}")
-        if self.max_predictions < 1:
-            raise OptionError("max_predictions", self.max_predictions, "it must be at least 1")
-        if not 0 < self.mask_fraction < 1:
-            raise OptionError("mask_fraction", self.mask_fraction, "it must lie between 0 and 1")
+        require_one_of("unit", self.unit, UNITS)
+        require_at_least("max_predictions", self.max_predictions, 1)
+        require_between(
+            "mask_fraction", self.mask_fraction, 0, 1, without_low=True, without_high=True
+        )
+        require_one_of("rounding", self.rounding, ROUNDINGS)
+        check_replacement(self.mask_replace_prob, self.random_replace_prob)
+
+
+def check_replacement(mask_replace_prob: float, random_replace_prob: float) -> None:
+    """Raises OptionError unless the two fractions of the masked tokens are at most 1 together."""
+    require_between("mask_replace_prob", mask_replace_prob, 0, 1)
+    require_between("random_replace_prob", random_replace_prob, 0, 1)
+    if mask_replace_prob + random_replace_prob > 1:
+        rule = f"with {{mask_replace_prob}}, {mask_replace_prob}, it must be at most 1"
+        raise OptionError("random_replace_prob", random_replace_prob, rule)
 
 
 class MaskedPositions(NamedTuple):
     """The masked positions of B examples.
 
     Attributes:
-        positions: int64 [B, P], ascending; if there are fewer than P, the others are 0.
-        chosen: bool [B, P], False for these others.
-        deciders: int64 [B, P], the position whose random number decides the replacement: its own,
-            or the first one of its span, since a span is replaced as one.
+        positions: int64 [B, P], ascending; unused entries are 0.
+        chosen: bool [B, P], False for unused entries.
+        deciders: int64 [B, P], position whose random number decides the replacement: the position
+            itself, or the first one of its span, since a span is replaced as a whole. Spans that
+            touch are one (SpanBERT, masking.py, merge_intervals).
     """
 
     positions: np.ndarray
@@ -72,13 +100,26 @@ class MaskedPositions(NamedTuple):
     deciders: np.ndarray
 
 
-def num_predictions(lengths: np.ndarray, options: MaskingOptions) -> np.ndarray:
-    """Number of masked tokens of each example: int64 [B] from its number of tokens, int64 [B].
+def num_predictions(
+    lengths: np.ndarray, options: MaskingOptions, keys: np.ndarray | None = None
+) -> np.ndarray:
+    """The number of masked tokens: int64 [B], numbers of tokens → int64 [B].
 
-    At least one, at most P; with whole words it may be fewer.
+    At least one, at most P; with whole words or draws with replacement fewer may be masked.
+
+    Args:
+        lengths: numbers of tokens, special tokens included.
+        options: fraction, rounding and P.
+        keys: uint64 [B], random key of each example; None: the largest number for any key.
     """
-    targets = np.rint(lengths * options.mask_fraction).astype(np.int64)
-    return np.clip(targets, 1, options.max_predictions)
+    exact = lengths * options.mask_fraction
+    if options.rounding == "nearest":
+        targets = np.rint(exact)
+    elif options.rounding == "up" or keys is None:
+        targets = np.ceil(exact)
+    else:
+        targets = np.floor(exact + randomness.uniform_at(keys, _ROUND))
+    return np.clip(targets.astype(np.int64), 1, options.max_predictions)
 
 
 def choose_positions(
@@ -93,51 +134,91 @@ def choose_positions(
     Args:
         candidates: bool [B, T], tokens that may be masked: not [CLS], [SEP] or padding.
         continues_word: bool [B, T], tokens that continue the word of the token before them.
-        lengths: int64 [B], tokens of each example, with [CLS] and [SEP].
-        keys: uint64 [B], the random key of each example.
-        options: see there.
+        lengths: int64 [B], tokens of each example, including [CLS] and [SEP].
+        keys: uint64 [B], random key of each example.
+        options: options of masking.
     """
-    targets = num_predictions(lengths, options)
-    positions = np.arange(candidates.shape[1])
-    if options.unit == "token":
-        order = _shuffled(candidates, keys, options.max_predictions)
-        kept = (np.arange(order.shape[1]) < targets[:, None]) & (order >= 0)
-        order = np.sort(np.where(kept, order, len(positions)), axis=1)
-        order = _widen(order, options.max_predictions, len(positions))
-        chosen = order < len(positions)
-        order[~chosen] = 0
-        return MaskedPositions(order, chosen, order)
+    targets = num_predictions(lengths, options, keys)
+    if options.unit.startswith("token"):
+        draw = _distinct_tokens if options.unit == "token" else _tokens_with_replacement
+        positions = draw(candidates, targets, keys, options.max_predictions)
+        chosen = positions < candidates.shape[1]
+        positions[~chosen] = 0
+        return MaskedPositions(positions, chosen, positions)
     after_gap = np.zeros_like(candidates)
     after_gap[:, 1:] = ~candidates[:, :-1]
     starts = candidates & (~continues_word | after_gap)
-    if options.unit == "whole_word":
-        masked = _mask_words(candidates, starts, targets, keys)
-        deciders = np.broadcast_to(positions, candidates.shape)
+    if options.unit == "span":
+        masked = _mask_spans(candidates, starts, targets, keys)
     else:
-        masked, deciders = _mask_spans(candidates, starts, targets, keys)
-    return _gathered(masked, deciders, options.max_predictions)
+        lengths_in_words = _NGRAM_LENGTHS if options.unit == "ngram" else _ONE_WORD
+        masked = _mask_words(candidates, starts, targets, keys, lengths_in_words)
+    found = _gathered(masked, options.max_predictions)
+    return found._replace(deciders=_run_starts(found)) if options.unit == "span" else found
+
+
+def span_boundaries(
+    masked: MaskedPositions, candidates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The tokens next to the span of each masked token (SpanBERT, section 3.2).
+
+    Args:
+        masked: the masked positions; those without a gap between them are one span.
+        candidates: bool [B, T], see `choose_positions`.
+
+    Returns:
+        The positions before and after the span, int64 [B, P], 0 for unused entries; and whether
+        both are tokens of the text, bool [B, P]. (A span beside a special token has no such pair in
+        the original, masking.py, span_masking.)
+    """
+    starts = _run_starts(masked)
+    # The last position of a run, as the first one of the run in reverse order.
+    backwards = MaskedPositions(*(array[:, ::-1] for array in masked))
+    last = candidates.shape[1] - 1
+    ends = last - _run_starts(backwards._replace(positions=last - backwards.positions))[:, ::-1]
+    left, right = np.maximum(starts - 1, 0), np.minimum(ends + 1, last)
+    rows = np.arange(len(candidates))[:, None]
+    usable = masked.chosen & candidates[rows, left] & candidates[rows, right]
+    usable &= (starts > 0) & (ends < last)
+    return np.where(masked.chosen, left, 0), np.where(masked.chosen, right, 0), usable
+
+
+def _run_starts(masked: MaskedPositions) -> np.ndarray:
+    """The first position of the run of neighbouring masked positions: int64 [B, P]."""
+    begins = np.ones_like(masked.chosen)
+    begins[:, 1:] = masked.positions[:, 1:] != masked.positions[:, :-1] + 1
+    begins[:, 1:] |= ~masked.chosen[:, :-1]
+    index = np.maximum.accumulate(np.where(begins, np.arange(begins.shape[1]), 0), axis=1)
+    return np.take_along_axis(masked.positions, index, axis=1)
 
 
 def replace_tokens(
-    input_ids: np.ndarray, masked: MaskedPositions, keys: np.ndarray, options: MaskingOptions
+    input_ids: np.ndarray,
+    masked: MaskedPositions,
+    keys: np.ndarray,
+    options: MaskingOptions,
+    random_ids: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Puts [MASK] (80 %), a random token (10 %) or the token itself (10 %) at masked positions.
 
     Args:
         input_ids: int32 [B, T].
-        masked: the positions.
-        keys: uint64 [B], the random key of each example.
-        options: the shares, the id of [MASK] and V.
+        masked: masked positions.
+        keys: uint64 [B], random key of each example.
+        options: replacement probabilities and id of [MASK].
+        random_ids: integers [n], the ids of which each random token is one.
 
     Returns:
-        The new ids, int32 [B, T], and the original ids at the positions, int32 [B, P], 0 where
-        nothing is masked.
+        The new ids, int32 [B, T], and the original ids at the positions, int32 [B, P], 0 for
+        unused entries.
     """
     originals = np.take_along_axis(input_ids, masked.positions, axis=1)
     action = randomness.uniform_at(keys[:, None], _ACTION + masked.deciders)
-    random_tokens = randomness.integers_below(
-        randomness.random_bits(keys[:, None], _RANDOM_TOKEN + masked.positions), options.vocab_size
-    )
+    random_tokens = random_ids[
+        randomness.integers_below(
+            randomness.random_bits(keys[:, None], _RANDOM_TOKEN + masked.positions), len(random_ids)
+        )
+    ]
     replacements = np.where(
         action < options.mask_replace_prob,
         options.mask_id,
@@ -147,11 +228,43 @@ def replace_tokens(
             originals,
         ),
     )
-    # Unused entries of a row are position 0, [CLS], which is written back unchanged.
+    # Unused entries are position 0, [CLS], which is written back unchanged.
     replacements = np.where(masked.chosen, replacements, originals).astype(np.int32)
     replaced = input_ids.copy()
     np.put_along_axis(replaced, masked.positions, replacements, axis=1)
     return replaced, np.where(masked.chosen, originals, 0).astype(np.int32)
+
+
+def _distinct_tokens(
+    candidates: np.ndarray, targets: np.ndarray, keys: np.ndarray, most: int
+) -> np.ndarray:
+    """`targets` [B] different candidates, ascending, filled with T: int64 [B, most]."""
+    length = candidates.shape[1]
+    order = _shuffled(candidates, keys, most)
+    kept = (np.arange(order.shape[1]) < targets[:, None]) & (order >= 0)
+    order = np.sort(np.where(kept, order, length), axis=1)
+    missing = max(0, most - order.shape[1])
+    return np.pad(order, ((0, 0), (0, missing)), constant_values=length)
+
+
+def _tokens_with_replacement(
+    candidates: np.ndarray, targets: np.ndarray, keys: np.ndarray, most: int
+) -> np.ndarray:
+    """The different ones among `targets` [B] draws, ascending, filled with T: int64 [B, most].
+
+    Source: google-research/electra, pretrain_helpers.py, mask.
+    """
+    length, draws = candidates.shape[1], np.arange(most)
+    counts = candidates.sum(axis=1)
+    bits = randomness.random_bits(keys[:, None], _SELECT + draws)
+    ranks = randomness.integers_below(bits, np.maximum(counts, 1)[:, None])
+    ascending = np.argsort(~candidates, axis=1, kind="stable")
+    drawn = np.take_along_axis(ascending, ranks, axis=1)
+    drawn[(draws >= targets[:, None]) | (counts == 0)[:, None]] = length
+    drawn.sort(axis=1)
+    drawn[:, 1:][drawn[:, 1:] == drawn[:, :-1]] = length
+    drawn.sort(axis=1)
+    return drawn
 
 
 def _shuffled(eligible: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
@@ -169,7 +282,7 @@ def _shuffled(eligible: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
 
 
 def _next_true(marks: np.ndarray) -> np.ndarray:
-    """For each position the first marked one after it, or T: int64 [B, T]."""
+    """The first marked position after each position, or T if there is none: int64 [B, T]."""
     length = marks.shape[1]
     marked = np.where(marks, np.arange(length), length)
     following = np.full(marks.shape, length)
@@ -178,24 +291,50 @@ def _next_true(marks: np.ndarray) -> np.ndarray:
 
 
 def _mask_words(
-    candidates: np.ndarray, starts: np.ndarray, targets: np.ndarray, keys: np.ndarray
+    candidates: np.ndarray,
+    starts: np.ndarray,
+    targets: np.ndarray,
+    keys: np.ndarray,
+    length_thresholds: np.ndarray,
 ) -> np.ndarray:
-    """Masks words in random order; a word that would exceed the number is skipped.
+    """Masks n-grams of whole words that begin at random words, each within one segment.
 
-    Source: create_pretraining_data.py, create_masked_lm_predictions. Returns bool [B, T].
+    One that would exceed the number is shortened; if its first word alone would, or if one of its
+    words is masked already, it is skipped. With n = 1 these are whole words in random order.
+    Source: google-research/albert and bert, create_pretraining_data.py,
+    create_masked_lm_predictions. Returns bool [B, T].
+
+    Args:
+        candidates: bool [B, T].
+        starts: bool [B, T], the first token of each word.
+        targets: int64 [B].
+        keys: uint64 [B].
+        length_thresholds: cumulative probabilities of n = 1, 2, ….
     """
-    rows = np.arange(len(starts))
+    rows, last = np.arange(len(starts)), starts.shape[1] - 1
     boundaries = starts | ~candidates
     word_end = _next_true(boundaries)
     order = _shuffled(starts, keys, starts.shape[1])
     remaining = targets.copy()
     word_chosen = np.zeros_like(starts)
     for rank in range(int(starts.sum(axis=1).max(initial=0))):
-        start = order[:, rank]
-        size = np.where(start >= 0, word_end[rows, start] - start, len(starts[0]))
-        fits = size <= remaining
-        word_chosen[rows[fits], start[fits]] = True
-        remaining -= np.where(fits, size, 0)
+        begin = np.maximum(order[:, rank], 0)
+        end = word_end[rows, begin]
+        fits = (order[:, rank] >= 0) & (end - begin <= remaining) & ~word_chosen[rows, begin]
+        words = [begin]
+        if len(length_thresholds) > 1:
+            uniform = randomness.uniform_at(keys, _LENGTH + begin)
+            extra = np.searchsorted(length_thresholds, uniform, side="right")
+        for number in range(1, len(length_thresholds)):
+            word = np.minimum(end, last)
+            grows = (extra >= number) & (end <= last) & starts[rows, word]
+            grows &= word_end[rows, word] - begin <= remaining
+            fits &= ~(grows & word_chosen[rows, word])
+            words.append(np.where(grows, word, begin))
+            end = np.where(grows, word_end[rows, word], end)
+        for word in words:
+            word_chosen[rows[fits], word[fits]] = True
+        remaining -= np.where(fits, end - begin, 0)
         if not remaining.any():
             break
     own_start = np.maximum.accumulate(np.where(boundaries, np.arange(starts.shape[1]), 0), axis=1)
@@ -204,61 +343,49 @@ def _mask_words(
 
 def _mask_spans(
     candidates: np.ndarray, starts: np.ndarray, targets: np.ndarray, keys: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Masks spans of whole words, each within one segment, until their number is reached.
+) -> np.ndarray:
+    """Masks spans of whole words, each within one segment, until the number is reached.
 
-    The last span is cut there. Returns bool [B, T], and the first position of the span that masked
-    each token, int64 [B, T]: one random number there decides what replaces the whole span.
+    The last span is cut at the number. Returns bool [B, T].
     """
     rows, positions = np.arange(len(starts)), np.arange(starts.shape[1])
     segment_end = _next_true(~candidates)
     lengths = np.searchsorted(
-        _SPAN_THRESHOLDS,
-        randomness.uniform_at(keys[:, None], _SPAN_LENGTH + positions),
+        _SPAN_LENGTHS,
+        randomness.uniform_at(keys[:, None], _LENGTH + positions),
         side="right",
     )  # words after the first one, [B, T]
     word_end = _next_true(starts | ~candidates)
     order = _shuffled(starts, keys, starts.shape[1])
     remaining = targets.copy()
-    masked, deciders = np.zeros_like(starts), np.zeros(starts.shape, np.int64)
-    # All examples at once: in each round, every example tries its next random word as the beginning
-    # of a span. A word that is masked already, or that the example does not have, gives no span.
+    masked = np.zeros_like(starts)
+    # All examples at once: in each round, every example tries its next random word as the start of
+    # a span. A word that is already masked, or that the example does not have, gives no span.
     for rank in range(int(starts.sum(axis=1).max(initial=0))):
         anchor = np.maximum(order[:, rank], 0)
         usable = (order[:, rank] >= 0) & ~masked[rows, anchor]
         end = word_end[rows, anchor]
-        # Word by word, since words differ in tokens; at the end of the segment nothing grows.
-        for extra in range(len(_SPAN_THRESHOLDS) - 1):
+        # Word by word, since words differ in tokens; at the end of the segment the span stops.
+        for extra in range(len(_SPAN_LENGTHS) - 1):
             grows = (lengths[rows, anchor] > extra) & (end < segment_end[rows, anchor])
             end = np.where(grows, word_end[rows, np.minimum(end, positions[-1])], end)
         span = usable[:, None] & (positions >= anchor[:, None]) & (positions < end[:, None])
-        # A span may run into an older one; only its new tokens count towards the number.
+        # A span may overlap an older one; only its new tokens count towards the number.
         span &= ~masked
         span &= np.cumsum(span, axis=1) <= remaining[:, None]
         masked |= span
-        deciders = np.where(span, anchor[:, None], deciders)
         remaining -= span.sum(axis=1)
         if not remaining.any():
             break
-    return masked, deciders
+    return masked
 
 
-def _gathered(masked: np.ndarray, deciders: np.ndarray, max_predictions: int) -> MaskedPositions:
+def _gathered(masked: np.ndarray, max_predictions: int) -> MaskedPositions:
     """The positions of a mask bool [B, T], at most `max_predictions` in each row."""
     rows, columns = np.nonzero(masked)
     counts = masked.sum(axis=1)
     ranks = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    result = MaskedPositions(
-        positions=np.zeros((len(masked), max_predictions), np.int64),
-        chosen=np.arange(max_predictions) < counts[:, None],
-        deciders=np.zeros((len(masked), max_predictions), np.int64),
-    )
-    result.positions[rows, ranks] = columns
-    result.deciders[rows, ranks] = deciders[rows, columns]
-    return result
-
-
-def _widen(values: np.ndarray, width: int, filler: int) -> np.ndarray:
-    """Adds columns of `filler` up to `width`."""
-    missing = max(0, width - values.shape[1])
-    return np.pad(values, ((0, 0), (0, missing)), constant_values=filler)
+    positions = np.zeros((len(masked), max_predictions), np.int64)
+    positions[rows, ranks] = columns
+    chosen = np.arange(max_predictions) < counts[:, None]
+    return MaskedPositions(positions, chosen, positions)

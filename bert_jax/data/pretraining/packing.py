@@ -1,18 +1,19 @@
-"""Packed rows: several examples in one row, pre-training without padding.
+"""Packed rows: several examples in one row, for pre-training without padding.
 
 Documents end, and a tenth of the examples is short by design; unpacked, the rest of their rows is
-padding. Here a row holds as many whole examples as fit. They share nothing but the row: each has
+padding. A packed row contains as many whole examples as fit. They share only the row: each has
 its own [CLS], positions, masks and label, and attends only to itself. (Fine-tuning does not change
-its batches, and packs rows inside of the model: `models.packed_rows`.)
+its batches, and packs rows inside the model: `models.packed_rows`.)
 
-The data position is still one integer. Rows come in groups of `GROUP_ROWS`: row r of a run is row
-r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs the examples g·pool … (g + 1)·pool - 1
-of the run, where `pool` examples fill a group on average; so each group can be computed without the
-others. By chance these examples need a little more or less than the rows of the group. What does
-not fit is left out of that epoch (each epoch is shuffled again). On 154 books that is 0.4 % of the
-examples of 512 tokens, 0.2 % of those of 128.
+The data position is still one integer. Rows are divided into groups of `GROUP_ROWS`: row r of a run
+is row r mod `GROUP_ROWS` of group r div `GROUP_ROWS`. Group g packs the examples g·pool … (g +
+1)·pool - 1 of the run, where `pool` examples fill a group on average; so each group can be computed
+without the others. By chance these examples need slightly more or fewer rows than the group has.
+Those that do not fit are left out of that epoch (each epoch is shuffled again). On 154 books that
+is 0.4 % of the examples of 512 tokens, 0.2 % of those of 128.
 """
 
+import dataclasses
 import functools
 from typing import NamedTuple
 
@@ -25,23 +26,23 @@ from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.row_packing import best_fit_decreasing
 from bert_jax.errors import OptionError
 
-# With more rows the variance is smaller: rows are fuller and less is left out. But every host
-# plans all rows of a group.
+# With more rows the variance is smaller: rows are fuller and fewer examples are left out. But every
+# host plans all rows of a group.
 GROUP_ROWS = 1024
 
 # A row of T tokens has T / 8 next-sentence labels.
 _TOKENS_PER_LABEL = 8
 
-# Examples packed at the start, to measure how many fill a group: their mean size is known to 1 %.
+# Examples packed at the start to measure how many fill a group; their mean size is known to 1 %.
 _SAMPLE = 1 << 14
 
 
 class PackingStatistics(NamedTuple):
-    """How well the rows of a corpus are filled.
+    """Statistics of the packed rows of a corpus.
 
     Attributes:
-        filled: share of positions that are not padding.
-        left_out: share of examples that an epoch leaves out.
+        filled: fraction of positions that are not padding.
+        left_out: fraction of examples that an epoch leaves out.
     """
 
     filled: float
@@ -52,30 +53,33 @@ class PackedBatches:
     """The batches of one split of a corpus, several examples in a row.
 
     Every batch has these keys (B rows of this host, T tokens, P masked tokens, and K = T / 8, the
-    most examples of a row):
+    maximum number of examples of a row):
 
     | key | dtype, shape | meaning |
     |---|---|---|
     | input_ids | int32 [B, T] | one example after the other, masked, then [PAD] |
     | token_type_ids | int32 [B, T] | 1 for second sentences and their [SEP], else 0 |
-    | segment_ids | int32 [B, T] | which example of the row, 1 … K; 0 for padding |
+    | segment_ids | int32 [B, T] | number of the example in the row, 1 … K; 0 for padding |
     | position_ids | int32 [B, T] | 0, 1, … from each [CLS] on; 0 for padding |
-    | masked_lm_positions | int32 [B, P] | where tokens were masked, ascending, filled with 0 |
-    | masked_lm_ids | int32 [B, P] | the original tokens there, filled with 0 |
+    | masked_lm_positions | int32 [B, P] | positions of masked tokens, ascending, filled with 0 |
+    | masked_lm_ids | int32 [B, P] | original tokens at these positions, filled with 0 |
     | masked_lm_weights | float32 [B, P] | 1 for masked positions, 0 for the filling |
-    | next_sentence_positions | int32 [B, K] | where the examples' [CLS] stand, filled with 0 |
+    | next_sentence_positions | int32 [B, K] | positions of the examples' [CLS], filled with 0 |
     | next_sentence_labels | int32 [B, K] | as in `PretrainingBatches`, filled with 0 |
-    | next_sentence_weights | float32 [B, K] | 1, or 0 for the filling or where no label is |
+    | next_sentence_weights | float32 [B, K] | 1; 0 for the filling |
+
+    The last three are missing with the objective "none". The keys of a span-boundary objective are
+    those of `PretrainingBatches`, with positions along the row.
 
     Attributes:
-        rows_per_epoch: rows of the examples of an epoch, rounded up.
+        rows_per_epoch: number of rows for the examples of an epoch, rounded up.
     """
 
     def __init__(self, examples: PretrainingBatches) -> None:
         """Measures how many examples fill a group.
 
         Args:
-            examples: they are packed.
+            examples: unpacked examples to pack.
 
         Raises:
             UserError: `max_predictions` is too small for a full row.
@@ -83,9 +87,9 @@ class PackedBatches:
         self._examples = examples
         self._length = examples.length
         predictions = examples.masking.max_predictions
-        full = int(masking.num_predictions(np.array([self._length]), examples.masking)[0])
-        needed = round(self._length * examples.masking.mask_fraction)
-        if full < needed:
+        unlimited = dataclasses.replace(examples.masking, max_predictions=self._length)
+        needed = int(masking.num_predictions(np.array([self._length]), unlimited)[0])
+        if predictions < needed:
             raise OptionError(
                 "max_predictions",
                 predictions,
@@ -114,12 +118,12 @@ class PackedBatches:
         numbers, lengths, row_of_example = (
             np.concatenate(part) for part in zip(*parts, strict=True)
         )
-        # The longest example, since T would be mostly padding.
+        # The maximum length, since T would be mostly padding.
         examples = self._examples.examples(numbers, length=int(lengths.max(initial=1)))
         return self._join(examples, lengths, row_of_example, rows)
 
     def statistics(self, groups: int = 8) -> PackingStatistics:
-        """Measured on the first groups of a run."""
+        """Statistics, measured on the first groups of a run."""
         lengths = np.concatenate([self._group(group).lengths for group in range(groups)])
         rows = groups * GROUP_ROWS
         return PackingStatistics(
@@ -128,9 +132,9 @@ class PackedBatches:
         )
 
     def _sizes(self, lengths: np.ndarray) -> np.ndarray:
-        """Size of examples in tokens of a row: int64 [n] from their lengths, int64 [n].
+        """The size of examples in tokens of a row: lengths int64 [n] → int64 [n].
 
-        A row is limited in tokens, masked tokens and labels; the size is the largest share of
+        A row is limited in tokens, masked tokens and labels; the size is the largest fraction of
         these three, so examples that fit by size fit in all of them.
         """
         masked = masking.num_predictions(lengths, self._examples.masking)
@@ -143,7 +147,7 @@ class PackedBatches:
         pool = np.arange(group * self._pool, (group + 1) * self._pool)
         lengths = self._examples.lengths(pool)
         sizes = self._sizes(lengths)
-        # Left out by chance, not by size: else the same texts would be left out in each epoch.
+        # Left out at random, not by size: otherwise the same texts would be left out in each epoch.
         fitting = np.cumsum(sizes) <= self._fitting_size
         rows = np.full(len(pool), -1)
         rows[fitting] = best_fit_decreasing(sizes[fitting], GROUP_ROWS, self._length)
@@ -157,47 +161,52 @@ class PackedBatches:
         """Packs unpacked examples into rows.
 
         Args:
-            examples: from `PretrainingBatches`, in the order of their rows.
-            lengths: int64 [n], their tokens.
-            rows: int64 [n], ascending, the row of each.
-            count: B.
+            examples: unpacked examples from `PretrainingBatches`, in the order of their rows.
+            lengths: int64 [n], number of tokens of each example.
+            rows: int64 [n], ascending, row of each example.
+            count: B, number of rows.
         """
-        # No token needs a destination: the examples stand in the order of their rows, and a row
-        # holds them one after the other. So the non-padding entries of all examples, flattened, are
-        # those of all rows, flattened; only their number in each row is computed. The same is true
-        # of masked tokens and of labels.
+        # The examples are in the order of their rows, and a row contains them one after the other.
+        # So the non-padding entries of all examples, flattened, equal those of all rows, flattened;
+        # only their number in each row must be computed. The same is true of masked tokens and of
+        # labels.
         is_token = examples["attention_mask"] > 0  # [n, longest]
         is_masked = examples["masked_lm_weights"] > 0  # [n, P]
         first_of_row = np.searchsorted(rows, rows)
-        number = 1 + np.arange(len(rows)) - first_of_row  # of each example in its row
+        number = 1 + np.arange(len(rows)) - first_of_row  # number of each example in its row
         before = np.cumsum(lengths) - lengths
-        start = before - before[first_of_row]  # of each example in its row
+        start = before - before[first_of_row]  # start of each example in its row
 
         def used(counts: np.ndarray, width: int) -> np.ndarray:
-            """The first entries of each row, `counts` [n] for each example: bool [B, width]."""
+            """Mask of the first entries of each row, `counts` [n] per example: bool [B, width]."""
             return np.arange(width) < np.bincount(rows, counts, count)[:, None]
 
         tokens = used(lengths, self._length)
         masked = used(is_masked.sum(axis=1), self._predictions)
-        labels = used(np.ones(len(rows)), self._labels)
         position = np.broadcast_to(np.arange(is_token.shape[1]), is_token.shape)
-        # The position ids of tokens start anew in each example; the positions of masked tokens
-        # count along the row, where the model looks them up.
-        masked_position = examples["masked_lm_positions"] + start[:, None]
-        pad = self._examples.padding_id
-        return {
-            "input_ids": _fill(tokens, examples["input_ids"][is_token], pad),
+
+        def of_masked(name: str) -> np.ndarray:
+            """An array of the masked tokens; positions count along the row, for the model."""
+            values = examples[name] + start[:, None] * name.endswith("_positions")
+            return _fill(masked, values[is_masked]).astype(examples[name].dtype)
+
+        packed = {
+            "input_ids": _fill(tokens, examples["input_ids"][is_token], self._examples.padding_id),
             "token_type_ids": _fill(tokens, examples["token_type_ids"][is_token]),
             "segment_ids": _fill(tokens, np.repeat(number, lengths)),
+            # The position ids of tokens restart in each example.
             "position_ids": _fill(tokens, position[is_token]),
-            "masked_lm_positions": _fill(masked, masked_position[is_masked]),
-            "masked_lm_ids": _fill(masked, examples["masked_lm_ids"][is_masked]),
-            "masked_lm_weights": masked.astype(np.float32),
+        }
+        packed |= {
+            name: of_masked(name) for name in examples if name.startswith(("masked_lm_", "span_"))
+        }
+        if "next_sentence_labels" not in examples:
+            return packed
+        labels = used(np.ones(len(rows)), self._labels)
+        return packed | {
             "next_sentence_positions": _fill(labels, start),
             "next_sentence_labels": _fill(labels, examples["next_sentence_labels"]),
-            "next_sentence_weights": _fill(labels, examples["next_sentence_weights"]).astype(
-                np.float32
-            ),
+            "next_sentence_weights": labels.astype(np.float32),
         }
 
 
@@ -210,7 +219,7 @@ class _Group(NamedTuple):
 
 
 def _fill(used: np.ndarray, values: np.ndarray, filler: int = 0) -> np.ndarray:
-    """int32, shaped as `used`: the values in order where it is True, else the filler."""
+    """int32, in the shape of `used`: the values in order where it is True, else the filler."""
     filled = np.full(used.shape, filler, np.int32)
     filled[used] = values
     return filled

@@ -1,15 +1,20 @@
 """The token ranges of an example in the corpus: sentence pairs for NSP and SOP, or one text.
 
-The original (google-research/bert, create_pretraining_data.py) walks through a document, cutting
-one chunk after the other. Here example number k of a document can be computed without its
-predecessors: a document of n examples is cut into n equal strides with a random phase for each
-epoch, and the example starts with the sentence at its stride. What is in an example (how a chunk
-is filled, split, paired and truncated) follows the original. Two differences are known:
+With `cross_documents` a text continues in the next document (RoBERTa's FULL-SENTENCES), with a
+separator between the two. Then the documents of a source are divided into examples together, as if
+they were one.
+
+The original (google-research/bert, create_pretraining_data.py) walks through a document and cuts
+one chunk after the other. In this module example k of a document can be computed without its
+predecessors: a document of n examples is divided into n equal strides with a random phase for each
+epoch, and the example starts with the sentence at its stride. The content of an example (how a
+chunk is filled, split, paired and truncated) follows the original. There are two known differences:
 
 - the original draws the target length once per document and pass, so a short target also gives
-  more examples (about a third of all); here it is drawn per example: 10 % of examples are short;
-- the original puts the sentences that a random second segment displaced into the next chunk; here
-  the next chunk starts where it starts, and the random phase covers the displaced ones over time.
+  more examples (about a third of all); this module draws it per example: 10 % of them are short;
+- the original puts the sentences that a random second segment displaced into the next chunk;
+  in this module the next chunk keeps its start, and the random phase covers the displaced
+  sentences over time.
 """
 
 import dataclasses
@@ -20,7 +25,13 @@ import numpy as np
 
 from bert_jax.data import randomness
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import (
+    OptionError,
+    UserError,
+    require_at_least,
+    require_between,
+    require_one_of,
+)
 
 OBJECTIVES = ("nsp", "sop", "none")
 
@@ -42,11 +53,12 @@ class Draw(enum.IntEnum):
 class Segments(NamedTuple):
     """Token ranges of B examples, all int64 [B], and their labels.
 
-    They are the paper's segments A and B, which `token_type_ids` tell apart (the
-    segment ids of `models.packed_rows` tell the texts of a row apart).
+    They are the paper's segments A and B, which `token_type_ids` distinguish (the segment ids of
+    `models.packed_rows` distinguish the texts of a row).
 
-    The first segment is `tokens[first_start:first_end]`, the second likewise; the second is empty
-    in the objective "none". Labels: "nsp" 0 follows, 1 random; "sop" 1 swapped; "none" 0.
+    The first segment is `tokens[first_start:first_end]`, the second
+    `tokens[second_start:second_end]`, which is empty for the objective "none". With
+    `cross_documents` the first segment may have tokens of several documents.
     """
 
     first_start: np.ndarray
@@ -62,26 +74,28 @@ class PairOptions:
 
     Attributes:
         objective: "nsp", "sop" or "none".
-        max_tokens: the most tokens of both segments together, special tokens not counted.
-        short_probability: share of examples whose target length is uniform in [2, max_tokens].
+        max_tokens: maximum number of tokens of both segments together, without special tokens but
+            with the separators between documents.
+        short_probability: fraction of examples whose target length is uniform in [2, max_tokens].
+        cross_documents: whether a text continues in the next document; only for "none".
     """
 
     objective: str = "nsp"
     max_tokens: int = 125
     short_probability: float = 0.1
+    cross_documents: bool = False
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise OptionError("objective", self.objective, f"known are {', '.join(OBJECTIVES)}")
-        if self.max_tokens < 2:
-            raise OptionError("max_tokens", self.max_tokens, "it must be at least 2")
-        if not 0 <= self.short_probability <= 1:
-            rule = "it must lie between 0 and 1"
-            raise OptionError("short_probability", self.short_probability, rule)
+        require_one_of("objective", self.objective, OBJECTIVES)
+        require_at_least("max_tokens", self.max_tokens, 2)
+        require_between("short_probability", self.short_probability, 0, 1)
+        if self.cross_documents and self.objective != "none":
+            rule = f"only {{objective=none}} continues in the next document, not {self.objective}"
+            raise OptionError("cross_documents", self.cross_documents, rule)
 
 
 class ExamplePlan:
-    """Which document each example of an epoch comes from, and how examples are cut.
+    """The document of each example of an epoch, and the token ranges of examples.
 
     Attributes:
         examples_per_epoch: number of examples in one epoch.
@@ -91,23 +105,37 @@ class ExamplePlan:
         """Counts the examples of each document.
 
         Args:
-            split: the documents.
-            options: how they are cut.
-            weighted: whether sources are repeated by their weights (not in evaluation).
+            split: documents of the split.
+            options: options for cutting examples.
+            weighted: whether sources are repeated according to their weights (not in evaluation).
 
         Raises:
             UserError: the split has no documents.
         """
         self._split = split
         self._options = options
-        # Offsets are looked up at random: keep them in memory, leave only the tokens on disk.
+        # Offsets are accessed at random: keep them in memory, only the tokens on disk.
         self._sentences = np.asarray(split.sentence_offsets, np.int64)
         self._documents = np.asarray(split.document_offsets, np.int64)
         if len(self._documents) < 2:
             raise UserError("the corpus has no document; prepare it from more text")
-        document_tokens = np.diff(self._sentences[self._documents])
-        repeats = _source_repeats(split, document_tokens) if weighted else 1.0
-        counts = np.ceil(document_tokens / options.max_tokens * repeats).astype(np.int64)
+        document_tokens = split.document_tokens
+        repeats = _source_repeats(split, document_tokens) if weighted else np.ones(1)
+        repeats = np.broadcast_to(repeats, document_tokens.shape)
+        # The first sentence of each unit: no example leaves its unit.
+        self._units = self._documents
+        # Where each sentence begins, and where the one before it ends, separators counted.
+        self._begins = self._ends = self._sentences
+        if options.cross_documents:
+            self._starts = self._sentences[self._documents]  # first token of each document
+            boundaries = np.unique(split.source_documents)  # a source may have no document
+            self._units, repeats = self._documents[boundaries], repeats[boundaries[:-1]]
+            is_start = np.zeros(len(self._sentences), np.int64)
+            is_start[self._documents] = 1
+            self._begins = self._sentences + np.cumsum(is_start)
+            self._ends = self._begins - is_start
+        unit_tokens = self._ends[self._units[1:]] - self._begins[self._units[:-1]]
+        counts = np.ceil(unit_tokens / options.max_tokens * repeats).astype(np.int64)
         self._first_example = np.concatenate([[0], np.cumsum(counts)])
         self.examples_per_epoch = int(self._first_example[-1])
 
@@ -115,19 +143,34 @@ class ExamplePlan:
         """The token ranges of examples.
 
         Args:
-            indices: int64 [B], which example of its epoch, in [0, examples_per_epoch).
-            phase_keys: uint64 [B], the random key of the epoch's phases.
-            keys: uint64 [B], the random key of each example.
+            indices: int64 [B], index of each example in its epoch, in [0, examples_per_epoch).
+            phase_keys: uint64 [B], random key of the phases of the epoch.
+            keys: uint64 [B], random key of each example.
         """
         targets = self._target_lengths(keys)
-        first, stop = self._chunks(indices, phase_keys, targets)
+        first, unit_end = self._first_sentences(indices, phase_keys, targets)
         if self._options.objective == "none":
-            return self._doc_sentences(first, stop, targets)
+            return self._whole_sentences(first, unit_end, targets)
+        stop = self._fill(first, unit_end, targets)
         if self._options.objective == "sop":
             pairs = self._ordered_pairs(first, stop, keys)
         else:
             pairs = self._next_sentence_pairs(indices, first, stop, targets, keys)
         return _truncate(pairs, self._options.max_tokens, keys)
+
+    def separators(self, segments: Segments) -> tuple[np.ndarray, np.ndarray]:
+        """The separators between the documents of each text of a plan with `cross_documents`.
+
+        Returns:
+            The number of tokens before each separator, separators before it included, int64 [B, S],
+            and whether the example has it, bool [B, S].
+        """
+        first = np.searchsorted(self._starts, segments.first_start, side="right")
+        last = np.searchsorted(self._starts, segments.first_end, side="left")
+        number = np.arange(int((last - first).max(initial=0)))
+        document = np.minimum(first[:, None] + number, len(self._starts) - 1)
+        before = self._starts[document] - segments.first_start[:, None] + number
+        return before, number < (last - first)[:, None]
 
     def _target_lengths(self, keys: np.ndarray) -> np.ndarray:
         """The target length of each chunk in tokens, int64 [B]."""
@@ -138,46 +181,53 @@ class ExamplePlan:
         )
         return np.where(is_short, short, longest)
 
-    def _document_of(self, indices: np.ndarray) -> np.ndarray:
+    def _unit_of(self, indices: np.ndarray) -> np.ndarray:
         return np.searchsorted(self._first_example, indices, side="right") - 1
 
-    def _chunks(
+    def _first_sentences(
         self, indices: np.ndarray, phase_keys: np.ndarray, targets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sentences [first, stop) of each example: enough for its target, within a document."""
-        document = self._document_of(indices)
-        number = indices - self._first_example[document]
-        count = self._first_example[document + 1] - self._first_example[document]
-        document_start = self._sentences[self._documents[document]]
-        document_end = self._sentences[self._documents[document + 1]]
-        length = document_end - document_start
-        # All examples of a document share the phase, so that they cover it evenly in each epoch.
-        phase = randomness.uniform_at(phase_keys, document)
-        # A stride begins up to half of one earlier or later; before the document is its start.
-        offset = ((number + phase - 0.5) * (length / count)).astype(np.int64)
-        start = document_start + np.maximum(offset, 0)
-        # Past this token no whole target is left: the example takes the sentences from there to
-        # the end of the document, which no other example would reach.
-        latest = document_start + np.maximum(length - targets, 0)
-        closing = np.searchsorted(self._sentences, latest, side="left")
-        closing = np.minimum(closing, self._documents[document + 1] - 1)
-        containing = np.searchsorted(self._sentences, start, side="right") - 1
-        first = np.where(start > latest, closing, containing)
-        return first, self._fill(first, document, targets)
+        """The first sentence of each example, and the end of its unit.
 
-    def _fill(self, first: np.ndarray, document: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """End of the sentences from `first` that together have `targets` tokens or more."""
-        reached = np.searchsorted(self._sentences, self._sentences[first] + targets, side="left")
-        return np.minimum(np.maximum(reached, first + 1), self._documents[document + 1])
-
-    def _doc_sentences(self, first: np.ndarray, stop: np.ndarray, targets: np.ndarray) -> Segments:
-        """As many whole sentences of one document as fit; one that alone is too long is cut.
-
-        Source: RoBERTa, section 4.2, DOC-SENTENCES.
+        A unit is a document, or with `cross_documents` all documents of a source.
         """
+        unit = self._unit_of(indices)
+        number = indices - self._first_example[unit]
+        count = self._first_example[unit + 1] - self._first_example[unit]
+        unit_start = self._begins[self._units[unit]]
+        length = self._ends[self._units[unit + 1]] - unit_start
+        # All examples of a unit share the phase, so that they cover it evenly in each epoch.
+        phase = randomness.uniform_at(phase_keys, unit)
+        # A stride begins up to half of one earlier or later; before the unit is its start.
+        offset = ((number + phase - 0.5) * (length / count)).astype(np.int64)
+        start = unit_start + np.maximum(offset, 0)
+        # After this token less than a whole target is left: the example takes the sentences from
+        # there to the end of the unit, which no other example would contain.
+        latest = unit_start + np.maximum(length - targets, 0)
+        closing = np.searchsorted(self._begins, latest, side="left")
+        closing = np.minimum(closing, self._units[unit + 1] - 1)
+        containing = np.searchsorted(self._begins, start, side="right") - 1
+        return np.where(start > latest, closing, containing), self._units[unit + 1]
+
+    def _fill(self, first: np.ndarray, end: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The end of the sentences from `first` on that together have at least `targets` tokens.
+
+        It is at most the sentence `end`.
+        """
+        reached = np.searchsorted(self._sentences, self._sentences[first] + targets, side="left")
+        return np.minimum(np.maximum(reached, first + 1), end)
+
+    def _whole_sentences(
+        self, first: np.ndarray, unit_end: np.ndarray, targets: np.ndarray
+    ) -> Segments:
+        """As many whole sentences as fit; a sentence that is too long is cut.
+
+        Source: RoBERTa, section 4.2, DOC-SENTENCES, and with `cross_documents` FULL-SENTENCES.
+        """
+        fitting = np.searchsorted(self._ends, self._begins[first] + targets, side="right") - 1
         start = self._sentences[first]
-        fitting = np.searchsorted(self._sentences, start + targets, side="right") - 1
-        end = self._sentences[np.clip(fitting, first + 1, stop)]
+        end = self._sentences[np.clip(fitting, first + 1, unit_end)]
+        # Only the first sentence can be too long; there is no separator in it.
         end = np.minimum(end, start + self._options.max_tokens)
         return Segments(start, end, end, end, np.zeros(len(first), np.int64))
 
@@ -189,16 +239,16 @@ class ExamplePlan:
         targets: np.ndarray,
         keys: np.ndarray,
     ) -> Segments:
-        """Half of the second segments follow, half come from another document.
+        """Half of the second segments are the next text, half come from another document.
 
-        A chunk of one sentence has nothing that follows, so its second segment is always random.
+        A chunk of one sentence has no next text, so its second segment is always random.
         """
         split = _split_point(first, stop, keys)
         is_random = (stop - first == 1) | (randomness.uniform_at(keys, Draw.IS_RANDOM_NEXT) < 0.5)
         documents = len(self._documents) - 1
-        own = self._document_of(indices)
-        # Another document, uniformly: draw among one less and step over the own one. If the split
-        # has only one, it is taken, as in the original after ten tries.
+        own = self._unit_of(indices)
+        # Another document, uniformly: draw among one fewer and skip the own one. If the split has
+        # only one document, it is used, as in the original after ten tries.
         other = randomness.integers_below(
             randomness.random_bits(keys, Draw.RANDOM_DOCUMENT), max(documents - 1, 1)
         )
@@ -208,7 +258,7 @@ class ExamplePlan:
             randomness.random_bits(keys, Draw.RANDOM_SENTENCE), sentences
         )
         missing = targets - (self._sentences[split] - self._sentences[first])
-        end = self._fill(start, other, np.maximum(missing, 1))
+        end = self._fill(start, self._documents[other + 1], np.maximum(missing, 1))
         return Segments(
             first_start=self._sentences[first],
             first_end=self._sentences[split],
@@ -220,7 +270,7 @@ class ExamplePlan:
     def _ordered_pairs(self, first: np.ndarray, stop: np.ndarray, keys: np.ndarray) -> Segments:
         """Two consecutive segments, swapped in half of the examples (ALBERT, section 3.1).
 
-        A chunk of one sentence is split in its middle.
+        A chunk of one sentence is split in the middle.
         """
         split = self._sentences[_split_point(first, stop, keys)]
         start, end = self._sentences[first], self._sentences[stop]
@@ -236,16 +286,16 @@ class ExamplePlan:
 
 
 def _split_point(first: np.ndarray, stop: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The sentence that begins the second segment: both have at least one, if there are two."""
+    """The first sentence of the second segment; each segment has at least one, if there are two."""
     choices = np.maximum(stop - first - 1, 1)
     return first + 1 + randomness.integers_below(randomness.random_bits(keys, Draw.SPLIT), choices)
 
 
 def _source_repeats(split: CorpusSplit, document_tokens: np.ndarray) -> np.ndarray:
-    """How often an epoch passes over each document, float64 [documents], at least 1.
+    """The number of passes over each document in an epoch, float64 [documents], at least 1.
 
-    The passes make the tokens of the sources proportional to their weights; the source that is
-    scarcest for its weight is repeated, none is cut.
+    The passes make the tokens of the sources proportional to their weights; sources that are scarce
+    for their weight are repeated, none is cut.
     """
     boundaries = np.asarray(split.source_documents)
     tokens_before = np.concatenate([[0], np.cumsum(document_tokens)])
@@ -258,9 +308,9 @@ def _source_repeats(split: CorpusSplit, document_tokens: np.ndarray) -> np.ndarr
 
 
 def _truncate(pairs: Segments, max_tokens: int, keys: np.ndarray) -> Segments:
-    """Removes tokens one by one from the longer segment, at its front or back by a coin.
+    """Removes tokens one by one from the longer segment, at front or back with equal probability.
 
-    Source: create_pretraining_data.py, truncate_seq_pair; of two equal segments the second loses.
+    Source: create_pretraining_data.py, truncate_seq_pair; of two equal segments the second is cut.
     """
     first_length = pairs.first_end - pairs.first_start
     second_length = pairs.second_end - pairs.second_start
@@ -281,7 +331,7 @@ def _truncate(pairs: Segments, max_tokens: int, keys: np.ndarray) -> Segments:
 
 
 def _coin_tosses(tosses: np.ndarray, keys: np.ndarray, draw: Draw) -> np.ndarray:
-    """How many of `tosses` fair coins show heads, int64 [B]: a count of random bits."""
+    """The number of heads among `tosses` fair coin tosses, int64 [B]: a count of random bits."""
     heads = np.zeros(len(tosses), np.int64)
     for word in range((int(tosses.max(initial=0)) + 63) // 64):
         left = np.clip(tosses - 64 * word, 0, 64)

@@ -1,4 +1,4 @@
-"""Pre-training examples as text, to look at."""
+"""Pre-training examples as readable text."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,11 @@ _LABELS = {
 
 
 def as_text(batch: Batch, tokenizer: Tokenizer, objective: str) -> str:
-    """Examples as readable text: tokens (masked ones as `shown←original`), lengths and label.
+    """Formats examples: tokens (masked ones as `shown←original`), lengths and label.
 
     Args:
-        batch: from `PretrainingBatches` or `PackedBatches`.
-        tokenizer: that made the ids.
+        batch: batch of `PretrainingBatches` or `PackedBatches`.
+        tokenizer: tokenizer that made the ids.
         objective: "nsp", "sop" or "none".
     """
     blocks = []
@@ -47,24 +47,30 @@ def _examples_of(row: Batch) -> Iterator[Batch]:
     for number in range(1, row["segment_ids"].max() + 1):
         inside = row["segment_ids"] == number
         is_own = inside[positions]
-        yield {
+        example = {
             "input_ids": row["input_ids"][inside],
             "token_type_ids": row["token_type_ids"][inside],
             "attention_mask": inside[inside],
             "masked_lm_positions": positions[is_own] - inside.argmax(),
             "masked_lm_ids": originals[is_own],
             "masked_lm_weights": is_own[is_own],
-            "next_sentence_labels": row["next_sentence_labels"][number - 1],
         }
+        if "next_sentence_labels" in row:
+            example["next_sentence_labels"] = row["next_sentence_labels"][number - 1]
+        if "span_weights" in row:
+            for name in ("span_left_positions", "span_right_positions"):
+                example[name] = row[name][masked][is_own] - inside.argmax()
+            example["span_weights"] = row["span_weights"][masked][is_own]
+        yield example
 
 
 def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str) -> str:
     length = int(row["attention_mask"].sum())
-    pieces = [tokenizer.id_to_token(int(token)) for token in row["input_ids"][:length]]
+    pieces = [tokenizer.readable_token(int(token)) for token in row["input_ids"][:length]]
     masked = row["masked_lm_weights"] > 0
     positions, originals = row["masked_lm_positions"][masked], row["masked_lm_ids"][masked]
     for position, original in zip(positions, originals, strict=True):
-        pieces[position] += f"←{tokenizer.id_to_token(int(original))}"
+        pieces[position] += f"←{tokenizer.readable_token(int(original))}"
     second = int(np.sum(row["token_type_ids"]))
     lines = [
         f"{name}: {length} tokens ({length - second} + {second}), "
@@ -73,7 +79,21 @@ def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str
     ]
     if second:
         lines.append("  " + " ".join(pieces[length - second :]))
+    if "span_weights" in row:
+        lines += _boundaries(row, tokenizer)
     if objective in _LABELS:
         label = int(row["next_sentence_labels"])
         lines.append(f"  label {label}: {_LABELS[objective][label]}")
     return "\n".join(lines)
+
+
+def _boundaries(row: Batch, tokenizer: Tokenizer) -> Iterator[str]:
+    """The spans that are predicted from the tokens next to them, one a line."""
+    spans: dict[tuple[int, int], list[int]] = {}
+    for place in np.flatnonzero(row["span_weights"]):
+        ends = row["span_left_positions"][place], row["span_right_positions"][place]
+        spans.setdefault(ends, []).append(int(row["masked_lm_ids"][place]))
+    for ends, ids in spans.items():
+        left, right = (tokenizer.readable_token(int(row["input_ids"][end])) for end in ends)
+        words = " ".join(map(tokenizer.readable_token, ids))
+        yield f"  from {left} and {right}, the tokens next to them: {words}"

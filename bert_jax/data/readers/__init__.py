@@ -1,1 +1,1 @@
-"""Modules of this layer."""
+"""Readers of labelled files and of inputs to predict, one module per kind of example."""

@@ -8,7 +8,7 @@
     jsonl   prompt (context, passage), question, choices (endings, options): [text, …], label
             (answer): a number from 0, a letter from A, or the text of the choice
 
-Labels of swag and cosmos are numbers from 0. Where a test set has none, an example has None.
+Labels of swag and cosmos are numbers from 0. If a test set has none, the label is None.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from typing import Any
 
 from bert_jax.data.examples import ChoiceExample, Entries, Entry
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
-from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, Table, TableOptions, format_of
-from bert_jax.errors import OptionError, UserError
+from bert_jax.data.readers.sources import open_records
+from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
+from bert_jax.errors import UserError, require_one_of
 
 PROMPTS = ("prompt", "context", "passage", "ctx", "question_stem")
 CHOICES = ("choices", "endings", "options")
 ANSWERS = ("label", "answer", "answerKey")
 
-# The columns of the texts, in any layout.
+# The columns of the texts, in all layouts.
 _TEXTS = re.compile(
     "|".join([*PROMPTS, *CHOICES, "question", "sent1", "sent2", "startphrase"])
     + r"|(ending|answer)\d+"
@@ -36,36 +36,28 @@ _TEXTS = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceOptions:
-    """How a file of choices is read; the keys of the same names in section `data`.
+class ChoiceOptions(FileOptions):
+    """How a file of choices is read; keys of the same names in section `data`.
 
     Attributes:
-        format: "swag", "cosmos", "arc" or "jsonl", see the head of this file; "": by the columns or
-            keys of the first record.
-        header, quotes: of a table, see `TableOptions`.
-        data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
-            default.
+        format: "swag", "cosmos", "arc" or "jsonl", see the top of this file; "": chosen by the
+            columns or keys of the first record.
     """
 
-    format: str = ""
-    header: bool = True
-    quotes: str = "auto"
-    data_dir: str | None = None
-
     def __post_init__(self) -> None:
-        if self.format and self.format not in LAYOUTS:
-            raise OptionError("format", self.format, f"known are {', '.join(LAYOUTS)}")
+        if self.format:
+            require_one_of("format", self.format, LAYOUTS)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-    """What a record says, its answer not yet looked up."""
+    """The fields of a record; the answer is not resolved yet."""
 
     prompt: object
     question: object
     choices: Sequence[object]
     answer: object
-    names: Sequence[object] | None = None  # of the choices, as answers use them; None: see "jsonl"
+    names: Sequence[object] | None = None  # of the choices in answers; None: see "jsonl"
 
 
 @contextlib.contextmanager
@@ -80,20 +72,21 @@ def open_choices(
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
-        options: how it is read.
-        file_format: see `TableOptions.format`; "": by the ending of the file's name.
-        gold: to predict answers, the columns of the right ones: they are kept among the other
-            columns, and not read. Texts may be empty, and a file whose format is unknown is one of
-            JSON lines.
+        options: options of the reader.
+        file_format: file format, see `TableOptions.format`; "": selected by the file extension.
+        gold: names of the answer columns, if answers are to be predicted: these columns are kept
+            among the other columns and not read. Texts may then be empty, and a file of unknown
+            format is read as JSON lines.
 
     Raises:
-        UserError: the file cannot be read; or, while it is read, its layout is unknown, or a row is
+        UserError: the file cannot be read; or, during iteration, its layout is unknown, or a row is
             malformed, has fewer than two choices, an empty text, or an answer that is none of its
-            choices; names file and line.
+            choices; the message names file and line.
     """
-    if not (file_format or is_dataset(source)):
-        file_format = format_of(source) or FILES[options.format] or ("jsonl" if gold else "")
-    table_options = TableOptions(file_format, header=options.header, quotes=options.quotes)
+    default = FILES[options.format] or ("jsonl" if gold else "")
+    table_options = TableOptions(
+        file_format, header=options.header, quotes=options.quotes, default=default
+    )
     with open_records(source, table_options, options.data_dir) as table:
         yield Entries(_entries(table, options.format, gold), table.fraction)
 
@@ -101,12 +94,12 @@ def open_choices(
 def read_choices(
     source: str | Path, options: ChoiceOptions = ChoiceOptions(), *, needs_labels: bool = False
 ) -> Iterator[ChoiceExample]:
-    """The examples of a source, in its order, see `open_choices`; all have a label, or none has.
+    """The examples of a source, in its order; either all have a label or none, see `open_choices`.
 
     Args:
-        source: as of `open_choices`.
-        options: how it is read.
-        needs_labels: whether it is an error that there are no labels.
+        source: a source, see `open_choices`.
+        options: options of the reader.
+        needs_labels: whether missing labels are an error.
     """
     has_labels: bool | None = True if needs_labels else None
     with open_choices(source, options) as entries:
@@ -128,14 +121,14 @@ def _entries(table: Table, layout: str, gold: Sequence[str]) -> Iterator[Entry[C
         example = choice_of(content, layout, number, allow_empty=bool(gold))
         other = {key: value for key, value in record.fields.items() if not _TEXTS.fullmatch(key)}
         label = next((key for key in gold if key in other), "")
-        yield Entry(example, other, record.place, example.id, label)
+        yield Entry(example, other, record.place, example.id, label, record.fields)
 
 
 def layout_of(record: Record) -> str:
-    """The layout of a file by its first record: a key of `LAYOUTS`.
+    """The layout of a file, by its first record: a key of `LAYOUTS`.
 
     Raises:
-        UserError: it is none of them.
+        UserError: the record fits no layout.
     """
     fields = record.fields
     if "ending0" in fields:
@@ -151,7 +144,7 @@ def layout_of(record: Record) -> str:
     if isinstance(choices, list):
         return "arc" if choices and isinstance(choices[0], Mapping) else "jsonl"
     raise UserError(
-        f"{record.place}: these are no choices as in {', '.join(LAYOUTS)}; there is only "
+        f"{record.place}: no choices as in {', '.join(LAYOUTS)}; there is only "
         f"{', '.join(map(repr, fields)) or 'nothing'}; rename the columns"
     )
 
@@ -214,12 +207,12 @@ LAYOUTS: dict[str, Callable[[Record], _Parts]] = {
     "jsonl": _plain,
 }
 
-# What a file is whose ending does not say so.
+# File format of each layout, used where the file extension does not tell.
 FILES = {"": "", "swag": "csv", "cosmos": "csv", "arc": "jsonl", "jsonl": "jsonl"}
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The first of some fields that is there."""
+    """The first of several fields that is present."""
     return next((fields[name] for name in names if name in fields), None)
 
 
@@ -231,7 +224,7 @@ def _needed(record: Record, names: Sequence[str]) -> Any:
 
 
 def _numbered(record: Record, name: str) -> list[str]:
-    """Fields name0, name1, …; the last may be empty, where a row has fewer choices."""
+    """The fields name0, name1, …; trailing ones may be empty, if a row has fewer choices."""
     texts: list[str] = []
     while f"{name}{len(texts)}" in record.fields:
         texts.append(record.fields[f"{name}{len(texts)}"])
@@ -243,24 +236,22 @@ def _numbered(record: Record, name: str) -> list[str]:
 def choice_of(
     record: Record, layout: str, number: int, *, allow_empty: bool = False
 ) -> ChoiceExample:
-    """What a record says.
+    """The example of a record.
 
     Args:
         record: the record.
-        layout: of its file, a key of `LAYOUTS`.
-        number: of the record, from 0.
+        layout: layout of the file, a key of `LAYOUTS`.
+        number: number of the record, from 0.
         allow_empty: whether texts may be empty.
 
     Raises:
-        UserError: it is malformed, see `read_choices`.
+        UserError: the record is malformed, see `read_choices`.
     """
     parts, place = LAYOUTS[layout](record), record.place
     texts = {"prompt": parts.prompt, "question": parts.question}
     texts |= {f"choice {index}": text for index, text in enumerate(parts.choices)}
-    for what, text in texts.items():
-        if not isinstance(text, str):
-            kind = type(text).__name__
-            raise UserError(f"{place}: the {what} is not a string but {kind}; put it in quotes")
+    for what in texts:
+        text = string_field(texts, what, place)
         if what != "question" and not (allow_empty or text.strip()):
             raise UserError(f"{place}: the {what} is empty; fix the row, or remove it")
     if len(parts.choices) < 2:
@@ -271,17 +262,17 @@ def choice_of(
         prompt=str(parts.prompt),
         choices=tuple(map(str, parts.choices)),
         label=None if parts.answer in (None, "", -1, "-1") else _answer(parts, place),
-        id=record_id(record, usual_column(USUAL_IDS, list(record.fields)), number),
+        id=record_id(record.fields, usual_column(USUAL_IDS, record.keys), number, place),
         place=place,
         question=str(parts.question),
     )
 
 
 def _answer(parts: _Parts, place: str) -> int:
-    """The number of the choice that an answer means.
+    """The number of the choice that an answer refers to.
 
     Raises:
-        UserError: it means none of them, or two.
+        UserError: it refers to no choice, or to two.
     """
     count, answer = len(parts.choices), parts.answer
     text = str(answer).strip()

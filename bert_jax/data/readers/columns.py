@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bert_jax.data.examples import Label
 from bert_jax.data.readers.tables import Record
 from bert_jax.errors import OptionError, UserError
 
-# Looked up from the left, without regard to case; a pair before a single text.
+# Searched in this order, without regard to case; a pair before a single text.
 USUAL_PAIRS = (
     ("sentence1", "sentence2"),
     ("sentence_a", "sentence_b"),
@@ -41,10 +41,10 @@ class TextColumns:
     """Columns by name, or by number from 0; "": not configured.
 
     Attributes:
-        text: the text.
-        pair: its pair.
-        label: the label.
-        id: the id.
+        text: column of the text.
+        pair: column of the second text.
+        label: column of the label.
+        id: column of the id.
     """
 
     text: str = ""
@@ -55,13 +55,13 @@ class TextColumns:
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedColumns:
-    """The names of the columns of a file for those of `TextColumns`, or None.
+    """The names in a file of the columns of `TextColumns`, or None where there is none.
 
     Attributes:
-        text: the text.
-        pair: its pair.
-        label: the label.
-        id: the id.
+        text: column of the text.
+        pair: column of the second text, or None.
+        label: column of the label, or None.
+        id: column of the id, or None.
     """
 
     text: str
@@ -80,20 +80,20 @@ def find_columns(
 ) -> ResolvedColumns:
     """Finds the columns among those of a file.
 
-    A text that is not configured is found by `USUAL_PAIRS` and `USUAL_TEXTS`; where it is
-    configured and the pair is not, there is no pair. A label that is not configured is found by
-    `USUAL_CLASSES`, for a regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
+    A text column that is not configured is found by `USUAL_PAIRS` and `USUAL_TEXTS`; if it is
+    configured and the pair is not, there is no pair. A label column that is not configured is found
+    by `USUAL_CLASSES`, for a regression first by `USUAL_SCORES`, an id by `USUAL_IDS`.
 
     Args:
-        named: what the options configure.
-        present: the names in the file, or the keys of its first object.
-        place: "file:line" of the names.
+        named: the configured columns.
+        present: column names of the file, or keys of its first object.
+        place: place of these names, "file:line".
         regression: whether the label is a number.
-        needs_labels: whether a file without labels is an error; else its label is None.
+        needs_labels: whether a missing label column is an error; otherwise it becomes None.
 
     Raises:
-        OptionError: a configured text, pair or id is missing, no text is found, or a label is
-            needed and missing; names the columns and the option to set.
+        OptionError: a configured text, pair or id is missing, no text is found, or a required label
+            is missing; the message names the columns and the option to set.
     """
     if named.pair and not named.text:
         raise OptionError("pair_column", named.pair, "set {text_column}, too")
@@ -117,7 +117,7 @@ def find_columns(
             None,
             "set {label_column}" + _header_hint(present),
             problem=f"{place}: there is no column {named.label or 'label'!r} among "
-            f"{_names(present)}, but labels are needed here",
+            f"{_names(present)}, but labels are required",
         )
     if named.id:
         return ResolvedColumns(
@@ -127,27 +127,28 @@ def find_columns(
 
 
 def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
-    """The first of some names that a column has, without regard to case; None: no column."""
+    """The first of several names that is a column, without regard to case; None: no column is."""
     by_lower = {column.strip().lower(): column for column in reversed(present)}
     return next((by_lower[name] for name in names if name in by_lower), None)
 
 
-def record_id(record: Record, column: str | None, number: int) -> str:
+def record_id(fields: Mapping[str, Any], column: str | None, number: int, place: str) -> str:
     """The id of a record.
 
     Args:
-        record: the record.
-        column: where its id is; None: its number is its id.
-        number: of the record, from 0.
+        fields: the fields of the record.
+        column: name of the column of ids; if it is None, missing or empty, the number is the id.
+        number: index of the record, from 0.
+        place: "file:line", for errors.
 
     Raises:
-        UserError: it has none.
+        UserError: the id is a list or an object.
     """
-    if column is None:
+    id = None if column is None else fields.get(column)
+    if id is None or id == "":
         return str(number)
-    id = record.fields.get(column)
-    if not isinstance(id, str | int) or id == "":
-        raise UserError(f"{record.place}: the id ({column!r}) is {id!r:.40}; give the row one")
+    if not isinstance(id, str | int | float):
+        raise UserError(f"{place}: the id ({column!r}) is {id!r:.40}; give the row one")
     return str(id)
 
 
@@ -164,16 +165,16 @@ class Labels:
         needed: bool = False,
         header_label: str = "",
     ) -> None:
-        """Begins a file.
+        """Starts a file; the first record is not read yet.
 
         Args:
-            column: of the label; None: there are no labels.
+            column: column of the label; None: there are no labels.
             regression: whether a label is a number.
-            separator: between the classes of a row that may have several; "": it has one.
-            classes: the possible labels; (): any.
-            needed: whether it is an error that there are no labels.
-            header_label: the field of the header line in this column, where the column is
-                configured by its number. If rows have the same label, the line is not a header.
+            separator: separator of several classes in a row; "": a row has one.
+            classes: possible labels; (): any.
+            needed: whether missing labels are an error.
+            header_label: field of the header line in this column, if the column is configured by
+                its number. If it equals a label of the rows, the line is not a header.
         """
         self._column = column
         self._regression = regression
@@ -184,11 +185,11 @@ class Labels:
         self._kind: str | None = None
 
     def read(self, record: Record) -> Label | None:
-        """The label of a record; None where its file has none.
+        """The label of a record; None if its file has no labels.
 
         Raises:
-            UserError: a label is empty, of another kind than the one before, not a number, or none
-                of the classes.
+            UserError: a label is empty, of another kind than the one before, not a number, or not
+                one of the classes.
         """
         if self._column is None:
             return None
@@ -242,6 +243,11 @@ class Labels:
                 f"{place}: {self._column!r} is not a label but {type(value).__name__}; give a "
                 "string or a number"
             )
+        if label.casefold() in MISSING:
+            raise UserError(
+                f"{place}: the label ({self._column!r}) is {label!r}, which stands for a missing "
+                "one; give the row a label, or remove it"
+            )
         if self._classes and label not in self._classes:
             known = ", ".join(self._classes)
             raise UserError(f"{place}: the label {label!r:.40} is none of {known}; fix the line")
@@ -259,6 +265,8 @@ class Labels:
             )
 
 
+# How programs write a missing value; "None" and "NA" may be classes.
+MISSING = frozenset({"", "nan", "<na>", "#n/a", "nat"})
 _KINDS = {str: "one label", float: "a number", tuple: "a list of labels"}
 
 
@@ -271,7 +279,7 @@ def _is_number(text: str) -> bool:
 
 
 def _lookup(name: str, present: Sequence[str]) -> str | None:
-    """A column by its name; or, where no column has the name, by its number."""
+    """A column by its name; or, if no column has this name, by its number."""
     if name in present:
         return name
     if name.isdecimal() and int(name) < len(present):

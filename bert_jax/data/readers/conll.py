@@ -1,29 +1,30 @@
-"""Tagged sentences in columns, a word a line (CoNLL-2000 to 2003, WNUT, GermEval, WikiANN).
+"""Tagged sentences in columns, one word per line (CoNLL-2000 to 2003, WNUT, GermEval, WikiANN).
 
     EU       NNP  I-NP  I-ORG
     rejects  VBZ  I-VP  O
 
-A blank line ends a sentence; lines that begin with `-DOCSTART-` stand between documents and are no
-words. Tags are read as they are; `metrics.entities` says what they mean, in whichever scheme.
+A blank line ends a sentence; lines that begin with `-DOCSTART-` separate documents and are not
+words. Tags are read unchanged; `metrics.entities` interprets them in whichever scheme.
 """
 
 import dataclasses
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.lines import Lines
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_at_least
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
 
 SEPARATORS = ("", "tab")
 
-# Not all white space: words may have a no-break space in them ("10\u00a0000").
+# Not all white space: words may contain a no-break space ("10\u00a0000").
 _BLANKS = re.compile(r"[ \t]+")
 _ENDS = "\r\n"
-# Nothing but these is a blank line; the last one is a byte order mark at the end of a file.
+# Only these characters make a blank line; the last one is a byte order mark at the end of a file.
 _NOTHING = " \t\r\n\ufeff"
 
 
@@ -32,13 +33,13 @@ class ColumnOptions:
     """The columns of words and tags.
 
     Attributes:
-        word_column: number of the column of the words, from 0, or from the end: -1 is the last.
-        tag_column: that of the tags. A file that has no such column, or whose words stand there,
-            has no tags.
-        separator: between columns: "" for blanks and tabs in any number, "tab" for single tabs, so
-            that words may have blanks in them.
-        comments: lines that begin so are no words; "": there are none. ("#" is a word in many
-            files.)
+        word_column: number of the column of the words, from 0, or negative from the end: -1 is the
+            last.
+        tag_column: number of the column of the tags. A file without this column, or with its words
+            in it, has no tags.
+        separator: separator of columns: "" for any number of spaces and tabs, "tab" for single
+            tabs, so that words may contain spaces.
+        comments: prefix of comment lines; "": there are none. ("#" is a word in many files.)
     """
 
     word_column: int = 0
@@ -49,49 +50,33 @@ class ColumnOptions:
     def __post_init__(self) -> None:
         if self.separator not in SEPARATORS:
             raise OptionError("separator", self.separator, "give 'tab', or '' for blanks and tabs")
+        for name in ("word_column", "tag_column"):
+            require_at_least(name, getattr(self, name), -LARGEST_WHOLE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ColumnBlock:
-    """A sentence with its lines, and the lines before it.
+class ColumnSentence(TaggedSentence):
+    """A sentence with its lines, the lines before it and the blank line that ends it.
 
     Attributes:
-        lines: as they are in the file, with their ends.
-        rows: which of the lines are its words.
+        lines: the text of the lines as in the file, with their line ends.
+        rows: indices of the lines that are words.
         separator: `ColumnOptions.separator`.
-        sentence: what they say; behind the last sentence of a file may be a block without words.
     """
 
-    lines: tuple[str, ...]
+    lines: str
     rows: tuple[int, ...]
     separator: str
-    sentence: TaggedSentence
-
-    def tagged(self, tags: Sequence[str]) -> str:
-        """The lines with a tag for each word as a further column, all else as it was.
-
-        Lines of `-DOCSTART-` get one, too, so that all have as many columns: conlleval wants that.
-
-        Args:
-            tags: one for each word.
-        """
-        added = dict(zip(self.rows, tags, strict=True))
-        return "".join(
-            _with_tag(line, added.get(row, OUTSIDE), self.separator)
-            if row in added or line.startswith(DOCUMENT_START)
-            else line
-            for row, line in enumerate(self.lines)
-        )
 
 
-def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Iterator[ColumnBlock]:
-    """The sentences of a file, one after the other; all its lines are in some block.
+def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Iterator[ColumnSentence]:
+    """The sentences of a file in order, with all its lines; the last may have lines but no words.
 
     A sentence's `id` is its number in the file, from 0.
 
     Raises:
         UserError: a line has another number of columns than the lines before, or there is no
-            column of words; names file and line.
+            column of words; the message names file and line.
     """
     table = _Table(lines.name, options)
     number = 0
@@ -99,24 +84,29 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
     rows: list[int] = []
     words: list[_Row] = []
 
-    def block() -> ColumnBlock:
+    def block() -> ColumnSentence:
         tags = tuple(word.tag for word in words if word.tag is not None)
-        place = words[0].place if words else lines.name
-        sentence = TaggedSentence(
+        return ColumnSentence(
             tuple(word.text for word in words),
             tags if words and len(tags) == len(words) else None,
             str(number),
-            place,
+            words[0].place if words else lines.name,
+            "".join(waiting),
+            tuple(rows),
+            options.separator,
         )
-        return ColumnBlock(tuple(waiting), tuple(rows), options.separator, sentence)
 
     for line_number, line in lines:
         is_blank = not line.strip(_NOTHING)
         is_start = line.startswith(DOCUMENT_START)
         if words and (is_start or is_blank):
+            if is_blank:
+                waiting.append(line)
             yield block()
             number += 1
             waiting, rows, words = [], [], []
+            if is_blank:
+                continue
         is_comment = bool(options.comments) and line.startswith(options.comments)
         if not (is_blank or is_start or is_comment):
             rows.append(len(waiting))
@@ -129,13 +119,12 @@ def read_blocks(lines: Lines, options: ColumnOptions = ColumnOptions()) -> Itera
 def read_sentences(
     lines: Lines, options: ColumnOptions = ColumnOptions(), *, needs_tags: bool = False
 ) -> Iterator[TaggedSentence]:
-    """The sentences of a file, without the lines between them.
+    """The sentences of a file; lines after the last one belong to it.
 
     Raises:
-        UserError: see `read_blocks`; or tags are needed, and there are none.
+        UserError: see `read_blocks`; or tags are required and there are none.
     """
-    for block in read_blocks(lines, options):
-        sentence = block.sentence
+    for sentence in with_last_lines(read_blocks(lines, options)):
         if needs_tags and sentence.words and sentence.tags is None:
             raise OptionError(
                 "tag_column",
@@ -148,10 +137,60 @@ def read_sentences(
             yield sentence
 
 
-def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:
-    """A sentence as a file has it: words and tags between tabs, and a blank line.
+def with_last_lines(sentences: Iterable[ColumnSentence]) -> Iterator[ColumnSentence]:
+    """The sentences, where lines after the last one belong to it. Reads one sentence ahead."""
+    previous = None
+    for sentence in sentences:
+        if previous is None or sentence.words:
+            if previous is not None:
+                yield previous
+            previous = sentence
+        else:
+            previous = dataclasses.replace(previous, lines=previous.lines + sentence.lines)
+    if previous is not None:
+        yield previous
 
-    White space inside a word, which would be read as the end of its column, becomes "_".
+
+def add_tag_column(sentences: Sequence[TaggedSentence], tags: Iterable[Sequence[str]]) -> str:
+    """The sentences with their predicted tags as one more column, see `with_tag_column`.
+
+    Sentences of several files do not keep their lines, which may differ in their columns.
+    """
+    files = {sentence.place.rpartition(":")[0] for sentence in sentences}
+    return "".join(
+        with_tag_column(sentence, predicted, keep_lines=len(files) == 1)
+        for sentence, predicted in zip(sentences, tags, strict=True)
+    )
+
+
+def with_tag_column(
+    sentence: TaggedSentence, tags: Sequence[str], *, keep_lines: bool = True
+) -> str:
+    """A sentence in columns, with a tag for each word as one more column.
+
+    A sentence of a file in columns keeps its lines. Its lines of `-DOCSTART-` get a tag, too, since
+    conlleval requires as many columns in every line.
+
+    Args:
+        sentence: the sentence.
+        tags: one tag for each word.
+        keep_lines: whether lines of a file are kept.
+    """
+    if not (keep_lines and isinstance(sentence, ColumnSentence)):
+        return as_columns(sentence.words, *([sentence.tags] if sentence.tags else []), tags)
+    added = dict(zip(sentence.rows, tags, strict=True))
+    return "".join(
+        _with_tag(line, added.get(row, OUTSIDE), sentence.separator)
+        if row in added or line.startswith(DOCUMENT_START)
+        else line
+        for row, line in enumerate(io.StringIO(sentence.lines, newline="\n"))
+    )
+
+
+def as_columns(words: Iterable[str], *tags: Iterable[str]) -> str:
+    """A sentence in CoNLL format: words and tags separated by tabs, and a blank line.
+
+    White space in a word, which would end its column, becomes "_".
     """
     rows = zip((re.sub(r"\s", "_", word) or "_" for word in words), *tags, strict=True)
     return "".join("\t".join(row) + "\n" for row in rows) + "\n"
@@ -165,7 +204,7 @@ class _Row:
 
 
 class _Table:
-    """Reads the rows of one file; the first one says how many columns there are."""
+    """Parses the rows of one file; the first row sets the number of columns."""
 
     def __init__(self, name: str, options: ColumnOptions) -> None:
         self._name = name
@@ -182,7 +221,7 @@ class _Table:
             raise OptionError(
                 "separator",
                 self._options.separator,
-                "fix the line ({comments} and {separator} say what is no row, and what is between "
+                "fix the line ({comments} and {separator} name what is no row and what separates "
                 "columns)",
                 f"{place}: {len(columns)} columns, but line {first} has {width}",
             )
@@ -207,14 +246,14 @@ def _columns(line: str, separator: str) -> list[str]:
 
 
 def _index(column: int, width: int) -> int | None:
-    """A column counted from the start; None where there is none."""
+    """The number of a column from the start; None if it does not exist."""
     index = column + width if column < 0 else column
     return index if 0 <= index < width else None
 
 
 def _with_tag(line: str, tag: str, separator: str) -> str:
     end = line[len(line.rstrip(_ENDS)) :]
-    if separator == "tab":  # blanks belong to the columns, and the last may be empty
+    if separator == "tab":  # spaces belong to the columns, and the last may be empty
         return f"{line.rstrip(_ENDS)}\t{tag}{end}"
     content = line.rstrip(f" \t{_ENDS}")
     blanks = list(_BLANKS.finditer(content))

@@ -19,9 +19,9 @@ class GlueSet:
     """A validation or test file.
 
     Attributes:
-        file: its name in the task's folder.
-        name: which of several; "" where there is one.
-        submission: the file of its predictions in a submission; "" for validation sets.
+        file: name of the file in the task's folder.
+        name: name of the set if there are several; else "".
+        submission: name of the file of its predictions in a submission; "" for validation sets.
     """
 
     file: str
@@ -34,19 +34,19 @@ class GlueLayout:
     """A task's files.
 
     Attributes:
-        folder: their folder in the benchmark's own archive.
-        text: the column of the text.
-        pair: that of its pair; "": single texts.
-        label: that of the label; test sets have none.
-        classes: the labels, as they are spelled in the files, in the order of their ids (that of
-            Hugging Face's data sets); () for a regression.
-        metric: the one that the best checkpoint is chosen by: the benchmark's own; of the two that
-            it has for MRPC and QQP, F1; of the two for STS-B, Pearson's correlation.
-        validation: one set, or the matched and the mismatched.
-        test: likewise.
-        train: the name of the training file.
-        headless: the columns of files that have no header line; (): all have one.
-        has_broken_rows: whether rows of the original file have a wrong number of columns.
+        folder: folder of the files in the benchmark's own archive.
+        text: column of the text.
+        pair: column of the second text; "": single texts.
+        label: column of the label; test sets have none.
+        classes: labels as spelled in the files, in the order of their ids (those of Hugging Face's
+            data sets); () for a regression.
+        metric: metric that chooses the best checkpoint: the benchmark's own; of its two for MRPC
+            and QQP, F1; of its two for STS-B, Pearson's correlation.
+        validation: one validation set, or the matched and the mismatched.
+        test: one test set, or the matched and the mismatched.
+        train: name of the training file.
+        headless: columns of files without a header line; (): all files have one.
+        has_broken_rows: whether rows of the original file may have a wrong number of columns.
     """
 
     folder: str
@@ -68,7 +68,7 @@ class GlueLayout:
 
     @property
     def columns(self) -> TextColumns:
-        """Where text, pair and label are; the ids of test sets have a usual name."""
+        """Columns of text, pair and label; the ids of test sets have a usual name."""
         return TextColumns(self.text, self.pair, self.label)
 
     @property
@@ -89,7 +89,7 @@ def _layout(
     headless: tuple[str, ...] = (),
     has_broken_rows: bool = False,
 ) -> GlueLayout:
-    """A task with one validation set and one test set."""
+    """The layout of a task with one validation set and one test set."""
     return GlueLayout(
         folder,
         *texts,
@@ -146,7 +146,7 @@ GLUE: dict[str, GlueLayout] = {
 
 
 def glue_layout(format: str) -> GlueLayout | None:
-    """The layout that a format such as "glue:mrpc" names; None: another format.
+    """The layout of a format such as "glue:mrpc"; None: another format.
 
     Raises:
         OptionError: GLUE has no such task.

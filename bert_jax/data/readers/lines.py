@@ -1,5 +1,6 @@
-"""Numbered lines of a file or of stdin: UTF-8, compressed or not."""
+"""Numbered lines of a file or of stdin: UTF-8, or UTF-16 with its mark, compressed or not."""
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -18,9 +19,10 @@ from bert_jax.files import as_path, fetch
 
 STDIN = "-"
 LINE_BYTES = 64 * 1024 * 1024
-"""The longest line that is read; a longer one is hardly text."""
+"""The limit on the length of a line; a longer one is hardly text."""
 
 _CONVERT = "convert the file to UTF-8"
+_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
@@ -31,7 +33,7 @@ class Lines:
     """The lines of an input, read once.
 
     Attributes:
-        name: of the input in errors.
+        name: name of the input in errors.
     """
 
     def __init__(
@@ -43,14 +45,14 @@ class Lines:
         errors: str = "strict",
         remedy: str = _CONVERT,
     ) -> None:
-        """Use `open_lines`.
+        """For internal use; `open_lines` opens inputs.
 
         Args:
-            name: of the input.
-            stream: buffered.
-            raw: the file below the stream, for `fraction`; None if it is not a regular file.
-            errors: see `decode`.
-            remedy: likewise.
+            name: name of the input in errors.
+            stream: buffered stream of the content.
+            raw: file below the stream, for `fraction`; None if it is not a regular file.
+            errors: handling of bytes that are not UTF-8, see `decode`.
+            remedy: advice in errors, see `decode`.
         """
         self.name = name
         self._stream = stream
@@ -61,13 +63,14 @@ class Lines:
         self._bytes_read = 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Numbers from 1, and lines with their ends; a byte order mark is dropped.
+        """Numbers from 1, and lines with their line ends; a byte order mark is dropped.
 
         Raises:
             UserError: the input cannot be read, is damaged, or a line is not UTF-8 or too long.
         """
         number = 0
         with named_errors(self.name):
+            self._decode_utf16()
             while data := self._stream.readline(LINE_BYTES + 1):
                 number += 1
                 self._bytes_read += len(data)
@@ -82,12 +85,13 @@ class Lines:
                 yield number, line.removeprefix("\ufeff") if number == 1 else line
 
     def whole(self) -> str:
-        """All that is left, of any length of line.
+        """The rest of the input, with lines of any length.
 
         Raises:
             UserError: the input cannot be read, is damaged, or not UTF-8.
         """
         with named_errors(self.name):
+            self._decode_utf16()
             data = self._stream.read()
         self._bytes_read += len(data)
         try:
@@ -96,8 +100,19 @@ class Lines:
             number = data.count(b"\n", 0, error.start)
             return decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # which says it
 
+    def _decode_utf16(self) -> None:
+        """Reads on in UTF-8 if the input begins with the mark of UTF-16, as that of Excel does."""
+        if not isinstance(self._stream, io.BufferedReader):
+            return  # in place of stdin
+        encoding = _UTF16.get(self._stream.peek(2)[:2])
+        if encoding is not None:
+            self._stream.read(2)
+            decoded = _Utf16Reader(self.name, self._stream, encoding)
+            self._stream = io.BufferedReader(decoded, _BUFFER_BYTES)
+            self._is_compressed = True  # the bytes of its lines are not those of the file
+
     def fraction(self) -> float | None:
-        """The share of the input that is read; None where it is unknown."""
+        """The share of the input that has been read; None if it is unknown."""
         if self._raw is None or not self._size:
             return None
         # Buffers read ahead, which matters for small files; but only the file knows how far a
@@ -113,7 +128,7 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
     A file in a bucket is copied to this machine first.
 
     Raises:
-        UserError: it cannot be opened.
+        UserError: the input cannot be opened.
     """
     if str(source) == STDIN:
         yield Lines("stdin", _stdin(), None)
@@ -128,7 +143,7 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
 
 
 def may_wait(source: str | Path) -> bool:
-    """Whether an input is a pipe or a terminal, whose lines come while they are written."""
+    """Whether an input is a pipe or a terminal, where lines arrive while they are written."""
     try:
         file = _stdin().fileno() if str(source) == STDIN else source
         return not stat.S_ISREG(os.stat(file).st_mode)
@@ -140,7 +155,7 @@ def _stdin() -> BinaryIO:
     """Standard input.
 
     Raises:
-        UserError: it is closed.
+        UserError: stdin is closed.
     """
     if sys.stdin is None:
         raise UserError("stdin is closed; give a file as the input")
@@ -152,16 +167,16 @@ def _stdin() -> BinaryIO:
 
 
 def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVERT) -> str:
-    """A line of UTF-8 as text.
+    """Decodes a line of UTF-8.
 
     Args:
         data: the line.
-        place: its name in errors.
+        place: name of the line in errors.
         errors: "strict", or "replace" for U+FFFD in place of bytes that are not UTF-8.
-        remedy: the advice in errors, see `OptionError.rule`.
+        remedy: advice in errors, see `OptionError.rule`.
 
     Raises:
-        OptionError: it is not UTF-8.
+        OptionError: the line is not UTF-8.
     """
     try:
         return data.decode("utf-8", errors)
@@ -173,7 +188,7 @@ def decode(data: bytes, place: str, errors: str = "strict", remedy: str = _CONVE
 
 @contextlib.contextmanager
 def named_errors(name: str | Path) -> Iterator[None]:
-    """Turns errors of the operating system and the decompressors into a UserError of one line."""
+    """Turns errors of the operating system and the decompressors into a one-line UserError."""
     try:
         yield
     except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError) as error:
@@ -183,7 +198,7 @@ def named_errors(name: str | Path) -> Iterator[None]:
 
 
 def decompress(raw: BinaryIO) -> BinaryIO:
-    """A buffered reader of a file's content; gzip and Zstandard are known by the first bytes."""
+    """A buffered reader of a file's content; gzip and Zstandard are detected by the first bytes."""
     magic = raw.read(4)
     raw.seek(0)
     if magic.startswith(_GZIP_MAGIC):
@@ -193,11 +208,40 @@ def decompress(raw: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw), _BUFFER_BYTES))
 
 
-class _ZstandardReader(io.RawIOBase):
-    """Frames of a .zst file one after the other.
+class _Utf16Reader(io.RawIOBase):
+    """Reads a stream of UTF-16 as UTF-8."""
 
-    Unlike the library's own stream reader it does not take the end of a truncated file for the end
-    of the text.
+    def __init__(self, name: str, stream: io.BufferedReader, encoding: str):
+        self._name = name
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._text:
+            data = self._stream.read1(_BUFFER_BYTES)
+            try:
+                self._text = memoryview(self._decoder.decode(data, final=not data).encode())
+            except UnicodeDecodeError as error:
+                raise UserError(
+                    f"{self._name}: not valid UTF-16: {error.reason}; save it as UTF-8"
+                ) from error
+            if not data:
+                break
+        count = min(len(buffer), len(self._text))
+        buffer[:count] = self._text[:count]
+        self._text = self._text[count:]
+        return count
+
+
+class _ZstandardReader(io.RawIOBase):
+    """Reads the frames of a .zst file one after the other.
+
+    Unlike the library's own stream reader, it does not mistake a truncated file for the end of the
+    text.
     """
 
     def __init__(self, raw: BinaryIO):

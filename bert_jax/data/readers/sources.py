@@ -1,4 +1,4 @@
-"""Where labelled records come from: a file, stdin, or a data set that TensorFlow has prepared."""
+"""Opens labelled records: from a file, stdin, or a data set prepared by TensorFlow Datasets."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ PREFIX = "tfds:"
 
 
 def is_dataset(source: str | Path) -> bool:
-    """Whether it is "tfds:…", a prepared data set."""
+    """Whether a source is "tfds:…", a prepared data set."""
     return str(source).startswith(PREFIX)
 
 
@@ -24,7 +24,7 @@ def open_records(
     """Opens a file, see `tables.open_table`, or "tfds:…", see `open_dataset`.
 
     Raises:
-        UserError: it cannot be opened.
+        UserError: the source cannot be opened.
     """
     if is_dataset(source):
         return open_dataset(str(source), data_dir)
@@ -35,16 +35,16 @@ def open_records(
 def open_dataset(source: str, data_dir: str | None = None) -> Iterator[Table]:
     """The examples of a split as records; nothing is downloaded. Imports TensorFlow.
 
-    Features are columns. Bytes become text and the numbers of a `ClassLabel` the names of its
-    classes (-1, which data sets give to test examples, becomes None); lists and dicts stay such.
+    Features are columns. Bytes become text, and the numbers of a `ClassLabel` the names of its
+    classes (-1, the number of unlabelled test examples, becomes None); lists and dicts stay.
 
     Args:
         source: "tfds:NAME[/CONFIG][:VERSION][:SPLIT]"; by default the newest version, and "train".
-        data_dir: where data sets are prepared; None for the default of TensorFlow Datasets.
+        data_dir: directory of prepared data sets; None for the default of TensorFlow Datasets.
 
     Raises:
-        UserError: there is no such data set or split; or, while records are read, a text is not
-            UTF-8 or a file is damaged.
+        UserError: the data set or split does not exist; or, during iteration, a text is not UTF-8
+            or a file is damaged.
     """
     dataset = PreparedDataset(repr(source), source.removeprefix(PREFIX), data_dir)
     columns = tuple(sorted(dataset.features))
@@ -61,7 +61,7 @@ def open_dataset(source: str, data_dir: str | None = None) -> Iterator[Table]:
 
 
 def _plain(value: Any, feature: Any, place: str) -> Any:
-    """A value of a feature without NumPy's types."""
+    """The value of a feature as plain Python types instead of NumPy's."""
     feature = getattr(feature, "feature", feature)  # of the elements of a sequence
     if isinstance(value, dict):
         return {name: _plain(part, feature[name], place) for name, part in value.items()}

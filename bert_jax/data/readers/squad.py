@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from bert_jax.data.examples import Entries, Entry, GoldAnswer, Question
+from bert_jax.data.readers.columns import record_id
 from bert_jax.data.readers.lines import open_lines
-from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, TableOptions, format_of
+from bert_jax.data.readers.sources import open_records
+from bert_jax.data.readers.tables import FileOptions, Record, check_characters, string_field
 from bert_jax.errors import OptionError, UserError
 
 UNKNOWN = -1
-"""The start of an answer of which the file gives only the text."""
+"""The start of an answer if the file has only its text."""
 
 SQUAD = "squad"
 ANSWERS = ("answers", "answer")
@@ -22,32 +23,25 @@ _ENDINGS = (".json", ".json.gz", ".json.zst")
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionOptions:
-    """How questions are read; the keys of the same names in section `data`.
+class QuestionOptions(FileOptions):
+    """How questions are read; keys of the same names in section `data`.
 
     Attributes:
-        format: "squad" or a format of `TableOptions`; "": by the ending of the file's name, .json
-            is SQuAD's.
-        header, quotes: of a table, see `TableOptions`.
-        question_column: the column or key of the question.
-        passage_column: of the passage; "": "passage" or "context".
-        answers_column: of the accepted answers; "": "answers" or "answer".
-        id_column: of the question's id; rows without one are numbered from 0.
-        data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
-            default.
+        format: "squad" or a format of `TableOptions`; "": selected by the file extension, .json is
+            SQuAD's.
+        question_column: column or key of the question.
+        passage_column: column or key of the passage; "": "passage" or "context".
+        answers_column: column or key of the accepted answers; "": "answers" or "answer".
+        id_column: column or key of the question's id; rows without one are numbered from 0.
     """
 
-    format: str = ""
-    header: bool = True
-    quotes: str = "auto"
     question_column: str = "question"
     passage_column: str = ""
     answers_column: str = ""
     id_column: str = "id"
-    data_dir: str | None = None
 
     def passage_in(self, fields: Mapping[str, Any]) -> str:
-        """Which of the fields of a row has the passage."""
+        """The name of the field of a row that holds the passage."""
         return self.passage_column or ("passage" if "passage" in fields else "context")
 
 
@@ -55,33 +49,40 @@ class QuestionOptions:
 def open_questions(
     source: str | Path, options: QuestionOptions = QuestionOptions(), *, gold: Sequence[str] = ()
 ) -> Iterator[Entries[Question]]:
-    """Opens questions; they are read in constant memory unless the file is one JSON object.
+    """Opens questions; they are read in constant memory, unless the file is one JSON object.
 
     The answers of a row are a text, a list of texts, `[{"text": …, "answer_start": …}, …]` (or
-    "start") or `{"text": […], "answer_start": […]}`; where starts are missing they are `UNKNOWN`.
-    A row without the key, or with null, has unknown answers; an empty list, an empty text or a true
-    `is_impossible` says that there is none.
+    "start") or `{"text": […], "answer_start": […]}`; missing starts become `UNKNOWN`. If the key is
+    missing or null, the answers are unknown; an empty list, an empty text or a true `is_impossible`
+    means that the question has no answer.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
-        options: how it is read.
-        gold: to predict answers, the columns of the right ones: they are kept among the other
-            columns, and not read. A file whose format is unknown is then one of JSON lines.
+        options: options of the reader.
+        gold: names of the answer columns, if answers are to be predicted: these columns are kept
+            among the other columns and not read. A file of unknown format is read as JSON lines.
 
     Raises:
-        UserError: the file cannot be read; or, while it is read, something is damaged, missing or
-            of the wrong kind; names the place.
+        UserError: the file cannot be read; or, during iteration, something is damaged, missing or
+            of the wrong kind; the message names the place.
     """
     if is_squad(source, options.format):
         yield Entries(
-            Entry(question, {"id": question.id}, question.place, question.id)
+            Entry(
+                question,
+                {"id": question.id},
+                question.place,
+                question.id,
+                columns={
+                    "id": question.id,
+                    "question": question.question,
+                    "context": question.passage,
+                },
+            )
             for question in _squad(source, options)
         )
         return
-    form = options.format or ("" if is_dataset(source) else format_of(source))
-    table_options = TableOptions(
-        form or ("jsonl" if gold else ""), header=options.header, quotes=options.quotes
-    )
+    table_options = options.table("jsonl" if gold else "")
     with open_records(source, table_options, options.data_dir) as table:
         entries = (
             _entry(record, number, options, gold) for number, record in enumerate(table.records)
@@ -99,12 +100,12 @@ def read_questions(
 
 
 def is_squad(source: str | Path, form: str) -> bool:
-    """Whether a source is one object of JSON, by its format or, where that is "", by its name."""
+    """Whether a source is one JSON object, by its format or, if that is "", by its name."""
     return form == SQUAD or (not form and str(source).lower().endswith(_ENDINGS))
 
 
 class _Named(Protocol):
-    """A question, or the entry that has it."""
+    """A question, or the entry of a question."""
 
     @property
     def id(self) -> str: ...
@@ -116,7 +117,7 @@ Named = TypeVar("Named", bound=_Named)
 
 
 def distinct(questions: Iterable[Named]) -> Iterator[Named]:
-    """The same questions, or entries of questions.
+    """The questions, or entries of questions, after a check of their ids.
 
     Raises:
         UserError: two have the same id.
@@ -133,7 +134,7 @@ def distinct(questions: Iterable[Named]) -> Iterator[Named]:
 
 
 def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
-    """Articles of paragraphs of questions; or rows below "data", as others export them."""
+    """Reads articles of paragraphs of questions, or rows below "data", another common form."""
     with open_lines(source) as lines:
         name = lines.name
         content = lines.whole()
@@ -149,6 +150,8 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
         raise UserError(f"{name}: not valid JSON: {error}; download it again") from error
     number = 0
     for article_path, article in _items(name, whole, "data"):
+        if "\\u" in content:
+            check_characters(article, f"{name}: {article_path}")
         if "paragraphs" not in article:
             yield _question_of(article, options, number, f"{name}: {article_path}")
             number += 1
@@ -164,12 +167,12 @@ def _squad(source: str | Path, options: QuestionOptions) -> Iterator[Question]:
 
 
 def _items(name: str, parent: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a list, each with its path, as `data[0].paragraphs[3]`.
+    """The objects of a list, each with its path, such as `data[0].paragraphs[3]`.
 
     Args:
-        name: of the file.
-        parent: what has the list.
-        path: of the list.
+        name: name of the file.
+        parent: object that contains the list.
+        path: path of the list.
     """
     items = parent.get(path.rpartition(".")[2]) if isinstance(parent, dict) else None
     if not isinstance(items, list):
@@ -196,7 +199,7 @@ def _entry(
     if fields.get(options.id_column) is None:
         other["id"] = question.id
     label = next((key for key in gold if key in other), "")
-    return Entry(question, other, record.place, question.id, label)
+    return Entry(question, other, record.place, question.id, label, record.fields)
 
 
 def _question_of(
@@ -224,14 +227,13 @@ def _question(
     number: int,
     place: str,
 ) -> Question:
-    id = fields.get(id_key)
-    answer_list = _answers(fields, answers, place)
-    return Question(question, passage, answer_list, str(number if id is None else id), place)
+    id = record_id(fields, id_key, number, place)
+    return Question(question, passage, _answers(fields, answers, place), id, place)
 
 
 def _answers(fields: Mapping[str, Any], key: str, place: str) -> tuple[GoldAnswer, ...] | None:
     if str(fields.get("is_impossible", "")).lower() in ("true", "1"):
-        return ()  # 2.0 gives plausible answers under another key, others leave them here
+        return ()  # 2.0 has plausible answers under another key, other files under this one
     value = fields.get(key)
     if value is None:
         return None
@@ -254,7 +256,7 @@ def _answers(fields: Mapping[str, Any], key: str, place: str) -> tuple[GoldAnswe
 
 
 def _by_answer(columns: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
-    """`{"text": […], "answer_start": […]}`, the form of Hugging Face's data sets, by answer."""
+    """Converts `{"text": […], "answer_start": […]}`, Hugging Face's form, to a list of answers."""
     texts, starts = columns.get("text"), columns.get("answer_start")
     if isinstance(texts, str):
         texts, starts = [texts], [starts]
@@ -295,15 +297,4 @@ def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
             "rename it, or set {question_column} or {passage_column}",
             f"{place}: there is no {key!r}, only {names}",
         )
-    text = fields[key]
-    if not isinstance(text, str):
-        kind = type(text).__name__
-        raise UserError(f"{place}: {key!r} is not a string but {kind}; put it in quotes")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"{place}: {key!r} has half of a surrogate pair, which is no character; remove it"
-            ) from error
-    return text
+    return string_field(fields, key, place)

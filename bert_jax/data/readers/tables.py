@@ -5,22 +5,26 @@ import csv
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.data.readers.lines import Lines, open_lines
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, require_one_of
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
 QUOTES = ("auto", "none", "csv")
 
 _COMPRESSED = (".gz", ".zst")
 _ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv", "csv": "csv"}
-# Text files may have any ending but these.
+# Text files may have any extension but these.
 _NO_LINES = ("json", "parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
 
-# The longest field of a CSV file; the library's own limit is 128 KiB.
+# Of CSV files; spreadsheets write semicolons where the comma is in numbers.
+_SEPARATORS = ",;\t"
+
+# The length limit of a CSV field; the default of the `csv` module is 128 KiB.
 _FIELD_CHARACTERS = 1 << 26
 
 NumberedFields = Iterator[tuple[int, list[str]]]
@@ -28,15 +32,20 @@ NumberedFields = Iterator[tuple[int, list[str]]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A row of a table, or an object of JSON.
+    """A row of a table, or a JSON object.
 
     Attributes:
-        fields: the values by column or key; those of a table are text.
+        fields: values by column or key; those of a table are text.
         place: "file:line", for errors.
     """
 
     fields: dict[str, Any]
     place: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of an object; a key with the value null counts as missing."""
+        return tuple(key for key, value in self.fields.items() if value is not None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,18 +53,20 @@ class TableOptions:
     """How a file is read.
 
     Attributes:
-        format: "jsonl", an object a line; "tsv" or "csv", a table; "text", a text a line;
-            "label_text", a label, a blank and a text a line. "": by the ending of the file's name.
-        header: whether the first line of a table names its columns; else they are "0", "1", ….
-        columns: the names of the columns, of a table whose first line need not name them: it does
-            where one of its fields is one of these names. Overrides `header`.
-        quotes: the meaning of quotation marks around a field of a table. "csv": they are removed,
-            and separators and line ends between them belong to the field. "none": they are
-            characters like any other, as in GLUE. "auto": as "csv" in CSV; in TSV they are removed
-            where a field begins and ends with one and all between them are doubled, and kept
-            everywhere else.
-        skip_broken: whether rows with a wrong number of columns are skipped and counted; else they
-            are errors.
+        format: "jsonl", one object per line; "tsv" or "csv", a table; "text", one text per line;
+            "label_text", per line a label, a space and a text. "": selected by the file extension.
+        header: whether the first line of a table names its columns; otherwise they are "0", "1", ….
+        columns: names of the columns of a table with an optional header line: the first line is a
+            header if one of its fields is one of these names. Overrides `header`.
+        quotes: meaning of quotation marks around a field of a table. "csv": they are removed, and
+            separators and line ends between them belong to the field. "none": they are ordinary
+            characters, as in GLUE. "auto": as "csv" in CSV; in TSV they are removed if a field
+            begins and ends with one and all between them are doubled, and kept otherwise.
+        skip_broken: whether rows with a wrong number of columns are skipped and counted; otherwise
+            they are errors.
+        default: the format if neither `format` nor the file extension names one; "": an error.
+        nested: keys of objects inside JSON objects, such as "doc.text": where an object has no key
+            of this name, it gets it, with the value of the key "text" in its object "doc".
     """
 
     format: str = ""
@@ -63,25 +74,60 @@ class TableOptions:
     columns: tuple[str, ...] = ()
     quotes: str = "auto"
     skip_broken: bool = False
+    default: str = ""
+    nested: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for key, known in (("format", ("", *FORMATS)), ("quotes", QUOTES)):
-            value = getattr(self, key)
-            if value not in known:
-                names = ", ".join(name for name in known if name)
-                raise OptionError(key, value, f"known are {names}")
+        require_one_of("format", self.format, ("", *FORMATS))
+        require_one_of("quotes", self.quotes, QUOTES)
+
+    def format_of(self, source: str | Path) -> str:
+        """The format of a file; "": unknown."""
+        return self.format or format_of(source) or self.default
+
+
+@dataclasses.dataclass(frozen=True)
+class FileOptions:
+    """The options that the readers of texts, questions and choices share; keys of section `data`.
+
+    Attributes:
+        format: file format, see `TableOptions`.
+        header: whether the first line of a table names its columns.
+        quotes: meaning of quotation marks in a table, see `TableOptions`.
+        data_dir: directory of prepared data sets, for "tfds:" sources; None: the default of
+            TensorFlow Datasets.
+    """
+
+    format: str = ""
+    header: bool = True
+    quotes: str = "auto"
+    data_dir: str | None = None
+
+    def table(self, default: str = "") -> TableOptions:
+        """The options of the table or of JSON lines; `default` is that of `TableOptions`."""
+        return TableOptions(
+            self.format,
+            self.header,
+            quotes=self.quotes,
+            default=default,
+            nested=tuple(
+                name
+                for option, name in vars(self).items()
+                if option.endswith("_column") and "." in name
+            ),
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Table:
-    """The records of an input, to be read once.
+    """The records of an input, read once.
 
     Attributes:
-        records: in their order; while they are read, a malformed one raises.
-        columns: the names of the columns; None: each record has its own, as in JSON.
-        place: where they are named, "file:line".
-        broken: the places of rows with another number of columns, which were skipped so far.
-        fraction: returns the share of the input that is read; None where it is unknown.
+        records: records in their order; iteration raises UserError at a malformed one.
+        columns: names of the columns; None: each record has its own, as in JSON.
+        place: place of these names, "file:line".
+        broken: places of the rows skipped so far for a wrong number of columns.
+        fraction: returns the share of the input that has been read; None if it is unknown.
     """
 
     records: Iterator[Record]
@@ -93,29 +139,30 @@ class Table:
 
 @contextlib.contextmanager
 def open_table(source: str | Path, options: TableOptions = TableOptions()) -> Iterator[Table]:
-    """Opens a file: UTF-8 with or without byte order mark, lines that end in LF or CRLF.
+    """Opens a file: UTF-8 with or without byte order mark, or UTF-16; lines end in LF or CRLF.
 
-    Blank lines are skipped, except in "text", where they are empty texts.
+    Blank lines are skipped, except in "text", where they are empty texts. The separator of "csv" is
+    the first of comma, semicolon and tab that the first line has outside of quotation marks.
 
     Args:
         source: a file, also compressed with gzip or Zstandard, or "-" for stdin.
-        options: how it is read.
+        options: options of the reader.
 
     Raises:
-        UserError: it cannot be opened, or its ending stands for no format; or, while records are
-            read, one is malformed.
+        UserError: the file cannot be opened, or its extension is unknown; or, during iteration, a
+            record is malformed.
     """
-    form = options.format or format_of(source)
+    form = options.format_of(source)
     if not form:
         raise OptionError(
             "format",
             None,
             f"set {{format}} to one of {', '.join(FORMATS)}",
-            problem=f"{source}: its ending does not say what it is",
+            problem=f"{source}: its ending names no format",
         )
     with open_lines(source) as lines:
         if form == "jsonl":
-            yield Table(_objects(lines), fraction=lines.fraction)
+            yield Table(_objects(lines, options.nested), fraction=lines.fraction)
         elif form in _LINES:
             columns, read = _LINES[form]
             records = _records(lines.name, read(lines), columns, "a line has", None)
@@ -126,10 +173,10 @@ def open_table(source: str | Path, options: TableOptions = TableOptions()) -> It
 
 
 def format_of(source: str | Path) -> str:
-    """The format that the ending of a file's name stands for, "" for none.
+    """The format for the extension of a file's name, "" if it is unknown.
 
     Raises:
-        OptionError: files with this ending are not text.
+        OptionError: files with this extension are not text.
     """
     endings = [ending.lower() for ending in Path(source).suffixes]
     endings = [ending for ending in endings if ending not in _COMPRESSED]
@@ -172,7 +219,7 @@ def _records(
     origin: str,
     broken: list[str] | None,
 ) -> Iterator[Record]:
-    """Gives the fields of each row their names; see `Table.broken`."""
+    """Assigns the column names to the fields of each row; see `Table.broken`."""
     for number, fields in rows:
         place = f"{name}:{number}"
         if len(fields) == len(columns):
@@ -183,18 +230,33 @@ def _records(
             broken.append(place)
 
 
-def _objects(lines: Lines) -> Iterator[Record]:
+def _objects(lines: Lines, nested: Sequence[str]) -> Iterator[Record]:
     for number, line in lines:
         if line.strip():
             place = f"{lines.name}:{number}"
             fields = parse_object(line, place)
             if "\\u" in line:
-                _check_characters(fields, place)
+                check_characters(fields, place)
+            for name in nested:
+                if (value := value_of(fields, name)) is not None:
+                    fields[name] = value
             yield Record(fields, place)
 
 
-def _check_characters(fields: dict[str, Any], place: str) -> None:
-    r"""JSON can spell half of a surrogate pair ("\ud83d"), which no encoding can write."""
+def value_of(fields: Mapping[str, Any], name: str) -> Any:
+    """The value of a column or key, of "a.b" also that in {"a": {"b": …}}; None: there is none."""
+    value: Any = fields
+    for key in (name,) if name in fields else name.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def check_characters(fields: Mapping[str, Any], place: str) -> None:
+    r"""Checks the strings of an object; JSON can spell half of a surrogate pair ("\ud83d").
+
+    Raises:
+        UserError: a string has one, which no encoding can write.
+    """
     try:
         json.dumps(fields, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -228,7 +290,7 @@ _LINES: dict[str, tuple[tuple[str, ...], Callable[[Lines], NumberedFields]]] = {
 
 def _tab_fields(lines: Lines, quotes: str) -> NumberedFields:
     if quotes == "csv":
-        yield from _parsed(lines, delimiter="\t")
+        yield from _parsed(lines.name, (line for _, line in lines), "\t")
         return
     for number, line in lines:
         if text := _without_end(line):
@@ -237,16 +299,24 @@ def _tab_fields(lines: Lines, quotes: str) -> NumberedFields:
 
 
 def _comma_fields(lines: Lines, quotes: str) -> NumberedFields:
-    return _parsed(lines, quoting=csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL)
+    texts = (line for _, line in lines)
+    beginning: list[str] = []  # up to the first line that is not blank
+    for line in texts:
+        beginning.append(line)
+        if line.strip():
+            break
+    outside = re.sub(r'"[^"]*("|$)', "", "".join(beginning))
+    delimiter = next((mark for mark in _SEPARATORS if mark in outside), _SEPARATORS[0])
+    quoting = csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL
+    return _parsed(lines.name, itertools.chain(beginning, texts), delimiter, quoting)
 
 
 def _parsed(
-    lines: Lines, *, delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL
+    name: str, texts: Iterable[str], delimiter: str, quoting: Any = csv.QUOTE_MINIMAL
 ) -> NumberedFields:
-    """Rows as the `csv` module reads them, each with the number of its first line."""
+    """Rows as read by the `csv` module, each with the number of its first line."""
     csv.field_size_limit(_FIELD_CHARACTERS)
-    texts = (line for _, line in lines)
-    reader = csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
+    reader = csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)
     first = 1
     try:
         for fields in reader:
@@ -254,11 +324,11 @@ def _parsed(
                 yield first, fields
             first = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{lines.name}:{first}: not valid CSV: {error}; fix it") from error
+        raise UserError(f"{name}:{first}: not valid CSV: {error}; fix it") from error
 
 
 def _unquoted(field: str) -> str:
-    """A field without the quotation marks that a spreadsheet put around it."""
+    """A field without the quotation marks that a spreadsheet adds around it."""
     if len(field) < 2 or not (field[0] == field[-1] == '"'):
         return field
     inner = field[1:-1]
@@ -266,7 +336,7 @@ def _unquoted(field: str) -> str:
 
 
 def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
-    # The usual reason, where quotation marks were left alone.
+    # Usually the cause is that quotation marks were treated as ordinary characters.
     torn = any(field.count('"') % 2 for field in fields)
     hint = "; if quotation marks hold tabs or line ends together, set {quotes=csv}"
     return OptionError(
@@ -278,10 +348,10 @@ def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
 
 
 def parse_object(line: str, place: str) -> dict[str, Any]:
-    """A line of JSON that is an object.
+    """Parses a line that is a JSON object.
 
     Raises:
-        UserError: it is something else, or no JSON; names its place, "file:line".
+        UserError: it is not an object or not JSON; the message names its place, "file:line".
     """
     try:
         fields = json.loads(line)
@@ -293,6 +363,19 @@ def parse_object(line: str, place: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise UserError(f"{place}: not a JSON object but {type(fields).__name__}; fix the line")
     return fields
+
+
+def string_field(fields: Mapping[str, Any], key: str, place: str) -> str:
+    """The string in a field of a record; `place` names the record in errors.
+
+    Raises:
+        UserError: the field is missing or not a string.
+    """
+    text = fields.get(key)
+    if not isinstance(text, str):
+        kind = type(text).__name__ if key in fields else "missing"
+        raise UserError(f"{place}: {key!r} is not a string but {kind}; fix the row")
+    return text
 
 
 def _without_end(line: str) -> str:

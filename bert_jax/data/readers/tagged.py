@@ -2,25 +2,25 @@
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.data.examples import Entries, Entry, TaggedSentence
+from bert_jax.data.readers.columns import record_id
 from bert_jax.data.readers.conll import (
     DOCUMENT_START,
-    ColumnBlock,
     ColumnOptions,
-    as_columns,
+    ColumnSentence,
     read_blocks,
     read_sentences,
+    with_last_lines,
 )
-from bert_jax.data.readers.lines import STDIN, open_lines
+from bert_jax.data.readers.lines import open_lines
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import Record, TableOptions, format_of
 from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_one_of
 
 CONLL = "conll"
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
@@ -29,23 +29,22 @@ CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
 WORD_KEYS = ("words", "tokens")
 TAG_KEYS = ("tags", "ner_tags", "ner", "labels")
 
-_TRAIN_FORMATS = ("", CONLL, "jsonl")
 _JSON_ENDINGS = (".jsonl", ".ndjson")
 
-Sentence = str | tuple[str, ...] | ColumnBlock
-"""A text, its words, or its words with their lines."""
+Sentence = str | tuple[str, ...] | ColumnSentence
+"""A text, its words, or its words with their lines of the file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggedOptions(ColumnOptions):
-    """How a file of sentences is read; the keys of the same names in section `data`.
+    """How a file of sentences is read; keys of the same names in section `data`.
 
     Attributes:
-        format: "conll", words in columns; "jsonl", an object a line with lists of words ("words" or
-            "tokens") and tags ("tags", "ner_tags", "ner" or "labels"). "": by the ending of the
-            file's name, "conll" where it is not that of JSON lines.
-        data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
-            default.
+        format: "conll", words in columns; "jsonl", one object per line with lists of words ("words"
+            or "tokens") and tags ("tags", "ner_tags", "ner" or "labels"). "": selected by the file
+            extension, "conll" unless it is one of JSON lines.
+        data_dir: directory of prepared data sets, for "tfds:" sources; None: the default of
+            TensorFlow Datasets.
     """
 
     format: str = ""
@@ -66,14 +65,13 @@ def read_tagged(
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
-        options: how it is read.
-        needs_tags: whether it is an error that there are none.
+        options: options of the reader.
+        needs_tags: whether missing tags are an error.
 
     Raises:
-        UserError: the file cannot be read, or a line is malformed; names file and line.
+        UserError: the file cannot be read, or a line is malformed; the message names file and line.
     """
-    if options.format not in _TRAIN_FORMATS:
-        raise OptionError("format", options.format, "known are conll, jsonl")
+    require_one_of("format", options.format, ("", CONLL, "jsonl"))
     if options.is_conll(source):
         with open_lines(source) as lines:
             yield from read_sentences(lines, options, needs_tags=needs_tags)
@@ -87,28 +85,28 @@ def read_tagged(
 def open_sentences(
     source: str | Path, options: TaggedOptions, texts: TextOptions, *, with_lines: bool = False
 ) -> Iterator[Entries[Sentence]]:
-    """Opens sentences without tags: columns, lists of words in JSON lines, texts in any format.
+    """Opens sentences to tag: columns, lists of words in JSON lines, texts in any format.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:…".
-        options: how columns are read; its `format` is that of `sentence_format`.
-        texts: how texts are read, and the columns of tags and ids; tags are kept, and not read.
-        with_lines: of a file in columns, whether all its lines are in some entry.
+        options: options for columns; its `format` is the result of `sentence_format`.
+        texts: options for texts, with the columns of tags and ids; tags are kept and not read.
+        with_lines: whether, for a file in columns, every line of the file is in an entry.
 
     Raises:
-        UserError: the file cannot be read, or, while it is read, a row is malformed.
+        UserError: the file cannot be read; or, during iteration, a row is malformed.
     """
     if options.format == CONLL:
         with open_lines(source) as lines:
-            columns = dataclasses.replace(options, tag_column=sys.maxsize)
-            blocks: Iterable[ColumnBlock] = read_blocks(lines, columns)
+            columns = dataclasses.replace(options, tag_column=LARGEST_WHOLE)
+            sentences: Iterable[ColumnSentence] = read_blocks(lines, columns)
             if with_lines:
-                blocks = _with_last_lines(blocks)
+                sentences = with_last_lines(sentences)
             else:
-                blocks = (block for block in blocks if block.sentence.words)
-            yield Entries(map(_block_entry, blocks), lines.fraction)
+                sentences = (sentence for sentence in sentences if sentence.words)
+            yield Entries((Entry(one, {}, one.place, one.id) for one in sentences), lines.fraction)
     elif options.format == "jsonl":
-        with open_records(source, TableOptions("jsonl")) as table:
+        with open_records(source, texts.table()) as table:
             reader = TextReader(texts.columns)
             objects = (
                 _object_entry(record, number, reader, texts)
@@ -121,61 +119,12 @@ def open_sentences(
 
 
 def sentence_format(source: str | Path) -> str:
-    """The format of sentences that the ending of a file's name stands for, "" for none."""
+    """The sentence format for the extension of a file's name, "" if it is unknown."""
     return CONLL if _uncompressed(source).endswith(CONLL_ENDINGS) else format_of(source)
-
-
-def add_tag_column(
-    source: str | Path,
-    sentences: Sequence[TaggedSentence],
-    tags: Sequence[Sequence[str]],
-    options: TaggedOptions,
-) -> str:
-    """Tagged sentences in columns, with predicted tags as a further column.
-
-    If they are from a file in columns, the lines are those of the file, also those between its
-    sentences; sentences of the file that are not among them are left out.
-
-    Args:
-        source: of the sentences.
-        sentences: perhaps a part of its sentences.
-        tags: of each sentence.
-        options: how the source was read.
-    """
-    by_place = dict(zip((sentence.place for sentence in sentences), tags, strict=True))
-    pieces, count = [], 0
-    if source != STDIN and options.is_conll(source):
-        with open_lines(source) as lines:
-            for block in read_blocks(lines, options):
-                if not block.sentence.words:
-                    pieces.append("".join(block.lines))
-                elif block.sentence.place in by_place:
-                    pieces.append(block.tagged(by_place[block.sentence.place]))
-                    count += 1
-    if count == len(sentences):
-        return "".join(pieces)
-    return "".join(
-        as_columns(sentence.words, *([sentence.tags] if sentence.tags else []), predicted)
-        for sentence, predicted in zip(sentences, tags, strict=True)
-    )
 
 
 def _uncompressed(source: str | Path) -> str:
     return str(source).lower().removesuffix(".gz").removesuffix(".zst")
-
-
-def _with_last_lines(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
-    """The same blocks; lines after the last sentence belong to it. Reads one block ahead."""
-    blocks = iter(blocks)
-    previous = next(blocks, None)
-    for block in blocks:
-        if previous is not None and block.sentence.words:
-            yield previous
-            previous = block
-        elif previous is not None:
-            previous = dataclasses.replace(previous, lines=previous.lines + block.lines)
-    if previous is not None:
-        yield previous
 
 
 def _tagged_sentence(record: Record, number: int, *, needs_tags: bool) -> TaggedSentence:
@@ -196,14 +145,10 @@ def _tagged_sentence(record: Record, number: int, *, needs_tags: bool) -> Tagged
     return TaggedSentence(entry.item, tags, entry.id, place)
 
 
-def _block_entry(block: ColumnBlock) -> Entry[Sentence]:
-    return Entry(block, {}, block.sentence.place, block.sentence.id)
-
-
 def _object_entry(
     record: Record, number: int, reader: TextReader, texts: TextOptions
 ) -> Entry[Sentence]:
-    """An object with a list of words, or with a text."""
+    """The entry of an object with a list of words, or with a text."""
     key = next((key for key in (texts.text_column, *WORD_KEYS) if key in record.fields), None)
     if key is None or isinstance(record.fields[key], str):
         return _text_entry(reader.entry(record, number))
@@ -216,8 +161,8 @@ def _word_entry(
 ) -> Entry[Any]:
     other = {name: value for name, value in record.fields.items() if name != key}
     label = next((name for name in gold if name in other), "")
-    id = str(record.fields.get(id_column, number))
-    return Entry(_strings(record, key), other, record.place, id, label)
+    id = record_id(record.fields, id_column, number, record.place)
+    return Entry(_strings(record, key), other, record.place, id, label, record.fields)
 
 
 def _strings(record: Record, key: str) -> tuple[str, ...]:
@@ -242,7 +187,7 @@ def _text_entry(entry: Entry[str | tuple[str, str]]) -> Entry[Sentence]:
             "format",
             None,
             "if this is one, set {format=conll}",
-            f"{entry.place}: {DOCUMENT_START} stands in files of columns",
+            f"{entry.place}: {DOCUMENT_START} marks a file in columns",
         )
     gold = next((key for key in TAG_KEYS if key in entry.other), entry.gold)
-    return Entry(entry.item, entry.other, entry.place, entry.id, gold)
+    return Entry(entry.item, entry.other, entry.place, entry.id, gold, entry.columns)

@@ -1,16 +1,15 @@
 """Texts and pairs of texts: from tables, JSON lines, plain text, GLUE's files and data sets.
 
-`read_texts` reads them to train and evaluate, `open_texts` to predict; a column means the same to
-both.
+`read_texts` reads them for training and evaluation, `open_texts` for prediction; columns have the
+same meaning in both.
 """
 
 import contextlib
 import dataclasses
-import itertools
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from bert_jax.data.examples import Entries, Entry, TextExample
 from bert_jax.data.readers.columns import (
@@ -22,61 +21,53 @@ from bert_jax.data.readers.columns import (
 )
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
 from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, TableOptions, format_of
-from bert_jax.errors import OptionError, UserError
+from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
+from bert_jax.errors import OptionError, UserError, require_one_of
 
 Text = str | tuple[str, str]
-"""A text, or a text and its pair."""
+"""A text, or a pair of texts."""
 
 EMPTY = ("error", "keep")
 
 
 @dataclasses.dataclass(frozen=True)
-class TextOptions:
-    """How a file of texts is read; the keys of the same names in section `data`.
+class TextOptions(FileOptions):
+    """How a file of texts is read; keys of the same names in section `data`.
 
     Attributes:
-        format: see `TableOptions`; or "glue:NAME", one of GLUE's tasks with its own columns, see
-            `glue.GLUE`, where the other options are ignored.
-        header: whether the first line of a table names its columns.
-        quotes: the meaning of quotation marks in a table, see `TableOptions`.
-        text_column: the column of the text: a name, or a number from 0; "": one with a usual name,
-            see `columns.find_columns`.
-        pair_column: that of its pair; "": none, or of a usual name where `text_column` is "" too.
-        label_column: that of the label; "": one with a usual name. A file without it has no labels.
-        id_column: that of the id; "": one with a usual name, else the number of the row.
-        label_separator: between the labels of a row that may have several; "": it has one.
+        format: file format, see `TableOptions`; or "glue:NAME", one of GLUE's tasks with its own
+            columns, see `glue.GLUE`, where the other options are ignored.
+        text_column: column of the text: a name, or a number from 0; "": one with a usual name, see
+            `columns.find_columns`.
+        pair_column: column of the second text; "": none, or a usual name if `text_column` is ""
+            too.
+        label_column: column of the label; "": a usual name. A file without it has no labels.
+        id_column: column of the id; "": a usual name, else the number of the row.
+        label_separator: separator of several labels in a row; "": a row has one label.
         empty: whether an empty text is an error ("error") or an example ("keep", with a count on
-            stderr); to predict, it is always kept.
-        data_dir: of "tfds:" sources, where data sets are prepared; None: TensorFlow Datasets'
-            default.
+            stderr); in prediction it is always kept.
     """
 
-    format: str = ""
-    header: bool = True
-    quotes: str = "auto"
     text_column: str = ""
     pair_column: str = ""
     label_column: str = ""
     id_column: str = ""
     label_separator: str = ""
     empty: str = "error"
-    data_dir: str | None = None
 
     def __post_init__(self) -> None:
         if self.layout is None:
-            TableOptions(self.format, quotes=self.quotes)  # which checks them
-        if self.empty not in EMPTY:
-            raise OptionError("empty", self.empty, f"known are {', '.join(EMPTY)}")
+            self.table()  # which checks format and quotes
+        require_one_of("empty", self.empty, EMPTY)
 
     @property
     def layout(self) -> GlueLayout | None:
-        """That of a task of GLUE; None: another file."""
+        """The layout of a GLUE task; None: another file."""
         return glue_layout(self.format)
 
     @property
     def keeps_empty(self) -> bool:
-        """Whether empty texts are examples too; those of GLUE count in its published numbers."""
+        """Whether empty texts are examples, too; those of GLUE count in its published numbers."""
         return self.layout is not None or self.empty == "keep"
 
     @property
@@ -86,12 +77,8 @@ class TextOptions:
             return self.layout.columns
         return TextColumns(self.text_column, self.pair_column, self.label_column, self.id_column)
 
-    @property
-    def table(self) -> TableOptions:
-        """How fields are read."""
-        if self.layout:
-            return self.layout.table
-        return TableOptions(self.format, header=self.header, quotes=self.quotes)
+    def table(self, default: str = "") -> TableOptions:
+        return self.layout.table if self.layout else super().table(default)
 
 
 def read_texts(
@@ -103,19 +90,19 @@ def read_texts(
 ) -> Iterator[TextExample]:
     """The examples of a file, in its order.
 
-    A label is the text in its column; for a regression a float; a tuple where `label_separator`
-    is set or JSON has a list. A file whose label column is missing, or empty from the first row
-    on, has no labels: they are None.
+    A label is the text in its column; for a regression a float; a tuple if `label_separator` is set
+    or JSON has a list. If the label column is missing, or empty from the first row on, the file has
+    no labels, and each label is None.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
-        options: how it is read.
+        options: options of the reader.
         regression: whether labels are numbers.
-        needs_labels: whether it is an error that there are none.
+        needs_labels: whether missing labels are an error.
 
     Raises:
         UserError: the file cannot be read, a column is missing, or a row is malformed, lacks its
-            label, or has an empty text; names file and line.
+            label, or has an empty text; the message names file and line.
     """
     if options.layout:
         regression = options.layout.regression
@@ -127,26 +114,26 @@ def read_texts(
                 problem=f"format is {options.format!r}; it is for GLUE's files, but "
                 f"{str(source)!r} names its columns itself",
             )
-    with open_records(source, options.table, options.data_dir) as table:
-        records = iter(table.records)
-        first = next(records, None)
-        present = table.columns or (_keys(first) if first else ())
-        if not present:
-            return
-        place = table.place or (first.place if first else "")
-        columns = find_columns(
-            options.columns, present, place, regression=regression, needs_labels=needs_labels
+    labels: Labels | None = None
+    empty: list[str] = []
+    with open_records(source, options.table(), options.data_dir) as table:
+        reader = TextReader(
+            options.columns, table, regression=regression, needs_labels=needs_labels
         )
-        labels = _labels(columns, options, regression=regression, needed=needs_labels)
-        records = itertools.chain([first] if first else [], records)
-        if table.columns is None:
-            records = _uniform(records, columns, options.columns, regression)
-        empty: list[str] = []
-        for number, record in enumerate(records):
-            text = _text(record, columns.text)
-            pair = None if columns.pair is None else _text(record, columns.pair)
-            id = record_id(record, columns.id, number)
-            example = TextExample(text, pair, labels.read(record), id, record.place)
+        for number, record in enumerate(table.records):
+            entry = reader.entry(record, number)
+            columns = reader.columns
+            if labels is None:
+                labels = _labels(columns, options, regression=regression, needed=needs_labels)
+                # `Labels` decides whether a missing label is an error.
+                allowed = (columns, dataclasses.replace(columns, label=None))
+            if columns not in allowed:
+                raise UserError(
+                    f"{record.place}: the keys are {', '.join(map(repr, record.keys))}, those of "
+                    "the first object mean another text, pair, label or id; give all the same"
+                )
+            text, pair = (entry.item, None) if isinstance(entry.item, str) else entry.item
+            example = TextExample(text, pair, labels.read(record), entry.id, record.place)
             if is_empty(example):
                 if not options.keeps_empty:
                     raise OptionError(
@@ -162,7 +149,7 @@ def read_texts(
 
 
 def is_empty(example: TextExample) -> bool:
-    """Whether a text or its pair is empty or white space."""
+    """Whether a text, or one of a pair, is empty or white space."""
     return not example.text.strip() or (example.pair is not None and not example.pair.strip())
 
 
@@ -170,87 +157,90 @@ def is_empty(example: TextExample) -> bool:
 def open_texts(source: str | Path, options: TextOptions = TextOptions()) -> Iterator[Entries[Text]]:
     """Opens an input of texts and pairs of texts to predict.
 
-    Labels are columns like any other; empty texts are texts. Each object of JSON has its own keys:
-    some may have a pair, and others none.
+    Labels are columns like any other; empty texts are texts. Each JSON object has its own keys:
+    some objects may have a pair, others none.
 
     Args:
         source: a file, also compressed with gzip or Zstandard; "-" for stdin; or "tfds:…".
-        options: how it is read; without `format` and a known ending of the name it is plain text.
-            An empty line is an empty text there, so that lines and predictions correspond.
+        options: options of the reader; without `format` and a known file extension the input is
+            plain text. An empty line of plain text is an empty text, so that lines and predictions
+            match.
 
     Raises:
-        UserError: it cannot be opened; or, while rows are read, a row is malformed.
+        UserError: the input cannot be opened; or, during iteration, a row is malformed.
     """
-    table = dataclasses.replace(options.table, skip_broken=False)  # every row is predicted
-    if not is_dataset(source):
-        table = dataclasses.replace(table, format=table.format or format_of(source) or "text")
+    # Every row is predicted.
+    table = dataclasses.replace(options.table("text"), skip_broken=False)
+    is_plain = table.format_of(source) == "text" and not is_dataset(source)
     with open_records(source, table, options.data_dir) as opened:
-        reader = TextReader(TextColumns() if table.format == "text" else options.columns)
-        if opened.columns is not None:
-            if not opened.columns:
-                raise UserError(
-                    f"{opened.place}: the file is empty; a table begins with its columns' names"
-                )
-            reader.columns(opened.columns, opened.place)  # a wrong name is an error before any row
+        if opened.columns == ():
+            raise UserError(
+                f"{opened.place}: the file is empty; a table begins with its columns' names"
+            )
+        reader = TextReader(TextColumns() if is_plain else options.columns, opened)
         entries = (reader.entry(record, number) for number, record in enumerate(opened.records))
         yield Entries(entries, opened.fraction)
 
 
 class TextReader:
-    """Makes entries of records: takes text and pair out of the fields."""
+    """Makes entries from records: separates text and pair from the other fields.
 
-    def __init__(self, named: TextColumns) -> None:
-        self._named = named
-        self._known: tuple[tuple[str, ...], ResolvedColumns] | None = None
+    Attributes:
+        columns: the columns of the last record, or of the table.
+    """
 
-    def columns(self, present: tuple[str, ...], place: str) -> ResolvedColumns:
-        """The columns among those present; the last ones are cached."""
-        if self._known is None or self._known[0] != present:
-            self._known = present, find_columns(self._named, present, place)
-        return self._known[1]
+    columns: ResolvedColumns
+
+    def __init__(
+        self,
+        named: TextColumns,
+        table: Table | None = None,
+        *,
+        regression: bool = False,
+        needs_labels: bool = False,
+    ) -> None:
+        """Finds the columns of a table; those of JSON are found object by object.
+
+        Args:
+            named: the columns that the options name.
+            table: the input; if its columns have names, they hold for every record.
+            regression: see `find_columns`.
+            needs_labels: whether the table or the first object must have a label.
+
+        Raises:
+            OptionError: a column of the table is missing.
+        """
+        self._find = functools.partial(find_columns, named, regression=regression)
+        self._needs_labels = needs_labels
+        self._table_columns = table.columns if table else None
+        self._names: tuple[str, ...] | None = None
+        if table and table.columns:
+            self._update(table.columns, table.place)
 
     def entry(self, record: Record, number: int) -> Entry[Text]:
         """The entry of a record; `number` counts from 0.
 
         Raises:
-            UserError: there is no text.
+            UserError: the record has no text.
         """
-        columns = self.columns(_keys(record), record.place)
+        names = self._table_columns or record.keys
+        if names != self._names:
+            self._update(names, record.place)
+        columns, fields, place = self.columns, record.fields, record.place
         taken = (columns.text, columns.pair)
-        other = {key: value for key, value in record.fields.items() if key not in taken}
-        text = _text(record, columns.text)
+        text = string_field(fields, columns.text, place)
         return Entry(
-            text if columns.pair is None else (text, _text(record, columns.pair)),
-            other,
-            record.place,
-            str(number) if columns.id is None else str(record.fields[columns.id]),
+            text if columns.pair is None else (text, string_field(fields, columns.pair, place)),
+            {key: value for key, value in fields.items() if key not in taken},
+            place,
+            record_id(fields, columns.id, number, place),
             columns.label or "",
+            fields,
         )
 
-
-def _uniform(
-    records: Iterator[Record], columns: ResolvedColumns, named: TextColumns, regression: bool
-) -> Iterator[Record]:
-    """Objects of JSON, each with its own keys: none may have a text or label that is not read."""
-    known: tuple[str, ...] = ()
-    for record in records:
-        keys = _keys(record)
-        if keys != known:
-            own = find_columns(named, keys, record.place, regression=regression)
-            if own.label is None:  # `Labels` decides whether that is an error
-                own = dataclasses.replace(own, label=columns.label)
-            if own != columns:
-                raise UserError(
-                    f"{record.place}: the keys are {', '.join(map(repr, keys))}, those of the "
-                    "first object mean another text, pair, label or id; give all the same"
-                )
-            known = keys
-        yield record
-
-
-def _keys(record: Record) -> tuple[str, ...]:
-    """The keys of an object; null means that a key is missing."""
-    return tuple(key for key, value in record.fields.items() if value is not None)
+    def _update(self, names: tuple[str, ...], place: str) -> None:
+        self.columns = self._find(names, place, needs_labels=self._needs_labels)
+        self._names, self._needs_labels = names, False  # from here on, see `Labels`
 
 
 def _labels(
@@ -265,14 +255,6 @@ def _labels(
         needed=needed,
         header_label=(columns.label or "") if by_number else "",
     )
-
-
-def _text(record: Record, column: str) -> str:
-    text: Any = record.fields.get(column)
-    if not isinstance(text, str):
-        what = type(text).__name__ if column in record.fields else "missing"
-        raise UserError(f"{record.place}: {column!r} is not a string but {what}; fix the row")
-    return text
 
 
 def _report(places: Sequence[str], what: str) -> None:

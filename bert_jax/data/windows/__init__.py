@@ -1,1 +1,1 @@
-"""Modules of this layer."""
+"""Windows over texts that are too long for one row."""

@@ -1,8 +1,8 @@
 """A question and its passage as rows of tokens: windows that slide over a long passage.
 
 A row is `[CLS] question [SEP] part of the passage [SEP]`. `step` is what google-research/bert calls
-`doc_stride`: how many tokens a window begins after the one before it. Hugging Face's argument of
-the same name is the overlap of two windows: `step` = length - question tokens - 3 - overlap.
+`doc_stride`: number of tokens from the start of a window to the next start. Hugging Face's argument
+of the same name is the overlap of two windows: `step` = length - question tokens - 3 - overlap.
 """
 
 import bisect
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from bert_jax.data.examples import GoldAnswer
 from bert_jax.data.windows.ranges import Range, max_context_ranges, window_ranges
 from bert_jax.errors import OptionError
-from bert_jax.tokenization import Encoding, Tokenizer
 from bert_jax.tokenization.assembly import join_texts, text_starts
+from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
 
-# run_squad.py of google-research/bert prefers long windows by so much a token.
+# run_squad.py of google-research/bert prefers long windows by this much per token.
 _LENGTH_BONUS = 0.01
 
 
@@ -26,10 +26,10 @@ class PassageWindow(Encoding):
     """A row; offsets of its question are characters of the question, the others of the passage.
 
     Attributes:
-        first: the number of its first token of the passage among all of these.
-        positions: (start, stop), where its tokens of the passage stand in the row.
-        max_context: (start, stop), positions of the tokens that have more context here than in any
-            other window: an answer that begins with one of them is read here.
+        first: index in the passage of the first passage token of the row.
+        positions: (start, stop), range of the passage tokens in the row.
+        max_context: (start, stop), positions of the tokens that have more context in this window
+            than in any other: an answer that begins with one of them is read from this window.
         passage: all tokens of the passage, without special tokens.
     """
 
@@ -39,13 +39,13 @@ class PassageWindow(Encoding):
     passage: Encoding
 
     def answer_positions(self, tokens: tuple[int, int] | None) -> tuple[int, int]:
-        """Where the first and the last token of an answer stand in this row.
+        """Positions in this row of the first and the last token of an answer.
 
         Args:
-            tokens: numbers of two tokens of the passage, see `token_span`; None: no answer.
+            tokens: indices of these two tokens in the passage, see `token_span`; None: no answer.
 
         Returns:
-            Two positions; (0, 0), which is [CLS], where the window has no answer or not all of it.
+            Two positions; (0, 0), which is [CLS], if the window does not contain the whole answer.
         """
         start, stop = self.positions
         if tokens is None:
@@ -58,22 +58,22 @@ class PassageWindows:
     """Cuts passages into windows, each passage tokenised once.
 
     Attributes:
-        count: questions so far.
-        cut_questions: how many of them were longer than `question_limit`.
-        question_limit: the most tokens of a question, which never takes more than half of a row.
+        count: number of questions so far.
+        cut_questions: number of questions that were longer than `question_limit`.
+        question_limit: maximum number of tokens of a question, at most half of a row.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, length: int = 384, step: int = 128, question_length: int = 64
     ) -> None:
-        """Begins to count.
+        """Starts both counters at 0.
 
         Args:
-            tokenizer: of the model.
-            length: the most tokens of a row, T.
-            step: tokens from the start of a window to the start of the next. Half a window is used
-                in place of one that would leave no overlap.
-            question_length: the most tokens of a question; the rest of it is cut.
+            tokenizer: tokenizer of the model.
+            length: T, maximum number of tokens of a row.
+            step: tokens from the start of a window to the next start. If that would leave no
+                overlap, half a window is used instead.
+            question_length: maximum number of tokens of a question; the rest of it is cut.
 
         Raises:
             OptionError: a row has no space for a question and a passage.
@@ -90,34 +90,34 @@ class PassageWindows:
         self.question_limit = min(question_length, self._capacity // 2)
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[list[PassageWindow]]:
-        """The windows of each question and passage, at least one; every token is in one."""
+        """The windows of each question and passage, at least one; every token is in a window."""
         passages = {passage: number for number, (_, passage) in enumerate(pairs)}
         tokens_of = dict(zip(passages, self._tokenize(list(passages)), strict=True))
         questions = self._tokenize([question for question, _ in pairs])
         self.count += len(pairs)
         self.cut_questions += sum(len(question) > self.question_limit for question in questions)
         return [
-            self._windows(_slice(question, 0, self.question_limit), tokens_of[passage])
+            self._windows(question.part(0, self.question_limit), tokens_of[passage])
             for question, (_, passage) in zip(questions, pairs, strict=True)
         ]
 
     def _tokenize(self, texts: list[str]) -> list[Encoding]:
         return self._tokenizer.encode_batch(texts, add_special_tokens=False)
 
-    def _windows(self, question: Encoding, passage: Encoding) -> list[PassageWindow]:
+    def _windows(self, question: Pieces, passage: Encoding) -> list[PassageWindow]:
         capacity = self._capacity - len(question)
         step = self._step if self._step < capacity else max(capacity // 2, 1)
-        starts = range(len(passage) + 1)  # every token by itself
+        starts = range(len(passage) + 1)  # each token is a unit
         ranges = window_ranges(starts, capacity, step)
         windows = []
         for (start, stop), read in zip(
             ranges, max_context_ranges(starts, ranges, _LENGTH_BONUS), strict=True
         ):
-            row = join_texts(self._tokenizer, [question, _slice(passage, start, stop)])
+            row = join_texts(self._tokenizer, [question, passage.part(start, stop)])
             _, begin = text_starts(self._tokenizer, [len(question), stop - start])
             windows.append(
                 PassageWindow(
-                    **{name: getattr(row, name) for name in _FIELDS},
+                    **vars(row),
                     first=start,
                     positions=(begin, begin + stop - start),
                     max_context=(read[0] - start + begin, read[1] - start + begin),
@@ -127,17 +127,10 @@ class PassageWindows:
         return windows
 
 
-_FIELDS = [field.name for field in dataclasses.fields(Encoding)]
-
-
-def _slice(tokens: Encoding, start: int, stop: int) -> Encoding:
-    return Encoding(*(getattr(tokens, name)[start:stop] for name in _FIELDS))
-
-
 def token_span(tokens: Encoding, start: int, stop: int) -> tuple[int, int] | None:
     """The first and the last of the fewest tokens that cover characters `start` … `stop - 1`.
 
-    None where no token covers any of them: they are white space, or nothing is left of them.
+    None if no token covers any of them: white space, or characters that the tokenizer drops.
     """
     first = bisect.bisect_right(tokens.offsets, start, key=lambda offset: offset[1])
     last = bisect.bisect_left(tokens.offsets, stop, key=lambda offset: offset[0]) - 1
@@ -149,9 +142,9 @@ class AnswerPlace:
     """Characters of a passage, `passage[start:stop]`.
 
     Attributes:
-        start: the first.
-        stop: one past the last.
-        is_stated: whether this is what the file says; else the answer was searched for.
+        start: first character.
+        stop: one past the last character.
+        is_stated: whether the file states this place; otherwise the answer was searched for.
     """
 
     start: int
@@ -160,14 +153,14 @@ class AnswerPlace:
 
 
 def find_answer(passage: str, answer: GoldAnswer) -> AnswerPlace | None:
-    """Finds a gold answer: where the file says, else nearby, else in another spelling.
+    """Finds a gold answer: at the stated place, else nearby, else in another spelling.
 
-    Of several occurrences the nearest to the stated start counts. Where there is none, all white
-    space (U+00A0 and U+202F among it) and compatible forms of characters (é as one or as two, ﬁ,
-    ½) are taken to be the same.
+    Of several occurrences, the one nearest to the stated start is used. If there is none, all white
+    space (including U+00A0 and U+202F) and all compatible forms of a character (é as one or as two,
+    ﬁ, ½) are treated as equal.
 
     Returns:
-        None where the passage does not have the answer.
+        The place; None if the passage does not contain the answer.
     """
     stop = answer.start + len(answer.text)
     if answer.start >= 0 and passage[answer.start : stop] == answer.text:

@@ -1,4 +1,4 @@
-"""Windows over a text that is too long for one row: where they begin, and which is read where.
+"""Windows over a text that is too long for one row: their ranges, and the units read in each.
 
 The text consists of units that are never cut: single tokens of a passage, words of a sentence.
 """
@@ -8,17 +8,17 @@ import itertools
 from collections.abc import Sequence
 
 Range = tuple[int, int]
-"""The first, and one past the last."""
+"""The first index, and one past the last."""
 
 
 def window_ranges(starts: Sequence[int], capacity: int, step: int) -> list[Range]:
-    """The units of each window; together they cover every unit (google's run_squad.py).
+    """The units of each window; together they cover all units (google's run_squad.py).
 
     Args:
-        starts: the first token of each of n units, and the number of all tokens, int [n + 1].
-        capacity: the most tokens of a window; no unit has more.
-        step: tokens from the start of a window to the start of the next, which is that of a unit.
-            No unit has more than `capacity - step`, or one token.
+        starts: int [n + 1], first token of each of n units, then the number of all tokens.
+        capacity: maximum number of tokens of a window; no unit has more.
+        step: tokens from the start of a window to the next start, rounded to a unit. No unit has
+            more than max(`capacity - step`, 1) tokens.
     """
     count = len(starts) - 1
     ranges, first = [], 0
@@ -36,13 +36,13 @@ def max_context_ranges(
     """The units of each window that have their maximum context in it; each unit is in one range.
 
     The context of a unit in a window is the smaller number of tokens left and right of it, plus
-    `length_bonus` for each token of the window; of equal windows the first one counts
-    (`_check_is_max_context` of google's run_squad.py, with a bonus of 0.01).
+    `length_bonus` for each token of the window; of equal windows the first one wins
+    (`_check_is_max_context` of run_squad.py of google-research/bert, with a bonus of 0.01).
 
     Args:
-        starts: as of `window_ranges`.
-        ranges: from `window_ranges`.
-        length_bonus: for each token of a window.
+        starts: first token of each unit, as in `window_ranges`.
+        ranges: the result of `window_ranges`.
+        length_bonus: bonus per token of a window.
     """
 
     def context(unit: int, window: Range) -> float:

@@ -1,8 +1,8 @@
 """Words of sentences: plain text split into words, and words as rows of tokens.
 
-A row is `[CLS] words [SEP]`. A word is known by the first of its tokens, which carries its label
-(paper, section 5.3). Windows slide over a sentence that is too long for a row; a word is read in
-one window only: the one where it has most context.
+A row is `[CLS] words [SEP]`. A word is represented by its first token, which carries its label
+(paper, section 5.3). Windows slide over a sentence that is too long for a row; each word is read in
+only one window: the one where it has most context.
 """
 
 import bisect
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from bert_jax.data.windows.ranges import max_context_ranges, window_ranges
 from bert_jax.errors import OptionError
-from bert_jax.tokenization import Encoding, Tokenizer
-from bert_jax.tokenization.assembly import Pieces, join_texts, text_starts
+from bert_jax.tokenization.assembly import join_texts, text_starts
+from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
 
 # Blocks of Chinese characters, of which each is a word (google-research/bert, tokenization.py).
 _CHINESE = (
@@ -37,8 +37,8 @@ class Word(NamedTuple):
 
     Attributes:
         text: the word.
-        start: its first character in the text.
-        end: one past its last.
+        start: first character of the word in the text.
+        end: one past the last character.
     """
 
     text: str
@@ -47,10 +47,11 @@ class Word(NamedTuple):
 
 
 def split_words(text: str) -> list[Word]:
-    """Words between white space; each punctuation mark and Chinese character is a word.
+    """Splits at white space; each punctuation mark and Chinese character is a word.
 
-    The rule is that of BERT's basic tokenizer, which counts all of ASCII that is neither letter nor
-    digit as punctuation. It does not depend on a model's tokenizer, which may split otherwise.
+    The rule is that of BERT's basic tokenizer, where every ASCII character that is neither letter
+    nor digit is punctuation. It does not depend on the model's tokenizer, which may split
+    differently.
     """
     words = []
     start = -1
@@ -70,7 +71,7 @@ def split_words(text: str) -> list[Word]:
 
 
 def join_words(words: Sequence[str]) -> list[Word]:
-    """Words, and their places in `" ".join(words)`."""
+    """The text `" ".join(words)`, as its words with their places."""
     joined, start = [], 0
     for word in words:
         joined.append(Word(word, start, start + len(word)))
@@ -85,7 +86,7 @@ def _kind(character: str) -> int:
     if character.isalnum() and ord(character) < 0x3400:
         return _INSIDE
     if character.isascii():
-        # Control characters are none of BERT's punctuation; they vanish later.
+        # BERT does not treat control characters as punctuation; its tokenizer drops them later.
         return _ALONE if character.isprintable() else _INSIDE
     code = ord(character)
     if unicodedata.category(character).startswith("P"):
@@ -95,12 +96,12 @@ def _kind(character: str) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WordWindow(Encoding):
-    """A row; its `word_ids` and `offsets` are those of the sentence, its words joined by blanks.
+    """A row; its `word_ids` and `offsets` refer to the sentence, its words joined by spaces.
 
     Attributes:
-        words: those that are read here, ascending numbers of words of the sentence. A word of which
-            the tokenizer leaves nothing is read nowhere.
-        positions: where the first token of each of them stands in the row.
+        words: ascending indices of the words of the sentence that are read in this window. Words
+            without tokens are read in no window.
+        positions: position in the row of the first token of each of these words.
     """
 
     words: tuple[int, ...]
@@ -108,19 +109,19 @@ class WordWindow(Encoding):
 
 
 class WordWindows:
-    """Makes the rows of sentences.
+    """Encodes sentences as rows.
 
-    A sentence that fits is one row. Of a longer one, each window begins half a window after the one
-    before, at a word, so that a word has about a quarter of a window on both sides where the
-    sentence has as much. A word of more tokens than half a window is cut to these: its
-    first token stays.
+    A sentence that fits is one row. In a longer one, windows begin at words and about half a window
+    apart, so that a word has about a quarter of a window of context on both sides, if the sentence
+    has as much. A word with more tokens than half a window is cut to half a window; its first token
+    stays.
     """
 
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:
-        """Takes the most tokens of a row, T.
+        """Takes the maximum number of tokens of a row, T.
 
         Raises:
-            OptionError: there is no space for a word.
+            OptionError: a row has no space for a word.
         """
         special = tokenizer.num_special_tokens(pair=False)
         if length <= special:
@@ -129,9 +130,9 @@ class WordWindows:
         self._capacity = length - special
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> list[list[WordWindow]]:
-        """The rows of each sentence, at least one; every word that has tokens is read in one."""
+        """The rows of each sentence, at least one; each word with tokens is read in exactly one."""
         texts = [" ".join(words) for words in sentences]
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        encodings = self._tokenizer.encode_words(texts)
         return [
             self._windows(encoding, _word_ids(encoding.offsets, words, text))
             for encoding, words, text in zip(encodings, sentences, texts, strict=True)
@@ -157,7 +158,7 @@ class WordWindows:
     def _window(
         self, tokens: Encoding, word_ids: list[int], inside: Sequence[int], firsts: Sequence[int]
     ) -> WordWindow:
-        """A row of the tokens `inside`; `firsts` begin the words that are read in it."""
+        """A row of the tokens `inside`; `firsts` are the first tokens of the words read in it."""
         pieces = Pieces(
             [tokens.ids[token] for token in inside],
             [tokens.tokens[token] for token in inside],
@@ -168,18 +169,18 @@ class WordWindows:
         (begin,) = text_starts(self._tokenizer, [len(pieces)])
         position = {token: begin + index for index, token in enumerate(inside)}
         return WordWindow(
-            **{field.name: getattr(row, field.name) for field in dataclasses.fields(Encoding)},
+            **vars(row),
             words=tuple(word_ids[token] for token in firsts),
             positions=tuple(position[token] for token in firsts),
         )
 
 
 def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[str], text: str) -> list[int]:
-    """The word that each token begins in; `text` is the words joined by blanks."""
+    """The word that each token begins in; `text` is the words joined by spaces."""
     ends = [word.end for word in join_words(words)]
     numbers = []
     for start, end in offsets:
-        # SentencePiece counts the blank before a word to its token, or makes it a token.
+        # Tokens may include the space before a word, or be that space.
         while start < end and text[start] == " ":
             start += 1
         numbers.append(min(bisect.bisect_right(ends, start), len(words) - 1))
@@ -187,12 +188,12 @@ def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[str], text: st
 
 
 def _shorten(firsts: Sequence[int], count: int, most: int) -> tuple[list[int], list[int]]:
-    """The tokens that are kept when no word has more than `most`, and where words begin in them.
+    """The kept tokens if no word may have more than `most`, and the new first tokens of words.
 
     Args:
-        firsts: the first token of each word that has any.
-        count: of all tokens.
-        most: the most tokens of a word.
+        firsts: first token of each word that has any.
+        count: number of tokens.
+        most: maximum number of tokens of a word.
     """
     kept: list[int] = []
     starts = []

@@ -2,10 +2,9 @@
 
 docs/recipes.md shows how to add one.
 
-The table is read by `attention.SelfAttention` (which kernel computes a call), by
-`execution.resolve_execution` (which values `model.attention` has, and what "auto" is on a
-platform; the log of a training names the choice) and by `data.row_packing` (which lengths packed
-rows may have).
+The table is read by `attention.SelfAttention` (to select the kernel of a call), by
+`execution.resolve_execution` (values of `model.attention`, and the meaning of "auto" on a platform;
+the log of a training names the choice) and by `data.row_packing` (allowed lengths of packed rows).
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ import jax.numpy as jnp
 PLATFORMS = ("cpu", "gpu", "tpu")
 
 MASK_VALUE = jnp.finfo(jnp.float32).min
-"""A score that softmax makes 0; minus infinity would give NaN where a row has nothing else."""
+"""A score that becomes 0 in softmax; minus infinity would give NaN in a row of nothing else."""
 
 AttentionFunction = Callable[[jax.Array, jax.Array, jax.Array, Any, float, jax.Array], jax.Array]
 """Query, key, value [B, N, T, H], `AttentionContext`, dropout rate, dropout key → [B, N, T, H]."""
@@ -26,13 +25,13 @@ AttentionFunction = Callable[[jax.Array, jax.Array, jax.Array, Any, float, jax.A
 
 @dataclasses.dataclass(frozen=True)
 class AttentionCall:
-    """What is known about a call of attention before anything is computed.
+    """The properties of a call of attention that are known before anything is computed.
 
     Attributes:
-        length: T.
-        head_dim: H.
-        dtype: of the activations.
-        dropout_rate: of the dropout on the attention weights; 0 outside training.
+        length: T, number of tokens.
+        head_dim: H, width of a head.
+        dtype: dtype of the activations.
+        dropout_rate: dropout rate on the attention weights; 0 outside training.
         output_attentions: whether the attention weights are requested.
         packed: whether a row may hold several texts, so that segment ids differ within a row.
     """
@@ -47,17 +46,17 @@ class AttentionCall:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """An implementation of attention, and when it is used.
+    """An implementation of attention, and the calls it is used for.
 
     Attributes:
-        name: unique in the table.
+        name: name, unique in the table.
         function: computes attention.
-        platforms: where it runs, of "cpu", "gpu" and "tpu".
-        setting: the value of `model.attention` that allows it; "": its name.
-        automatic: whether `model.attention` "auto" allows it on its platforms.
-        min_length: the shortest T for which it is faster than the kernels after it in the table.
+        platforms: platforms it runs on, of "cpu", "gpu" and "tpu".
+        setting: value of `model.attention` that allows it; "": its name.
+        automatic: whether "auto" as `model.attention` allows it on its platforms.
+        min_length: shortest T for which it is faster than the kernels after it in the table.
         length_multiple: T must be a multiple of this.
-        accepts: whether it can compute a call of a length that it supports.
+        accepts: whether it can compute a call with a supported length.
     """
 
     name: str

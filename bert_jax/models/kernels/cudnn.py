@@ -1,4 +1,4 @@
-"""NVIDIA's fused attention, for rows of one text whose padding stands at the end."""
+"""NVIDIA's fused attention, for rows of one text with the padding at the end."""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ KERNEL = Kernel(
     name="cudnn",
     function=attention,
     platforms=("gpu",),
-    automatic=False,  # no GPU was there to measure it on
+    automatic=False,  # not benchmarked on a GPU yet
     min_length=512,
     accepts=_accepts,
 )

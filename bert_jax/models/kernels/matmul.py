@@ -1,8 +1,8 @@
-"""Products of activations with parameters, summed in float32 whatever their dtype.
+"""Products of activations with parameters, summed in float32 for any dtype.
 
-A product of bfloat16 numbers is rounded once, when its float32 sum is whole and the bias is in it:
-in the forward pass, and in the sums of the backward pass, where JAX alone would round what it
-multiplies with.
+A bfloat16 product is rounded once, after its float32 sum is complete and includes the bias: in the
+forward pass, and in the sums of the backward pass, where JAX's own gradient would round the
+factors.
 """
 
 import functools
@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-# Remat policies know what is computed here by this name; they do not see inside a function with its
-# own gradient.
+# Remat policies refer to the results by this name; they cannot see inside a function with a custom
+# gradient.
 MATMUL_OUTPUT = "matmul output"
 
 
@@ -22,10 +22,10 @@ def affine(axes: int, inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> 
     """Inputs · kernel + bias, summed over the last `axes` axes of the inputs.
 
     Args:
-        axes: how many axes I stands for.
+        axes: number of axes that I stands for.
         inputs: [..., I], float32 or bfloat16.
         kernel: [I, O], where O may also be several axes; multiplied in the dtype of the inputs.
-            Its gradient is rounded to that, so that devices send each other half as much.
+            Its gradient is rounded to that dtype, so that devices exchange half as many bytes.
         bias: [O].
 
     Returns:
@@ -61,7 +61,7 @@ _affine.defvjp(_forward, _backward)
 
 
 def _matrices(axes: int, inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """[M, I] and [I, O]: a sum over one axis is what libraries of products are made for."""
+    """[M, I] and [I, O]: BLAS libraries are fastest with a single contracted axis."""
     width = math.prod(kernel.shape[:axes])
     return inputs.reshape(-1, width), kernel.reshape(width, -1)
 
@@ -114,25 +114,25 @@ def matmul_nt(left: jax.Array, right: jax.Array) -> jax.Array:
 def matmul_tn(left: jax.Array, right: jax.Array) -> jax.Array:
     """Leftᵀ · right: [..., M, I] and [..., M, O] → float32 [..., I, O].
 
-    On a CPU, XLA's fast product of bfloat16 matrices sums along the rows of the left one; for
-    another axis it converts everything to float32 first and takes twice as long. It folds a plain
-    transposition into the product, which gives that other axis again, but not one where both are
-    reversed along the sum.
+    On a CPU, XLA's fast bfloat16 product contracts the last axis of the left matrix; for another
+    axis it converts everything to float32 first and takes twice as long. XLA folds a plain
+    transposition into the product, which restores that slow case, but not a transposition with the
+    contracted axis reversed in both.
     """
 
-    def of_reversed(left: jax.Array, right: jax.Array) -> jax.Array:
+    def reversed_product(left: jax.Array, right: jax.Array) -> jax.Array:
         return _matmul(jnp.flip(left.swapaxes(-1, -2), -1), jnp.flip(right, -2), -1, -2)
 
-    def of_plain(left: jax.Array, right: jax.Array) -> jax.Array:
+    def plain_product(left: jax.Array, right: jax.Array) -> jax.Array:
         return _matmul(left, right, -2, -2)
 
     if left.dtype == jnp.float32:
-        return of_plain(left, right)
-    return jax.lax.platform_dependent(left, right, cpu=of_reversed, default=of_plain)
+        return plain_product(left, right)
+    return jax.lax.platform_dependent(left, right, cpu=reversed_product, default=plain_product)
 
 
 def _matmul(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
-    """The product that sums over an axis of each, float32."""
+    """The product that contracts one axis of each operand, float32."""
     axes = ((left.ndim + left_axis,), (right.ndim + right_axis,))
     batch = tuple(range(left.ndim - 2))
     return jax.lax.dot_general(

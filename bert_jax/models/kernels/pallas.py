@@ -55,7 +55,7 @@ KERNEL = Kernel(
     name="pallas",
     function=attention,
     platforms=("tpu",),
-    min_length=512,  # below it the weights are small beside the activations
+    min_length=512,  # for shorter rows the weights are small compared to the activations
     length_multiple=128,  # it works on blocks of 128 tokens
     accepts=lambda call: call.dropout_rate == 0 and not call.output_attentions,
 )

@@ -1,4 +1,4 @@
-"""Attention to long rows on a CPU: one head after another, whose weights stay in the cache."""
+"""Attention to long rows on a CPU, one head after another: its weights stay in the cache."""
 
 import functools
 
@@ -18,8 +18,8 @@ def attention(
     rate: float,
     dropout_key: jax.Array,
 ) -> jax.Array:
-    """Computes `models.attention.attention`; without a gradient, head after head."""
-    # This body runs only where no gradient is taken; else `xla.forward` takes its place.
+    """Computes `models.attention.attention`; without a gradient, one head after another."""
+    # This body runs only if no gradient is taken; otherwise `xla.forward` replaces it.
     leading = query.shape[:2]  # BN
 
     def merge_leading(array: jax.Array) -> jax.Array:
@@ -38,12 +38,12 @@ attention.defvjp(xla.forward, xla.backward)
 
 def _accepts(call: AttentionCall) -> bool:
     mesh = jax.sharding.get_abstract_mesh()
-    # A loop over heads that several devices share would gather them on each.
+    # A loop over heads that are split over several devices would gather them on each device.
     is_unsharded = mesh.empty or mesh.size == 1
     return is_unsharded and (call.dtype == "float32" or call.head_dim >= 64)
 
 
-# The weights of all rows and heads pass through memory several times; those of one head of 512
+# The weights of all rows and heads pass through memory several times; those of one head with 512
 # tokens stay in the cache. Measured on a CPU without gradients: the encoder takes 0.77 to 0.88
 # times as long from this length on, 1.0 at 256; narrow heads in bfloat16 take longer. With
 # gradients there is no gain.

@@ -12,7 +12,7 @@ KERNELS = (
 )
 
 SETTINGS = tuple(dict.fromkeys(kernel.setting for kernel in (xla.KERNEL, *KERNELS)))
-"""The values of `model.attention`, besides "auto"."""
+"""The values of `model.attention` other than "auto"."""
 
 
 def select_kernel(setting: str, platform: str, call: AttentionCall) -> Kernel:
@@ -20,8 +20,8 @@ def select_kernel(setting: str, platform: str, call: AttentionCall) -> Kernel:
 
     Args:
         setting: `Execution.attention`.
-        platform: of the devices that compute: "cpu", "gpu" or "tpu".
-        call: what is to be computed.
+        platform: platform of the devices that compute: "cpu", "gpu" or "tpu".
+        call: the call to compute.
     """
     settings = (setting, xla.KERNEL.setting)
     allowed = (k for k in KERNELS if k.setting in settings and platform in k.platforms)
@@ -29,16 +29,16 @@ def select_kernel(setting: str, platform: str, call: AttentionCall) -> Kernel:
 
 
 def automatic_setting(platform: str) -> str:
-    """What `model.attention` "auto" is on "cpu", "gpu" or "tpu"."""
+    """The meaning of "auto" as `model.attention` on "cpu", "gpu" or "tpu"."""
     runs = (kernel for kernel in KERNELS if kernel.automatic and platform in kernel.platforms)
     return next((kernel.setting for kernel in runs), xla.KERNEL.setting)
 
 
 def runs_on(setting: str, platform: str) -> bool:
-    """Whether a kernel that `model.attention` names runs on a platform."""
+    """Whether the kernel for a value of `model.attention` runs on a platform."""
     return any(platform in kernel.platforms for kernel in KERNELS if kernel.setting == setting)
 
 
 def length_multiple(length: int) -> int:
-    """The number whose multiples suit every kernel that computes rows of `length` tokens."""
+    """The length multiple that suits every kernel for rows of `length` tokens."""
     return math.lcm(*(kernel.length_multiple for kernel in KERNELS if kernel.min_length <= length))

@@ -1,7 +1,8 @@
-"""Attention as matrix products, which XLA compiles for every platform, with its own gradient.
+"""Attention as matrix products, which XLA compiles for every platform, with a custom gradient.
 
-As `models.attention.attention`, but products of bfloat16 numbers are summed in float32, the
-softmax is float32, and the backward pass keeps the weights alone, in the dtype of the activations.
+Differences from `models.attention.attention`: products of bfloat16 values are summed in float32,
+the softmax is float32, and the backward pass stores only the weights, in the dtype of the
+activations.
 """
 
 import functools
@@ -39,7 +40,7 @@ def attention_weights(query: jax.Array, key: jax.Array, context: AttentionContex
     Args:
         query: [..., T, H].
         key: [..., S, H].
-        context: which keys those are.
+        context: segment ids and positions, which decide the keys that each query sees.
 
     Returns:
         float32 [..., T, S]; each row sums to 1. A row without any visible key is uniform, not NaN.
@@ -76,17 +77,17 @@ def forward(
     rate: float,
     dropout_key: jax.Array,
 ) -> tuple[jax.Array, Any]:
-    """The forward pass of a gradient: the output, and what `backward` reads."""
+    """The forward pass for a gradient: the output, and the residuals that `backward` reads."""
     output, weights = attend(query, key, value, context, rate, dropout_key)
     weights = checkpoint_name(weights, ATTENTION_WEIGHTS)
     return output, (query, key, value, context, dropout_key, weights)
 
 
 def backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
-    """The gradients; `d_x` is the gradient of x.
+    """The gradients; `d_x` denotes the gradient of x.
 
     With O for the output, A for the weights and A' for the weights after dropout: dV = A'ᵀ dO and
-    dA' = dO Vᵀ; dropout lets the same elements through as before, which gives dA. With Z for the
+    dA' = dO Vᵀ; dropout keeps the same elements as in the forward pass, which gives dA. With Z the
     scores Q Kᵀ / sqrt(H), dZ = A ∘ (dA - Σₛ A ∘ dA); then dQ = dZ K / sqrt(H) and
     dK = dZᵀ Q / sqrt(H).
     """

@@ -1,1 +1,1 @@
-"""What all tasks share: the interfaces `Task`, `LabelledTask`, `Predictor` and `PredictionTask`."""
+"""The interfaces of all tasks: `Task`, `LabelledTask`, `Predictor` and `PredictSpec`."""

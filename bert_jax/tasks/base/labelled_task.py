@@ -1,49 +1,51 @@
-"""What all tasks with labelled examples share: their options, batches, evaluation, and files."""
+"""The base of all tasks with labelled examples: batches, evaluation and files."""
 
 import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
+from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.examples import Entry, LabelledExample
+from bert_jax.data.examples import Entry, LabelledExample, digest_of
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.errors import OptionError, renamed_options
+from bert_jax.files import atomic_directory
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
-from bert_jax.tasks.base.predict_task import EXPECTED, JSONL, PredictionTask
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor
+from bert_jax.sharding.hosts import is_main_host
+from bert_jax.tasks.base.kept_outputs import KeptSets
+from bert_jax.tasks.base.labelled_options import LabelledOptions
+from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
+from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
-from bert_jax.tasks.base.task import ModelInit, Task, with_rows
+from bert_jax.tasks.base.streams import predict_examples
+from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes, unknown_share
+from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.tokenization import Encoding, Tokenizer
 
 # Training batches whose lengths decide how short rows are packed.
 _SAMPLE_BATCHES = 64
 
+
+class CutTexts(Protocol):
+    """An encoder that cuts long texts: `count` texts so far, `cut` of them too long."""
+
+    count: int
+    cut: int
+
+
 Example = TypeVar("Example", bound=LabelledExample)
 Prediction = TypeVar("Prediction")
-
-# Keys of section `data` that all labelled tasks have, see `splits.read_splits`.
-DATA: dict[str, Any] = {
-    "directory": "",
-    "train": "",
-    "validation": (),
-    "test": (),
-    "validation_fraction": 0.1,
-    "limit": 0,
-    "length": 128,
-    "best_metric": "",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +53,9 @@ class TrainedModel:
     """The model that a task trains.
 
     Attributes:
-        tokenizer: of the model.
-        description: of the model directory that comes out.
-        execution: how it is computed.
+        tokenizer: tokenizer of the model.
+        description: contents of the exported model directory.
+        execution: how the model is computed.
     """
 
     tokenizer: Tokenizer
@@ -61,48 +63,34 @@ class TrainedModel:
     execution: Execution
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelledOptions:
-    """The options of every labelled task.
-
-    Attributes:
-        best_metric: the name of the metric that chooses the best checkpoint.
-        batch_size: examples of a training batch over all hosts, and rows of one in evaluation.
-        length: the most tokens of a row.
-        seed: of the order of training examples.
-    """
-
-    best_metric: str
-    batch_size: int
-    length: int
-    seed: int
-
-
 class LabelledTask(Task, Generic[Example, Prediction]):
-    """Training on labelled examples, and evaluation of what users would get.
+    """Training on labelled examples, and evaluation of the predictions that users would get.
 
-    `inference.evaluation.evaluate` predicts the examples of a validation set with `predictor`, as
-    `bert-jax predict` does, and compares predictions with labels. Rows have the config's length.
+    `evaluate` predicts the examples of a validation set with `predictor`, as `bert-jax predict`
+    does, and compares predictions with labels. Rows have the config's length.
 
-    A task defines: `make_batches` and `loss_sums` to train; `predictor` to predict; `metrics` and
-    `metric_names` to evaluate; `label_of`, `PREDICT` and perhaps `as_output`, `write_reports` to
-    write files.
+    A task defines: `make_batches` and `sums` to train; `predictor` to predict; `metrics` and
+    `metric_names` to evaluate; `PREDICT` and perhaps `as_output`, `write_reports` to write files.
 
     Attributes:
-        PREDICT: what `bert-jax predict` does for the task; files of predictions have its formats.
-        lower_is_better: the names of metrics of which the lower value is the better one.
-        splits: the examples.
+        PREDICT: the task's `bert-jax predict`; files of predictions have its formats.
+        lower_is_better: names of metrics where the lower value is better.
+        unit: what an example is, for the summary of the data.
+        positive_class: class whose F1 is the metric `f1`; "": F1 is not that of one class.
+        splits: training, validation and test examples.
     """
 
-    PREDICT: ClassVar[PredictionTask[Any, Any]]
+    PREDICT: ClassVar[PredictSpec[Any, Any]]
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
+    unit: ClassVar[str] = "rows"
+    positive_class: str = ""
 
     def __init__(
         self, splits: Splits[Example], model: TrainedModel, options: LabelledOptions
     ) -> None:
         """Raises OptionError where the model has fewer positions than `options.length`."""
-        with renamed_options(max_length="length"):
-            BatchOptions(max_length=options.length).limit(model.description.config)
+        with _keys_of_config():
+            options.batches.limit(model.description.config)
         self.splits = splits
         self.tokenizer = model.tokenizer
         self.description = model.description
@@ -114,9 +102,12 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         """Checks that a training can be evaluated.
 
         Raises:
-            UserError: a validation set has no labels or labels of the wrong kind, or there is no
-                metric of the name that chooses the best checkpoint.
+            UserError: a validation set has no labels, a set has labels of the wrong kind, or no
+                metric has the name `best_metric`.
         """
+        for eval_set in self.splits.test:
+            if self.is_labelled(eval_set):
+                self.metric_names(eval_set.examples)
         for eval_set in self.splits.validation:
             if self.is_labelled(eval_set):
                 names = set(self.metric_names(eval_set.examples))
@@ -142,68 +133,99 @@ class LabelledTask(Task, Generic[Example, Prediction]):
 
     @abc.abstractmethod
     def predictor(self, model: Model) -> Predictor[Any, Prediction]:
-        """The predictor of a model; its predictions are what `metrics` takes."""
-
-    def predictor_input(self, example: Example) -> Any:
-        """What the predictor reads of an example: everything but its label."""
-        return example
-
-    @abc.abstractmethod
-    def label_of(self, example: Example) -> Any:
-        """The label as it stands in files of predictions; None: it has none."""
-
-    def has_labels(self, example: Example) -> bool:
-        """Whether an example can be evaluated; else it is only predicted."""
-        return self.label_of(example) is not None
+        """The predictor of a model; `metrics` takes its predictions."""
 
     @abc.abstractmethod
     def metrics(self, examples: list[Example], predictions: list[Prediction]) -> dict[str, float]:
-        """Compares predictions with labels; all examples have them."""
+        """The metrics of predictions; all examples have labels."""
 
     @abc.abstractmethod
     def metric_names(self, examples: list[Example]) -> Iterable[str]:
-        """The names of what `metrics` returns for such examples.
+        """The keys of `metrics` for such examples.
 
         Raises:
             UserError: the labels are of the wrong kind.
         """
 
-    def calibrate(self, examples: list[Example], predictions: list[Prediction]) -> None:
-        """Sets what is tuned on the first validation set, before `metrics`."""
+    def calibrated(
+        self, examples: list[Example], predictions: list[Prediction]
+    ) -> ModelDescription:
+        """The description with values that are tuned on the first validation set, if any."""
+        return self.description
 
     def baseline_metrics(self, examples: list[Example]) -> dict[str, float]:
-        """Metrics without a model, as `<metric>_<baseline>`; all examples have labels."""
+        """Metrics of trivial predictions, as `<metric>_<baseline>`; all examples have labels."""
         return {}
 
     def as_output(self, prediction: Prediction) -> Any:
-        """A prediction as `PREDICT.formats` write it."""
+        """A prediction in the form that `PREDICT.formats` write."""
         return prediction
 
     def write(
         self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
     ) -> None:
-        """Writes `<set>.jsonl`, the set's further files, and with labels the reports."""
-        entries = [self._entry(example) for example in eval_set.examples]
+        """Writes `<set>.jsonl`, the set's further files, and, if it has labels, the reports."""
+        entries = [_entry(example) for example in eval_set.examples]
         for file in (f"{eval_set.name}.{JSONL}", *self.further_files(eval_set)):
             self.PREDICT.write(directory / file, entries, map(self.as_output, predictions))
         if self.is_labelled(eval_set):
             self.write_reports(directory, eval_set, predictions)
 
     def further_files(self, eval_set: EvalSet[Example]) -> Iterable[str]:
-        """Names of files of predictions in other formats, which their endings stand for."""
+        """Names of prediction files in other formats; the file extension selects the format."""
         return ()
 
     def write_reports(
         self, directory: Path, eval_set: EvalSet[Example], predictions: list[Prediction]
     ) -> None:
-        """Writes text and pictures for people, as `<set>.report.txt`; all examples have labels."""
+        """Writes reports and plots for people, as `<set>.report.txt`; all examples have labels."""
 
-    def batches_of_rows(self, rows: Iterable[Encoding], **arrays: np.ndarray) -> LabelledBatches:
+    def content(self, example: Example) -> Any:
+        """What makes two examples the same, apart from their labels; hashable."""
+        return example.item
+
+    @functools.cached_property
+    def data_summary(self) -> DataSummary:
+        """Counts of the examples, their labels and their tokens."""
+        splits, first = self.splits, self.splits.validation[0]
+        numbers = [each.label for each in splits.train if isinstance(each.label, float)]
+        known = set(map(self.content, splits.train))
+        _ = self.batches  # counts the tokens
+        return DataSummary(
+            unit=self.unit,
+            train=len(splits.train),
+            validation={each.name: len(each.examples) for each in splits.validation},
+            test={each.name: len(each.examples) for each in splits.test},
+            tokens=self._token_counts,
+            classes=self.class_counts(splits.train),
+            of_words=self.unit == "sentences",
+            validation_classes=tuple(self.class_counts(first.examples)),
+            positive_class=self.positive_class,
+            values=(min(numbers), sum(numbers) / len(numbers), max(numbers)) if numbers else None,
+            duplicates={
+                each.name: sum(self.content(example) in known for example in each.examples)
+                for each in (*splits.validation, *splits.test)
+            },
+            reading=self.reading_report(),
+        )
+
+    def reading_report(self) -> tuple[str, ...]:
+        """Sentences about training examples that were left out or changed; see `DataSummary`."""
+        return ()
+
+    def class_counts(self, examples: Iterable[Example]) -> dict[str, int]:
+        """How often each class occurs, the most frequent first; empty if labels are no classes."""
+        return count_classes(example.label for example in examples)
+
+    def batches_of_rows(
+        self, rows: Iterable[Encoding], texts: CutTexts | None = None, **arrays: np.ndarray
+    ) -> LabelledBatches:
         """Batches of examples that have one row each, for `make_batches`.
 
         Args:
-            rows: of all n training examples in their order.
-            **arrays: [n, …], by keys of the batch, such as labels; weights are 1 by default.
+            rows: the encoded row of each of the n training examples, in their order.
+            texts: the encoder of the rows, whose counts are part of the summary of the data.
+            **arrays: [n, …], further keys of the batch, such as labels; weights are 1 by default.
         """
         sequences = Sequences.of(rows)
         arrays.setdefault("weights", np.ones(len(sequences.lengths), np.float32))
@@ -213,12 +235,28 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             batch["weights"] = np.where(chosen < 0, np.float32(0), batch["weights"])
             return {**sequences.pad(chosen, length, self.tokenizer), **batch}
 
-        return self.batches_of(sequences.lengths, make)
+        return self.batches_of(sequences.lengths, make, sequences, texts)
 
     def batches_of(
-        self, lengths: np.ndarray, make: Callable[[np.ndarray, int], Batch]
+        self,
+        lengths: np.ndarray,
+        make: Callable[[np.ndarray, int], Batch],
+        sequences: Sequences,
+        texts: CutTexts | None = None,
     ) -> LabelledBatches:
-        """Batches of the options' sizes, for `make_batches`; arguments as of `LabelledBatches`."""
+        """Batches of the options' sizes, for `make_batches`.
+
+        Args:
+            lengths: see `LabelledBatches`.
+            make: see `LabelledBatches`.
+            sequences: all rows of the training examples; the summary of the data counts them.
+            texts: their encoder, if it cuts texts.
+        """
+        cut = {} if texts is None else {"texts": texts.count, "cut": texts.cut}
+        unknown = unknown_share(sequences.id_counts(), self.tokenizer)
+        self._token_counts = TokenCounts.of(
+            sequences.lengths, unknown, limit=self.options.length, **cut
+        )
         return LabelledBatches(
             lengths,
             make,
@@ -227,17 +265,9 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             most=self.options.length,
         )
 
-    def forward(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Any:
-        """The outputs of `module` for a batch; with a key, dropout is on."""
-        return self.module.apply(
-            {"params": params},
-            batch["input_ids"],
-            batch["token_type_ids"],
-            batch["attention_mask"],
-            packed_rows=_packed_rows(batch),
-            deterministic=dropout_key is None,
-            rngs=None if dropout_key is None else {"dropout": dropout_key},
-        )
+    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
+        names = ("input_ids", "token_type_ids", "attention_mask")
+        return {**{name: batch[name] for name in names}, "packed_rows": _packed_rows(batch)}
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The sum of a batch's `weights`, which are 0 in rows of padding alone."""
@@ -256,8 +286,13 @@ class LabelledTask(Task, Generic[Example, Prediction]):
 
     @property
     def examples_per_epoch(self) -> int:
-        """Training examples; a task whose examples give several rows counts rows."""
+        """Number of training examples; a task with several rows per example counts rows."""
         return len(self.splits.train)
+
+    def fingerprints(self) -> dict[str, str]:
+        sets = (*self.splits.validation, *self.splits.test)
+        by_name = {"train": self.splits.train, **{each.name: each.examples for each in sets}}
+        return {name: digest_of(examples) for name, examples in by_name.items()}
 
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
@@ -272,127 +307,99 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         return with_rows(self.batches.empty_row(), self.options.batch_size)
 
     def baselines(self) -> dict[str, float]:
-        """Metrics without a model, named as those of an evaluation."""
+        """Metrics of trivial predictions, named like those of an evaluation."""
         metrics: dict[str, float] = {}
         for eval_set in self.splits.validation:
             if self.is_labelled(eval_set):
-                metrics |= self.named(eval_set, self.baseline_metrics(eval_set.examples))
+                metrics |= self._named(eval_set, self.baseline_metrics(eval_set.examples))
         return metrics
 
     def is_labelled(self, eval_set: EvalSet[Example]) -> bool:
         """Whether all examples of a set can be evaluated."""
-        return all(map(self.has_labels, eval_set.examples))
+        return all(example.label is not None for example in eval_set.examples)
 
-    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
-        return metrics
+    def evaluate(
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+    ) -> dict[str, float]:
+        """The metrics of the predictions; with several sets, each with the set's name as a prefix.
 
-    def named(self, eval_set: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
-        """Metrics with the set's name before them, where there are several sets."""
+        Args:
+            params: parameters of `module`, on the mesh.
+            mesh: devices of the evaluation.
+            directory: directory for predictions and reports, including those of the test sets,
+                which are evaluated, too, see `test_metrics`; None: they are not written.
+            kept: outputs of an earlier call; those that are computed are added.
+
+        Raises:
+            UserError: a set has no labels and there is no directory for its predictions.
+        """
+        model = Model(self.module, params, self.tokenizer, self.description, mesh)
+        metrics: dict[str, float] = {}
+        validation = self.splits.validation
+        for eval_set in validation:  # all, before the first is predicted
+            if directory is None and not self.is_labelled(eval_set):
+                rule = "give a directory with {output} to have it predicted"
+                raise OptionError("output", None, rule, f"{eval_set.source} has no labels")
+        for eval_set in validation:
+            predictions = self._predictions(model, eval_set, kept)
+            if self.is_labelled(eval_set):
+                if eval_set is validation[0]:
+                    self.description = self.calibrated(eval_set.examples, predictions)
+                metrics |= self._named(eval_set, self.metrics(eval_set.examples, predictions))
+            self._write_to(directory, eval_set, predictions)
+        if directory is not None:
+            test_metrics: dict[str, float] = {}
+            for eval_set in self.splits.test:
+                predictions = self._predictions(model, eval_set, kept)
+                if self.is_labelled(eval_set):
+                    prefix = "test_" if len(self.splits.test) == 1 else f"test_{eval_set.name}_"
+                    scores = self.metrics(eval_set.examples, predictions)
+                    test_metrics |= {f"{prefix}{name}": scores[name] for name in scores}
+                self._write_to(directory, eval_set, predictions)
+            self.test_metrics = test_metrics
+        # Only a training chooses the best checkpoint.
+        return metrics | self._best(metrics) if self.splits.train and metrics else metrics
+
+    def _named(self, eval_set: EvalSet[Example], metrics: Mapping[str, float]) -> dict[str, float]:
+        """Metrics with the set's name as prefix, if there are several sets."""
         prefix = f"{eval_set.name}_" if len(self.splits.validation) > 1 else ""
         return {f"{prefix}{name}": value for name, value in metrics.items()}
 
-    def best(self, metrics: dict[str, float]) -> dict[str, float]:
-        """The metric that chooses the best checkpoint: of several sets, their mean."""
+    def _best(self, metrics: dict[str, float]) -> dict[str, float]:
+        """The metric that chooses the best checkpoint; for several sets, their mean."""
         name, sets = self.best_metric[0], self.splits.validation
         names = [name] if len(sets) == 1 else [f"{eval_set.name}_{name}" for eval_set in sets]
         return {name: sum(metrics[full] for full in names) / len(names)}
 
-    def _entry(self, example: Example) -> Entry[Any]:
-        label = self.label_of(example)
-        other = {"id": example.id, **({} if label is None else {EXPECTED: label})}
-        return Entry(self.predictor_input(example), other, example.place, example.id)
+    def _predictions(
+        self, model: Model, eval_set: EvalSet[Example], kept: KeptSets | None
+    ) -> list[Prediction]:
+        items = (example.item for example in eval_set.examples)
+        outputs = None if kept is None else kept.of(eval_set.name)
+        with _keys_of_config():
+            return list(predict_examples(self.predictor(model), items, kept=outputs))
+
+    def _write_to(
+        self, directory: Path | None, eval_set: EvalSet[Example], predictions: list[Prediction]
+    ) -> None:
+        if directory is not None and is_main_host():
+            with atomic_directory(directory) as folder:
+                self.write(folder, eval_set, predictions)
+
+
+def _entry(example: LabelledExample) -> Entry[Any]:
+    other = {"id": example.id, **({} if example.label is None else {EXPECTED: example.label})}
+    return Entry(example.item, other, example.place, example.id)
+
+
+def _keys_of_config() -> AbstractContextManager[None]:
+    """Renames the options of `BatchOptions` in errors to the keys of a config."""
+    return renamed_options(max_length="length", batch_size="global_batch_size")
 
 
 def _packed_rows(batch: Mapping[str, jax.Array]) -> PackedRows | None:
-    """Of a batch from `pack_rows`."""
+    """The `PackedRows` of a batch from `pack_rows`; None if it is not packed."""
     if "pack_indices" not in batch:
         return None
     unpack_indices = batch["unpack_indices"]
     return PackedRows(batch["pack_indices"], unpack_indices.reshape(-1, unpack_indices.shape[-1]))
-
-
-def labelled_defaults(
-    data: Mapping[str, Any],
-    optimizer: Mapping[str, Any] = MappingProxyType({}),
-    train: Mapping[str, Any] = MappingProxyType({}),
-) -> dict[str, dict[str, Any]]:
-    """The keys of a labelled task with their defaults, by section.
-
-    Training follows the paper (appendix A.3), with the two corrections that make few examples
-    suffice: Adam's bias correction, and a decay from the end of the warm-up (Mosbach et al., 2021).
-
-    Args:
-        data: the task's own keys of section `data`.
-        optimizer: keys that have another default here.
-        train: likewise.
-    """
-    return {
-        "data": {**DATA, **data},
-        "optimizer": {
-            "learning_rate": 3e-5,
-            "warmup_ratio": 0.1,
-            "decay_from": "warmup",
-            "bias_correction": True,
-            **optimizer,
-        },
-        "train": {
-            "steps": 0,
-            "epochs": 3.0,
-            "eval_every": 0,
-            "global_batch_size": 32,
-            "evaluate_per_epoch": 1,
-            "export": "best",
-            **train,
-        },
-    }
-
-
-def labelled_options(config: ConfigDict, best_metric: str) -> LabelledOptions:
-    """The options that every labelled task reads from a config.
-
-    Args:
-        config: the whole config.
-        best_metric: the default of `data.best_metric`.
-    """
-    return LabelledOptions(
-        best_metric=config.data.best_metric or best_metric,
-        batch_size=config.train.global_batch_size,
-        length=config.data.length,
-        seed=config.seed,
-    )
-
-
-def model_tokenizer(model_init: ModelInit) -> Tokenizer:
-    """The tokenizer of the model that is trained.
-
-    Raises:
-        OptionError: the config names neither a model to start from nor a tokenizer.
-    """
-    if model_init.tokenizer is None:
-        raise OptionError(
-            "init_from",
-            "",
-            "give the model to fine-tune, a directory or a hub id (or, to train from nothing, a "
-            "tokenizer as {path})",
-            problem="init_from is not set",
-        )
-    return model_init.tokenizer
-
-
-def is_balanced(class_weights: str) -> bool:
-    """Whether classes have equal weights in the loss (`data.class_weights`); else examples do.
-
-    Raises:
-        OptionError: the value is neither "" nor "balanced".
-    """
-    if class_weights not in ("", "balanced"):
-        raise OptionError("class_weights", class_weights, "it must be '' or 'balanced'")
-    return class_weights == "balanced"
-
-
-def balanced_weights(counts: np.ndarray) -> np.ndarray:
-    """int64 [C], examples of each class → the weight of such an example, float32 [C].
-
-    The mean over all examples is 1, so that the learning rate keeps its meaning.
-    """
-    return (counts.sum() / np.count_nonzero(counts) / counts.clip(1)).astype(np.float32)

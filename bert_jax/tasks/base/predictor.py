@@ -1,6 +1,6 @@
 """How a model predicts: example → rows of tokens → outputs of the model → prediction.
 
-A task subclasses `Predictor`; `inference.streams.predict_examples` runs it over examples of any
+A task subclasses `Predictor`; `tasks.base.streams.predict_examples` runs it over examples of any
 number, in their order and in constant memory. The same predictor serves `evaluate`, `predict` and
 the methods of a loaded model.
 """
@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import flax.linen as nn
 import jax
@@ -18,14 +18,25 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.errors import NotFiniteError, OptionError, UserError
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.errors import (
+    LARGEST_WHOLE,
+    NotFiniteError,
+    OptionError,
+    UserError,
+    require_at_least,
+)
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
+from bert_jax.models.encoder import Encoder
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Example = TypeVar("Example")
 Item = TypeVar("Item")
 Prediction = TypeVar("Prediction")
 Rows = TypeVar("Rows")
+
+# Outputs of a window of batches wait on the host until it is their turn, and these are large: the
+# attention weights of BERT-base for 512 tokens are 151 MB a text.
+LARGE_OUTPUT_WINDOW = 1
 
 # Examples that are tokenised in one call: enough to keep all threads of a tokenizer busy.
 _CHUNK = 2000
@@ -34,38 +45,43 @@ Advance = Callable[[int], None]
 """Called after each batch with the number of its examples, as by a progress bar."""
 
 
-class Model(Protocol):
-    """The attributes of a `LoadedModel` that predictors use."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Model:
+    """A model in memory.
+
+    Attributes:
+        module: the Linen module; `module.apply({"params": params}, input_ids, …)`.
+        params: parameters of the module, float32, on the mesh.
+        tokenizer: tokenizer of the model.
+        description: contents of its `config.json`.
+        mesh: devices that the model is computed on.
+    """
+
+    module: nn.Module
+    params: Any
+    tokenizer: Tokenizer
+    description: ModelDescription
+    mesh: Mesh
 
     @property
-    def config(self) -> EncoderConfig: ...
-
-    @property
-    def module(self) -> nn.Module: ...
-
-    @property
-    def params(self) -> Any: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def description(self) -> ModelDescription: ...
-
-    @property
-    def mesh(self) -> Mesh: ...
+    def config(self) -> EncoderConfig:
+        """The architecture."""
+        return self.description.config
 
 
 class ExampleError(UserError):
-    """One example of many cannot be predicted.
+    """One example cannot be predicted.
 
     Attributes:
-        index: its number in the input, counted from 0.
+        index: number of the example in the input, counted from 0.
     """
 
     def __init__(self, message: str, index: int) -> None:
-        super().__init__(message)
+        super().__init__(message, index)  # all arguments: so that it can be pickled
         self.index = index
+
+    def __str__(self) -> str:
+        return self.args[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,10 +89,10 @@ class BatchOptions:
     """How rows are grouped into batches.
 
     Attributes:
-        batch_size: the most rows of a batch.
-        max_length: the most tokens of a row, special tokens included; None for as many as the
-            model has positions.
-        window: how many batches are sorted by length together.
+        batch_size: maximum number of rows per batch.
+        max_length: maximum number of tokens per row, special tokens included; None: the number of
+            positions of the model.
+        window: number of batches that are sorted by length together.
     """
 
     batch_size: int = 32
@@ -84,11 +100,11 @@ class BatchOptions:
     window: int = 64
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise OptionError("batch_size", self.batch_size, "it must be at least 1")
+        require_at_least("batch_size", self.batch_size, 1)
+        require_at_least("max_length", self.max_length, 1)
 
     def limit(self, config: EncoderConfig) -> int:
-        """The most tokens of a row.
+        """The maximum number of tokens per row.
 
         Raises:
             OptionError: the model has fewer positions, or `max_length` leaves no space for text.
@@ -110,14 +126,14 @@ class Request(Generic[Example]):
     """An example with the rows of tokens that it becomes.
 
     Attributes:
-        number: its number in the input, from 0.
+        number: number of the example in the input, from 0.
         example: the example.
         encodings: one row or more: windows of a passage, choices of a question.
     """
 
     number: int
     example: Example
-    encodings: list[Encoding]
+    encodings: Sequence[Encoding]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,9 +141,9 @@ class PredictionBatch(Generic[Example]):
     """Rows that are computed together.
 
     Attributes:
-        rows: for each row, its request, and its number among the rows of this request.
-        arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T], as the models take
-            them; rows of padding alone may follow the last request.
+        rows: for each row, its request and its index among the rows of this request.
+        arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T], the inputs of the
+            models; rows of padding alone may follow the last request.
     """
 
     rows: list[tuple[Request[Example], int]]
@@ -140,16 +156,19 @@ class PredictionBatch(Generic[Example]):
 
 
 class Predictor(abc.ABC, Generic[Example, Prediction]):
-    """What a task does with examples for one model.
+    """The prediction of a task for one model: encode, compute, decode.
 
     Attributes:
+        model: the model to predict with.
         options: sizes of the batches.
     """
 
-    options: BatchOptions
+    def __init__(self, model: Model, options: BatchOptions) -> None:
+        self.model = model
+        self.options = options
 
     def prepare(self, example: Example, index: int) -> Any:
-        """Checks example number `index`; returns it in the form that the other methods read.
+        """Checks example number `index`; returns it in the form that the other methods take.
 
         Raises:
             ExampleError: it cannot be encoded.
@@ -157,30 +176,33 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         return example
 
     @abc.abstractmethod
-    def encode(self, examples: Sequence[Any]) -> list[list[Encoding]]:
-        """The rows of tokens of each example: one row or more, none longer than the limit."""
+    def encode(self, examples: Sequence[Any]) -> Sequence[Sequence[Encoding]]:
+        """The rows of tokens of each example: at least one row, none longer than the limit."""
 
     def inputs(self, batch: PredictionBatch[Example]) -> dict[str, np.ndarray]:
         """The arrays that `compute` takes."""
         return batch.arrays
 
-    @abc.abstractmethod
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        """Calls a jitted function of a batch; every array of its result begins with axis B."""
+        """Calls a jitted function on a batch; axis 0 of every array of the result is B.
+
+        By default the function is the model with its head.
+        """
+        return apply_model(self.model.params, batch, module=self.model.module)
 
     @abc.abstractmethod
-    def decode(self, example: Any, encodings: list[Encoding], outputs: list[Any]) -> Any:
-        """The prediction of an example, or what `transform` makes it of.
+    def decode(self, example: Any, encodings: Sequence[Any], outputs: list[Any]) -> Any:
+        """The prediction of an example, or the input of `transform`.
 
         Args:
             example: the example.
-            encodings: its rows.
-            outputs: for each row what `compute` returned (NumPy, without the axis B). What is kept
-                of it must be copied, else the whole batch stays in memory.
+            encodings: rows of the example, as `encode` returned them.
+            outputs: the result of `compute` for each row (NumPy, without axis B). Values that are
+                kept must be copied, otherwise the whole batch stays in memory.
         """
 
     def transform(self, decoded: Iterator[Any]) -> Iterator[Any]:
-        """Predictions from what `decode` returned, in the same order; the same by default."""
+        """Predictions from the results of `decode`, in the same order; unchanged by default."""
         return decoded
 
     @abc.abstractmethod
@@ -188,7 +210,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
         """The approximate length of an example; limits how many are in memory together."""
 
     def report(self) -> None:
-        """Prints to stderr, after the last prediction, what was cut or empty."""
+        """Prints to stderr, after the last prediction, how many examples were cut or empty."""
 
 
 def encode_in_chunks(
@@ -196,15 +218,15 @@ def encode_in_chunks(
     examples: Iterable[Example],
     check: Callable[[Example, int], None] | None = None,
 ) -> Iterator[Rows]:
-    """What `encode` returns for each example of a large data set, in order.
+    """The results of `encode` for each example of a large data set, in order.
 
-    A token takes some hundred bytes in an encoding and five in `data.padding.Sequences`,
-    so not all encodings are in memory at once.
+    An encoding takes some hundred bytes per token, `data.padding.Sequences` five, so not all
+    encodings are in memory at once.
 
     Args:
-        encode: from several examples to as many results.
-        examples: read once, a chunk at a time.
-        check: called with each example and its number before it is encoded.
+        encode: several examples → as many results.
+        examples: the examples, read once, one chunk at a time.
+        check: called with each example and its index before it is encoded.
     """
 
     def checked() -> Iterator[Example]:
@@ -219,11 +241,11 @@ def encode_in_chunks(
 
 
 def check_finite(array: np.ndarray, what: str) -> np.ndarray:
-    """The same array.
+    """Returns the array, after checking it.
 
     Args:
         array: scores or vectors.
-        what: named in the error, as "the scores of a text".
+        what: name of the array in the error, such as "the scores of a text".
 
     Raises:
         NotFiniteError: a value is NaN or infinite.
@@ -234,7 +256,7 @@ def check_finite(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def not_one_string(items: Iterable[Item], what: str = "texts") -> Iterable[Item]:
-    """The same items; one string is refused, since it is an iterable of characters.
+    """Returns the items; a single string is refused, since it is an iterable of characters.
 
     Raises:
         UserError: `items` is a string; `what` names them in the message.
@@ -248,13 +270,13 @@ def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -
     """Refuses a model that has another head.
 
     Args:
-        model: any.
-        heads: those that fit.
-        ability: ends "this model does not …", as "tag words".
-        task: of `bert_jax.load`, which makes a model with such a head.
+        model: a model with any head.
+        heads: the accepted heads.
+        ability: completes "this model does not …", such as "tag words".
+        task: argument of `bert_jax.load` that makes a model with such a head.
 
     Raises:
-        UserError: the model's head is none of them.
+        UserError: the model has another head.
     """
     if model.description.head not in heads:
         raise UserError(
@@ -265,13 +287,76 @@ def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -
 
 @functools.partial(jax.jit, static_argnames="module")
 def apply_model(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
-    """What a model returns for a batch without dropout; of most heads logits, float32 [B, …]."""
+    """The model's output for a batch, without dropout; for most heads logits, float32 [B, …]."""
     return module.apply(
         {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
     )
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Probabilities along the last axis, in double precision."""
+    """Probabilities along the last axis, float64."""
     exponentials = np.exp(scores.astype(np.float64) - scores.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any]:
+    """The encoder of a model with any head, and its parameters.
+
+    Raises:
+        OptionError: the model has no pooler.
+    """
+    module: Any = model.module
+    params = model.params.get(ENCODER_SCOPE, model.params)
+    names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
+    if with_pooler and "pooler" not in params:
+        raise OptionError(
+            "pooling",
+            "pooler",
+            f"this {model.description.class_name} has no pooler: choose cls, mean or max",
+        )
+    encoder = Encoder(model.config, module.execution, add_pooling_layer=with_pooler)
+    return encoder, {name: params[name] for name in names}
+
+
+def apply_encoder(
+    encoder: Encoder,
+    params: Any,
+    batch: dict[str, jax.Array],
+    *,
+    hidden_states: bool = False,
+    attentions: bool = False,
+) -> Any:
+    """The `EncoderOutput` of a batch."""
+    return encoder.apply(
+        {"params": params},
+        batch["input_ids"],
+        batch["token_type_ids"],
+        batch["attention_mask"],
+        output_hidden_states=hidden_states,
+        output_attentions=attentions,
+    )
+
+
+def layer_numbers(layers: Sequence[int], *, first: int, last: int) -> tuple[int, ...]:
+    """Resolved layer numbers from `first` to `last`; -1 is the last layer, -2 the one before it.
+
+    Raises:
+        OptionError: the list is empty, or a layer does not exist.
+    """
+    if len(layers) == 0:
+        raise OptionError("layers", layers, f"give numbers from {first} to {last}")
+    chosen = []
+    for layer in layers:
+        require_at_least("layers", layer, -LARGEST_WHOLE)
+        number = last + 1 + layer if layer < 0 else layer
+        if not first <= number <= last:
+            embeddings = " (0: the embeddings)" if first == 0 else ""
+            raise OptionError(
+                "layers",
+                layers,
+                f"this model has {first} to {last}{embeddings}, or -1 to {first - last - 1} from "
+                "the end",
+                problem=f"layer {layer} does not exist",
+            )
+        chosen.append(number)
+    return tuple(chosen)

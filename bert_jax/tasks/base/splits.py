@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -13,12 +14,13 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.randomness import derive_key, permute
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
+from bert_jax.sharding.hosts import is_main_host
 from bert_jax.tasks.base.task import ModelInit
 
 Example = TypeVar("Example")
 
-# Which examples are drawn, and which are validation, is the same for all seeds of a run, so that
-# their scores can be compared.
+# The drawn examples and the validation share are the same for all seeds of a run, so that their
+# scores can be compared.
 _SEED = 2018
 
 
@@ -27,9 +29,9 @@ class EvalSet(Generic[Example]):
     """The examples of one validation or test file.
 
     Attributes:
-        name: in metrics and file names.
-        source: where they are from.
-        examples: in the order of the file.
+        name: the name in metrics and file names.
+        source: the file that they were read from.
+        examples: the examples in the order of the file.
     """
 
     name: str
@@ -42,11 +44,11 @@ class Splits(Generic[Example]):
     """All labelled data of a task.
 
     Attributes:
-        all_train: all examples of the training files, those that are validation or not drawn, too:
-            they define the labels. Empty if a finished model is evaluated.
-        train: the examples to train on; likewise.
-        validation: the sets that the model is evaluated on; each of several has its own metrics.
-        test: the sets that are predicted in the end.
+        all_train: all examples of the training files, including those used for validation or not
+            drawn: they define the labels. Empty if a finished model is evaluated.
+        train: the drawn examples to train on. Empty if a finished model is evaluated.
+        validation: sets that the model is evaluated on; if there are several, each has its metrics.
+        test: sets that are predicted at the end.
     """
 
     all_train: list[Example]
@@ -65,20 +67,18 @@ def read_splits(
     """Reads the files that section `data` of a config names.
 
     Args:
-        data: the section. `train`, `validation` and `test` are files, below `directory` if that is
-            set, or "tfds:…"; `validation` and `test` may be several. Without a validation file,
-            the share `validation_fraction` of the training examples is used. Of the rest, `limit`
-            drawn at random are trained on; 0: all.
-        read: the examples of a source, and of which split ("train", "validation", "test") it is.
-        with_train: whether there must be examples to train on.
-        default_names: names of files below `directory` of which those that exist are used, by
-            split, where the config names none.
+        data: the section. `train`, `validation` and `test` are files, relative to `directory` if
+            that is set, or "tfds:…"; `validation` and `test` may be several. Without a validation
+            file, the fraction `validation_fraction` of the training examples is used. Of the
+            remaining ones, `limit` are drawn at random to train on; 0: all.
+        read: (source, split) → examples; the split is "train", "validation" or "test".
+        with_train: whether training examples are required.
+        default_names: by split, names of files in `directory`; if the config names no file, those
+            of them that exist are used.
 
     Raises:
-        UserError: a file is missing or has no examples, there is no file, or `limit` is below 0.
+        UserError: a file is missing or has no examples, or there is no file.
     """
-    if data.limit < 0:
-        raise OptionError("limit", data.limit, "it must be 0 (all examples) or more")
 
     def sources(split: str) -> list[str]:
         return _sources(data, split, (default_names or {}).get(split, ()))
@@ -104,7 +104,7 @@ def read_splits(
     test = _eval_sets(sources("test"), "test", read)
     names = [eval_set.name for eval_set in (*validation, *test)]
     if len(set(names)) < len(names):
-        raise UserError(f"the files {', '.join(names)} have a name in common; rename one")
+        raise UserError(f"two of the files {', '.join(names)} have the same name; rename one")
     if not with_train:
         return Splits([], [], validation, test)
     return Splits(all_train, train, validation, test)
@@ -168,9 +168,38 @@ def _validation_count(share: float, count: int) -> int:
 
 
 def label_names(description: ModelDescription) -> tuple[str, ...]:
-    """The names of all C labels of a model; without names, those that Hugging Face makes."""
+    """The names of all C labels of a model; by default Hugging Face's LABEL_0, LABEL_1, …."""
     count = description.config.num_labels
     return description.labels or tuple(f"LABEL_{number}" for number in range(count))
+
+
+def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
+    """The function from a label and its place to the label's number.
+
+    Raises:
+        OptionError: by the function, where a label is none of `labels`.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+
+    def number(label: str, place: str) -> int:
+        if label not in numbers:
+            raise OptionError(
+                "labels",
+                None,
+                "fix the line, or name the labels with {labels}",
+                problem=f"{place}: label {label!r} is none of {', '.join(labels)}",
+            )
+        return numbers[label]
+
+    return number
+
+
+def drop_field(eval_set: EvalSet[Any], field: str, reason: object) -> EvalSet[Any]:
+    """The set without the labels in a field of its examples; a line on stderr says why."""
+    if is_main_host():
+        print(f"{eval_set.source}: skipping metrics: {reason}", file=sys.stderr)
+    examples = [dataclasses.replace(example, **{field: None}) for example in eval_set.examples]
+    return dataclasses.replace(eval_set, examples=examples)
 
 
 def choose_labels(
@@ -179,14 +208,14 @@ def choose_labels(
     """The labels of a task in their order.
 
     Args:
-        present: labels of the data, in any order; a mapping has their places.
-        model_init: of the model.
-        named: the labels that the config names, in their order.
+        present: labels of the data, in any order; a mapping has the place of each.
+        model_init: the model that the training starts from, or that is evaluated.
+        named: labels named in the config, in their order.
 
     Returns:
-        For a model that is evaluated its own labels, or the named ones as names of its outputs. In
-        a training the named ones; else those of the initial model, if they are the same set; else
-        those present, in the order of the numbers that they are, else of the alphabet.
+        For a model that is only evaluated: its own labels, or the named ones as names of its
+        outputs. In training: the named ones; else those of the initial model, if they are the same
+        set; else those present, in numerical order if all are numbers, else alphabetically.
 
     Raises:
         UserError: a label of the data is unknown.

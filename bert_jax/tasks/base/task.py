@@ -2,8 +2,8 @@
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Callable, Generator, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,11 +17,15 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
+from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import gathered, on_mesh
+from bert_jax.tasks.base.kept_outputs import KeptSets
+from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tokenization.interface import Tokenizer
 
 # Sums of a loss and of counts over examples, by part of the loss: {"mlm": {"loss": …, …}, …}.
@@ -36,12 +40,12 @@ class ModelInit:
 
     Attributes:
         execution: how the model is computed.
-        architecture: the encoder, for a tokenizer.
-        tokenizer: that of the model, None where the data bring their own.
-        description: of the model that the training begins with, None for a random one.
-        is_finished: whether `description` is that of a finished model to evaluate: its labels stay,
-            and no training data are needed.
-        family: of the model.
+        architecture: makes the encoder's config for a tokenizer.
+        tokenizer: tokenizer of the model, None where the data bring their own.
+        description: the model that the training starts from, None for a randomly initialised one.
+        is_finished: whether `description` is a finished model to evaluate: its labels stay, and no
+            training data are needed.
+        family: family of the model.
     """
 
     execution: Execution
@@ -65,13 +69,14 @@ class ModelInit:
         """The model that a task trains; see `ModelDescription` for the arguments.
 
         Args:
-            tokenizer: of the model.
-            head: of the model.
-            num_labels: outputs of the head; None: those of the model that the training begins with.
-            labels: their names.
-            problem_type: of a classifier.
-            add_pooling_layer: for the bare encoder.
-            other: more fields of `config.json`.
+            tokenizer: tokenizer of the model.
+            head: head of the model.
+            num_labels: number of outputs of the head; None: as in the model that the training
+                starts from.
+            labels: names of these outputs.
+            problem_type: problem type of a classifier.
+            add_pooling_layer: whether a bare encoder has a pooler.
+            other: further fields of `config.json`.
         """
         config = self.architecture(tokenizer)
         if num_labels is not None:
@@ -96,14 +101,20 @@ class Task(abc.ABC):
     weigh them wrongly.
 
     Attributes:
-        module: the model that is trained.
-        description: of the model directory that it becomes. Its parameters are among those of
-            `module`, under the same names.
-        tokenizer: that made the ids of the batches.
+        module: the Linen module that is trained.
+        description: contents of the exported model directory. Its parameters are a subset of those
+            of `module`, under the same names.
+        tokenizer: the tokenizer that made the ids of the batches.
         best_metric: name of the metric that chooses the best checkpoint, and whether the higher
             value is the better one.
-        derived_metrics: those that `summary` adds and that follow from another one; no curve is
-            drawn of them.
+        derived_metrics: metrics that `summary` computes from others; they get no curve.
+        score_kind: meaning of `scores`: "classes" (one of C), "labels" (any of C), "values", or
+            "vectors"; "": the task cannot be distilled.
+        scores_tokens: whether `scores` are those of tokens, and not of a whole example.
+        reads_pairs: whether a row may hold two texts, which families mark in different ways.
+        test_metrics: metrics of the test sets that have labels, as `test_<metric>`, from the last
+            `evaluate` that had a directory.
+        export_notes: what the exported model lacks of `module`, for people.
     """
 
     module: nn.Module
@@ -111,6 +122,16 @@ class Task(abc.ABC):
     tokenizer: Tokenizer
     best_metric: tuple[str, bool]
     derived_metrics: tuple[str, ...] = ()
+    score_kind: str = ""
+    scores_tokens: bool = False
+    reads_pairs: bool = True
+    test_metrics: Mapping[str, float] = MappingProxyType({})
+    export_notes: tuple[str, ...] = ()
+
+    @property
+    def architectures(self) -> tuple[EncoderConfig, ...]:
+        """The encoders that a training step computes; a vocabulary head is that of the last."""
+        return (self.description.config,)
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -122,6 +143,10 @@ class Task(abc.ABC):
         """The number of training examples."""
 
     @abc.abstractmethod
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of the content of all data, by file set; a run continues only with the same."""
+
+    @abc.abstractmethod
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
@@ -130,53 +155,122 @@ class Task(abc.ABC):
         Args:
             start: the first batch.
             stop: one past the last.
-            host: which part of each batch, see `sharding.hosts.batch_share`.
-            hosts: of how many equal parts.
+            host: index of this host's part of each batch, see `sharding.hosts.batch_share`.
+            hosts: number of equal parts.
         """
 
     def pack_rows(self, rows: Batch) -> Batch:
-        """Packs short rows of the batch of one device together, if the task can."""
+        """Packs short rows of one device's batch together, if the task can."""
         return rows
 
     @abc.abstractmethod
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and dtypes of the largest global batch."""
 
-    def evaluation_batches(
-        self, *, host: int, hosts: int, divisor: int = 1
-    ) -> Generator[Batch, None, None]:
-        """This host's rows of the validation batches of a task that is evaluated by its losses.
+    @abc.abstractmethod
+    def evaluate(
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+    ) -> dict[str, float]:
+        """Metrics on the validation examples, the same for any mesh up to rounding.
+
+        Values that are tuned on them, such as a threshold, are set in `description`.
 
         Args:
-            host: which part of each batch.
-            hosts: of how many equal parts.
-            divisor: of the rows of a batch, which rows of weight 0 fill up.
+            params: parameters of `module`, on the mesh.
+            mesh: devices of the evaluation.
+            directory: directory for predictions, if the task makes any; None: not written.
+            kept: outputs of an earlier call, if the task can continue from them.
         """
-        raise NotImplementedError
 
     @abc.abstractmethod
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """The weight of a batch in each part of the loss, float32 scalars."""
+        """The total weight of a batch for each part of the loss, float32 scalars."""
 
-    @abc.abstractmethod
     def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
         """Weighted sums over a batch, float32 scalars; each part has at least "loss".
 
+        A task defines this, or the two steps of it, `inputs` and `sums`.
+
         Args:
-            params: the parameters.
-            batch: as from `train_batches`.
-            dropout_key: a key for training, None for evaluation without dropout.
+            params: parameters of the model.
+            batch: a batch as from `train_batches`.
+            dropout_key: key of the dropout masks in training, None for evaluation without dropout.
         """
+        return self.sums(params, batch, self.forward(params, batch, dropout_key))
 
-    def loss_step(self, mesh: Mesh) -> LossStep:
-        """See `make_loss_step`; compiled once for all evaluations of this task on a mesh."""
-        if mesh not in self._loss_steps:
-            self._loss_steps[mesh] = make_loss_step(self, mesh)
-        return self._loss_steps[mesh]
+    def total_loss(self, losses: dict[str, Any]) -> Any:
+        """The loss that is minimised, from the mean loss of each part."""
+        return sum(losses.values())
 
-    @functools.cached_property
-    def _loss_steps(self) -> dict[Mesh, LossStep]:
-        return {}
+    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
+        """The arguments of `module` for a batch, by name."""
+        raise NotImplementedError
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        """The result of `loss_sums` for the outputs of `module`."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        params: Any,
+        batch: dict[str, jax.Array],
+        dropout_key: Any = None,
+        *,
+        module: nn.Module | None = None,
+        encoder_outputs: EncoderOutputs | None = None,
+    ) -> Any:
+        """The outputs of a model for a batch.
+
+        Args:
+            params: parameters of the model.
+            batch: a batch as from `train_batches`.
+            dropout_key: see `loss_sums`.
+            module: the model; None: the one that is trained.
+            encoder_outputs: see `architectures`; None: the outputs of the head alone.
+        """
+        options: dict[str, Any] = self.inputs(batch)
+        if encoder_outputs is not None:
+            options["encoder_outputs"] = encoder_outputs
+        return (module or self.module).apply(
+            {"params": params},
+            **options,
+            deterministic=dropout_key is None,
+            rngs=None if dropout_key is None else {"dropout": dropout_key},
+        )
+
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        """The outputs that a student takes over from its teacher, float32 [..., C].
+
+        Scores of what cannot be chosen, such as padding, are the lowest finite number.
+        """
+        raise NotImplementedError
+
+    def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
+        """The weight of each of the `scores` in the loss of a distillation, float32 [...]."""
+        return batch["weights"]
+
+    def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
+        """The model of this task that a finished model belongs to."""
+        return description.make_module(execution)
+
+    # What only the loss of a training has, see `bert_jax.distillation`.
+
+    def constants(self, mesh: Mesh) -> Any:
+        """Parameters on a mesh that `training_sums` uses and no step changes; None: there are none.
+
+        They are split over the mesh like those that are trained, and in no checkpoint.
+        """
+        return self.abstract_constants(mesh)
+
+    def abstract_constants(self, mesh: Mesh) -> Any:
+        """Shapes, dtypes and shardings of `constants`."""
+        return None
+
+    def training_sums(
+        self, params: Any, constants: Any, batch: dict[str, jax.Array], dropout_key: Any
+    ) -> Sums:
+        """The sums of a training step, as `loss_sums`."""
+        return self.loss_sums(params, batch, dropout_key)
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:
@@ -186,22 +280,34 @@ class Task(abc.ABC):
     def examples_as_text(self, count: int) -> str:
         """The first training examples of a run, as text."""
 
+    @property
     @abc.abstractmethod
+    def data_summary(self) -> DataSummary:
+        """Counts of what is read, and warnings where they look wrong."""
+
+    def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
+        """A baseline that the metrics of a model do not beat, in words; "" if they beat all."""
+        name = self.best_metric[0]
+        return shortfall(self.best_metric, metrics[name], baselines) if name in metrics else ""
+
     def summary(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Metrics with those added that follow from them, such as the perplexity."""
+        """Metrics with derived ones added, such as the perplexity."""
+        return metrics
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingTask:
-    """What a config trains and evaluates: `TRAIN` of a task's module.
+class TrainSpec:
+    """What a config trains and evaluates: the attribute `TRAIN` of a task's module.
 
     Attributes:
-        create: the task of a config, with its data.
-        defaults: the keys of a config that the task adds, or with its own defaults, by section.
-        prepare_options: what `bert-jax prepare` makes; None: the files are read as they are.
-        create_without_data: the task with synthetic data of the same shapes, to plan or time a
-            step; None: that needs the data.
+        create: makes the task of a config, with its data.
+        defaults: config keys that the task adds, or that have its own default, by section.
+        prepare_options: options of `bert-jax prepare`; None: the files are read as they are.
+        create_without_data: makes the task with synthetic data of the same shapes, to plan or time
+            a step; None: the data are needed.
         has_data: whether the config names the data.
+        check_options: raises OptionError where a value of sections `data` and `tokenizer` is out of
+            range, before any file is read.
     """
 
     create: Callable[[ConfigDict, ModelInit], Task]
@@ -209,10 +315,11 @@ class TrainingTask:
     prepare_options: Callable[[ConfigDict], PrepareOptions] | None = None
     create_without_data: Callable[[ConfigDict, ModelInit], Task] | None = None
     has_data: Callable[[ConfigDict], bool] = lambda config: True
+    check_options: Callable[[ConfigDict], None] = lambda config: None
 
 
 def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes and dtypes of a batch that has another number of rows."""
+    """Shapes and dtypes of the batch with another number of rows."""
     return {
         key: jax.ShapeDtypeStruct((rows, *value.shape[1:]), value.dtype)
         for key, value in batch.items()
@@ -220,14 +327,23 @@ def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeSt
 
 
 def weighted_sums(weights: jax.Array, values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    """Of arrays [...] by name, such as "loss", the sums over everything with weights [...]."""
+    """Sums of `weights * value`, [...] each, by name such as "loss"; scalars."""
     return {name: (weights * value).sum() for name, value in values.items()}
 
 
-def means(sums: dict[str, dict[str, Any]], weights: dict[str, Any]) -> dict[str, Any]:
+def means(
+    sums: dict[str, dict[str, Any]],
+    weights: dict[str, Any],
+    total: Callable[[dict[str, Any]], Any] = lambda losses: sum(losses.values()),
+) -> dict[str, Any]:
     """Flat metrics `<part>_<name>`, and `loss`, the sum of the parts' losses.
 
-    A part of weight 0 gives 0; the part "" has no prefix.
+    A part with total weight 0 gives 0; the part "" has no prefix.
+
+    Args:
+        sums: sums by part, see `Task.loss_sums`.
+        weights: the total weight of each part.
+        total: the loss from the losses of the parts, see `Task.total_loss`.
     """
     by_part = {
         part: {name: value / weights[part].clip(1e-8) for name, value in values.items()}
@@ -238,7 +354,7 @@ def means(sums: dict[str, dict[str, Any]], weights: dict[str, Any]) -> dict[str,
         for part, values in by_part.items()
         for name, value in values.items()
     }
-    return {**metrics, "loss": sum(values["loss"] for values in by_part.values())}
+    return {**metrics, "loss": total({part: values["loss"] for part, values in by_part.items()})}
 
 
 def make_loss_step(task: Task, mesh: Mesh) -> LossStep:
@@ -261,7 +377,7 @@ def mean_losses(
 ) -> dict[str, float]:
     """Losses and metrics over batches: sums and weights are added, then divided once.
 
-    So the result is the same for any batch size and number of devices, up to rounding.
+    The result is the same for any batch size and number of devices, up to rounding.
     """
     total: Any = None
     for rows in batches:
@@ -271,5 +387,6 @@ def mean_losses(
             jax.tree.map(np.add, total, sums_and_weights) if total is not None else sums_and_weights
         )
     sums, weights = total
-    metrics = {name: float(value) for name, value in means(sums, weights).items()}
+    found = means(sums, weights, task.total_loss)
+    metrics = {name: float(value) for name, value in found.items()}
     return task.summary(metrics)

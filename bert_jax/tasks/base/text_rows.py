@@ -14,9 +14,9 @@ from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
 Prediction = TypeVar("Prediction")
 
-# Characters of a text for each token that is kept of it, above which the whole is not tokenised.
-_CHARACTERS_A_TOKEN = 16
-# How far back from there a place between two words is looked for.
+# A text with more characters per token of the limit is shortened before it is tokenised.
+_CHARACTERS_PER_TOKEN = 16
+# How far back a word boundary is searched for, in characters.
 _LONGEST_WORD = 1000
 _BREAKS = re.compile("[ \n]")
 # Each Chinese character is a word.
@@ -24,17 +24,17 @@ _BREAKS_OR_CHINESE = re.compile("[ \n\u4e00-\u9fff]")
 
 
 class TextEncoder:
-    """Makes the one row of each text, cut to a limit.
+    """Encodes each text as one row, cut to a limit.
 
     Attributes:
         count: texts encoded so far.
-        cut: how many of them were longer than the limit.
+        cut: number of these texts that were longer than the limit.
     """
 
     def __init__(
         self, tokenizer: Tokenizer, config: EncoderConfig, limit: int, *, refuse_long: bool = False
     ) -> None:
-        """Begins to count; see `BatchOptions`."""
+        """Starts both counters at 0; for `limit` see `BatchOptions.limit`."""
         self.count = self.cut = 0
         self._tokenizer = tokenizer
         self._config = config
@@ -45,7 +45,7 @@ class TextEncoder:
         """One row for each text.
 
         Raises:
-            ExampleError: something is no text, or too long where that is refused.
+            ExampleError: an element is not a text, or a text is too long and `refuse_long` is set.
         """
         encodings, too_long = self._encode(
             texts if self._refuse_long else [self._shortened(text) for text in texts]
@@ -62,7 +62,7 @@ class TextEncoder:
         return [[encoding] for encoding in encodings]
 
     def check(self, text: Text, index: int) -> None:
-        """Raises ExampleError where something is no text, or a pair that the model cannot take."""
+        """Raises ExampleError if it is not a text, or a pair that the model cannot take."""
         if isinstance(text, str):
             return
         if not isinstance(text, tuple) or [type(part) for part in text] != [str, str]:
@@ -77,7 +77,7 @@ class TextEncoder:
             )
 
     def report(self) -> None:
-        """A line on stderr, if texts were cut."""
+        """Prints a line to stderr if texts were cut."""
         if self.cut:
             print(
                 f"{self.cut} of {self.count} texts were longer than {self._limit} tokens: cut",
@@ -85,13 +85,14 @@ class TextEncoder:
             )
 
     def _shortened(self, text: Text) -> Text:
-        """What is enough of a text of megabytes to cut it where the whole would be cut."""
-        if text_characters(text) <= _CHARACTERS_A_TOKEN * self._limit:
+        """A prefix of a very long text that is cut to the same tokens as the whole text."""
+        if text_characters(text) <= _CHARACTERS_PER_TOKEN * self._limit:
             return text
         if isinstance(text, str):
             return beginning(self._tokenizer, text, self._limit)
         first, second = text
-        # Of two long texts both must be known to their ends: the longer one keeps more.
+        # Which side of a pair is cut depends on both lengths, so the longer text is shortened only
+        # if the shorter one fits.
         if len(first) < len(second):
             enough = self._fits(first)
             return (first, beginning(self._tokenizer, second, self._limit)) if enough else text
@@ -103,7 +104,7 @@ class TextEncoder:
         return len(encoding) <= self._limit
 
     def _encode(self, texts: Sequence[Text]) -> tuple[list[Encoding], dict[int, int]]:
-        """The encoding of each text, cut, and the lengths of those that were too long."""
+        """The encoding of each text, cut, and {index: length} of the texts that were too long."""
         encodings = self._encoded(dict(enumerate(texts)))
         lengths = {index: len(encoding) for index, encoding in encodings.items()}
         too_long = {index: length for index, length in lengths.items() if length > self._limit}
@@ -114,7 +115,7 @@ class TextEncoder:
     def _encoded(
         self, texts: Mapping[int, Text], max_length: int | None = None
     ) -> dict[int, Encoding]:
-        """The encodings of texts and pairs, by the same numbers."""
+        """{index: encoding} of {index: text or pair}."""
         encode = functools.partial(self._tokenizer.encode_batch, max_length=max_length)
         single = {index: text for index, text in texts.items() if isinstance(text, str)}
         pairs = {index: text for index, text in texts.items() if not isinstance(text, str)}
@@ -128,12 +129,12 @@ class TextEncoder:
 class TextPredictor(Predictor[Text, Prediction]):
     """A predictor whose examples are texts or pairs of texts, one row each.
 
-    Subclasses say what is computed and how a row of it becomes a prediction.
+    Subclasses define what is computed and how each row of the result becomes a prediction.
     """
 
     def __init__(self, model: Model, options: BatchOptions, *, refuse_long: bool = False) -> None:
-        """Args: `refuse_long`: whether a text above the limit is an error; else it is cut."""
-        self.options = options
+        """Args: `refuse_long`: whether a text above the limit is an error; otherwise it is cut."""
+        super().__init__(model, options)
         self.rows = TextEncoder(
             model.tokenizer, model.config, options.limit(model.config), refuse_long=refuse_long
         )
@@ -145,12 +146,12 @@ class TextPredictor(Predictor[Text, Prediction]):
     def encode(self, examples: Sequence[Text]) -> list[list[Encoding]]:
         return self.rows(examples)
 
-    def decode(self, example: Text, encodings: list[Encoding], outputs: list[Any]) -> Any:
+    def decode(self, example: Text, encodings: Sequence[Encoding], outputs: list[Any]) -> Any:
         return self.decode_row(encodings[0], outputs[0])
 
     @abc.abstractmethod
     def decode_row(self, encoding: Encoding, output: Any) -> Prediction:
-        """The prediction from the tokens of a text and its row of what `compute` returned."""
+        """The prediction from the tokens of a text and its row of the result of `compute`."""
 
     def characters(self, example: Text) -> int:
         return text_characters(example)
@@ -161,15 +162,15 @@ class TextPredictor(Predictor[Text, Prediction]):
 
 
 def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
-    """A beginning of a text that has more than `tokens` tokens, the same as those of the whole.
+    """A prefix of a text whose first `tokens` tokens are those of the whole text.
 
-    It ends between two words, where BERT's rules never look across; a tokenizer with other rules
-    gets the whole text, as does one that finds no such place.
+    It ends between two words: BERT's rules never look across a word boundary. A tokenizer with
+    other rules gets the whole text, as does a text without such a boundary.
     """
     if not isinstance(tokenizer, WordPieceTokenizer) or tokenizer.switches is None:
         return text
     breaks = _BREAKS_OR_CHINESE if tokenizer.switches.tokenize_chinese_chars else _BREAKS
-    size = _CHARACTERS_A_TOKEN * tokens
+    size = _CHARACTERS_PER_TOKEN * tokens
     while size < len(text):
         start = max(size - _LONGEST_WORD, 0)
         *_, end = 0, *(start + match.start() for match in breaks.finditer(text[start:size]))
@@ -182,5 +183,5 @@ def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
 
 
 def text_characters(text: Text) -> int:
-    """How long a text or a pair is."""
+    """The length of a text or a pair in characters."""
     return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])

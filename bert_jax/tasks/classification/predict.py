@@ -1,31 +1,32 @@
 """Labels and scores of texts (paper, figure 4, a and b): JSON lines, or GLUE's submissions."""
 
-import contextlib
 import dataclasses
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Entry
+from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.texts import Text
-from bert_jax.data.records import Output, shortest
+from bert_jax.data.records import shortest
+from bert_jax.errors import OptionError
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_task import (
+from bert_jax.tasks.base.predict_spec import (
     JSONL,
-    PredictionTask,
+    OutputFile,
     PredictOptions,
-    Write,
+    PredictSpec,
     json_lines,
+    kept_columns,
     open_texts,
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
-    apply_model,
     check_finite,
     check_head,
     softmax,
@@ -36,6 +37,11 @@ from bert_jax.tokenization import Encoding
 
 # The probability above which one of several labels applies, as in Hugging Face's pipelines.
 THRESHOLD = 0.5
+# A prediction has the probabilities of at most so many labels: with 100,000 it would have 3 MB.
+MOST_PROBABILITIES = 1000
+
+# The column of the labels in a table of predictions.
+_PREDICTION = "prediction"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +49,12 @@ class Classification:
     """The label of a text.
 
     Attributes:
-        label: the most probable label; of a multi-label model the labels (a tuple) with a
+        label: the most probable label; for a multi-label model the tuple of all labels with a
             probability above 0.5.
-        score: the probability of the label; of several, of the least probable among them (of none,
-            the probability that none applies).
-        probabilities: of every label, in the order of their numbers.
+        score: probability of the label; for several labels the lowest of their probabilities, for
+            an empty tuple the probability that no label applies.
+        probabilities: probability of every label, of the 1,000 most probable if there are more,
+            in the order of their numbers.
     """
 
     label: str | tuple[str, ...]
@@ -56,7 +63,7 @@ class Classification:
 
 
 TextPrediction = Classification | float
-"""Of a regression, the value."""
+"""The prediction of a regression is its value."""
 
 
 class ClassificationPredictor(TextPredictor[Any]):
@@ -66,20 +73,16 @@ class ClassificationPredictor(TextPredictor[Any]):
         """Raises UserError where the model has no classifier of texts."""
         check_head(model, PREDICT.heads, "classify texts", "classification")
         super().__init__(model, options)
-        self._model = model
-
-    def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
-        return apply_model(self._model.params, batch, module=self._model.module)
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
         return check_finite(output.copy(), "the scores of a text")
 
 
 class LabelPredictor(ClassificationPredictor):
-    """A `Classification` of each text, or the value of a regression."""
+    """The `Classification` of each text, or the value of a regression."""
 
     def transform(self, decoded: Iterator[np.ndarray]) -> Iterator[Any]:
-        return (to_prediction(self._model.description, scores) for scores in decoded)
+        return (to_prediction(self.model.description, scores) for scores in decoded)
 
 
 def to_prediction(description: ModelDescription, scores: np.ndarray) -> TextPrediction:
@@ -104,7 +107,7 @@ def to_prediction(description: ModelDescription, scores: np.ndarray) -> TextPred
 
 
 def problem_type(description: ModelDescription) -> str:
-    """Hugging Face's `problem_type` of a classifier; without one, one output is a regression."""
+    """Hugging Face's `problem_type` of a classifier; if unset, one output means regression."""
     if description.problem_type is not None:
         return description.problem_type
     is_regression = description.config.num_labels == 1
@@ -112,7 +115,7 @@ def problem_type(description: ModelDescription) -> str:
 
 
 def as_record(prediction: TextPrediction) -> dict[str, Any]:
-    """A prediction as a JSON object, with the digits that a float32 has."""
+    """A prediction as a JSON object; numbers have the digits of a float32."""
     if isinstance(prediction, float):
         return {"value": shortest(prediction)}
     probabilities = {name: shortest(value) for name, value in prediction.probabilities.items()}
@@ -123,32 +126,53 @@ def as_record(prediction: TextPrediction) -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def _glue(output: Output, options: PredictOptions) -> Iterator[Write[Text, TextPrediction]]:
-    """A table of ids and labels, as the test server of GLUE reads it."""
-    output.write("index\tprediction\n")
+def _table(options: PredictOptions) -> Sequence[OutputFile[Text, TextPrediction]]:
+    """The table of ids and labels that the test server of GLUE reads, or chosen columns and labels.
 
-    def write(entry: Entry[Text], prediction: TextPrediction) -> None:
+    Raises:
+        OptionError: a chosen column has the name of the column of the labels.
+    """
+    keep = options.keep_columns
+    if keep is not None and _PREDICTION in keep:
+        raise OptionError("keep_columns", keep, f"the output has its own column {_PREDICTION!r}")
+
+    def row(entry: Entry[Text], prediction: TextPrediction) -> str:
         if isinstance(prediction, float):
             label = f"{prediction:.3f}"
         elif isinstance(prediction.label, str):
             label = prediction.label
         else:
             label = ",".join(prediction.label)
-        fields = (re.sub(r"[\t\r\n]", " ", field) for field in (entry.id, label))
-        output.write("\t".join(fields) + "\n")
+        first = [entry.id] if keep is None else kept_columns(entry, keep).values()
+        return _table_line([*first, label])
 
-    yield write
+    head = _table_line([*(("index",) if keep is None else keep), _PREDICTION])
+    return (OutputFile(row, Layout(head=head, empty=head)),)
+
+
+def _table_line(values: Iterable[Any]) -> str:
+    texts = (value if isinstance(value, str) else _as_text(value) for value in values)
+    return "\t".join(re.sub(r"[\t\r\n]", " ", text) for text in texts) + "\n"
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, float]:
-    return dict(zip(labels, probabilities.tolist(), strict=True))
+    if len(labels) <= MOST_PROBABILITIES:
+        return dict(zip(labels, probabilities.tolist(), strict=True))
+    most = np.argpartition(probabilities, -MOST_PROBABILITIES)[-MOST_PROBABILITIES:]
+    return {labels[number]: float(probabilities[number]) for number in np.sort(most)}
 
 
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     open_texts,
     lambda model, options: LabelPredictor(model, options.batches()),
-    {JSONL: json_lines(lambda text, prediction: as_record(prediction)), "glue": _glue},
+    {
+        JSONL: json_lines(lambda text, prediction: as_record(prediction)),
+        "glue": _table,
+    },
     endings={".tsv": "glue"},
     heads=(Head.CLASSIFICATION,),
 )

@@ -5,7 +5,6 @@ Each defines its labels as numbers, its loss, metrics and reports.
 
 import abc
 import dataclasses
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -17,12 +16,11 @@ import optax
 
 from bert_jax.data.examples import TextExample
 from bert_jax.data.readers.texts import TextOptions
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import UserError, require_one_of
 from bert_jax.files import save_figure, write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
-from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.splits import EvalSet, drop_field, label_numbers
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.classification.predict import problem_type
 
@@ -32,13 +30,15 @@ class Problem(abc.ABC):
     """A problem type with its labels.
 
     Attributes:
-        problem_type: Hugging Face's name.
-        best_metric: chooses the best checkpoint.
+        problem_type: name of the problem type in Hugging Face's `config.json`.
+        best_metric: metric that chooses the best checkpoint.
+        score_kind: meaning of the outputs, see `Task`.
         labels: names of the C classes.
     """
 
     problem_type: ClassVar[str]
     best_metric: ClassVar[str]
+    score_kind: ClassVar[str]
 
     labels: tuple[str, ...]
 
@@ -48,16 +48,21 @@ class Problem(abc.ABC):
         return len(self.labels)
 
     @property
+    def positive_class(self) -> str:
+        """The class whose F1 is the metric `f1`; "": F1 is not that of one class."""
+        return ""
+
+    @property
     @abc.abstractmethod
     def metric_names(self) -> tuple[str, ...]:
-        """The keys of `metrics`."""
+        """The keys of `metrics`, in their order."""
 
     @abc.abstractmethod
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Labels as numbers, [n] or [n, C].
 
         Raises:
-            UserError: a label is unknown; names its place.
+            UserError: a label is unknown; the message names its place.
         """
 
     @abc.abstractmethod
@@ -65,19 +70,27 @@ class Problem(abc.ABC):
         """float32 [B, C] and targets → the loss of each example, float32 [B]."""
 
     def correct(self, logits: jax.Array, targets: jax.Array) -> jax.Array | None:
-        """Whether each prediction is correct, bool [B]; None: that is not defined."""
+        """Whether each prediction is correct, bool [B]; None: not defined for the problem type."""
         return None
 
     @abc.abstractmethod
-    def metrics(self, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Metrics of n predictions, float32 [n, C], without the loss."""
+    def decide(self, logits: np.ndarray) -> np.ndarray:
+        """What n predictions, float32 [n, C], say: class numbers [n], bool [n, C] or values [n]."""
+
+    def metrics(self, decisions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """Metrics of n decisions, without the loss."""
+        return dict(zip(self.metric_names, self.scores(decisions, targets), strict=True))
+
+    @abc.abstractmethod
+    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
+        """The values of `metrics`, in the order of `metric_names`."""
 
     @abc.abstractmethod
     def majority(self, targets: np.ndarray) -> np.ndarray:
         """The best constant prediction, [C]: the baseline."""
 
     @abc.abstractmethod
-    def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
+    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
         """Writes text and pictures for people, as `<stem>.report.txt`."""
 
 
@@ -87,18 +100,21 @@ class SingleLabel(Problem):
 
     problem_type = "single_label_classification"
     best_metric = "accuracy"
+    score_kind = "classes"
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        f1 = "f1" if len(self.labels) == 2 else "macro_f1"
-        return "accuracy", f1, "matthews_correlation"
+        return "accuracy", "f1" if self.positive_class else "macro_f1", "matthews_correlation"
+
+    @property
+    def positive_class(self) -> str:
+        """The second of two classes."""
+        return self.labels[1] if len(self.labels) == 2 else ""
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """int32 [n]."""
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        return np.array(
-            [_known(str(example.label), numbers, example) for example in examples], np.int32
-        )
+        """Class numbers, int32 [n]."""
+        number = label_numbers(self.labels)
+        return np.array([number(str(row.label), row.place) for row in examples], np.int32)
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
         """Cross-entropy."""
@@ -107,49 +123,42 @@ class SingleLabel(Problem):
     def correct(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
         return logits.argmax(axis=-1) == targets
 
-    def metrics(self, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Accuracy, Matthews' correlation, and F1: of the second of two classes, else the mean."""
-        matrix = self._confusion(logits, targets)
-        f1 = (
-            {"f1": matrix.f1(self.labels[1])}
-            if len(self.labels) == 2
-            else {"macro_f1": matrix.macro_f1}
-        )
-        return {
-            "accuracy": matrix.accuracy,
-            **f1,
-            "matthews_correlation": matrix.matthews,
-        }
+    def decide(self, logits: np.ndarray) -> np.ndarray:
+        return logits.argmax(axis=-1)
+
+    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
+        """Accuracy, F1 (of class 1 if there are two, else the mean), Matthews' correlation."""
+        matrix = ConfusionMatrix(self.labels, targets, decisions)
+        f1 = matrix.f1(self.positive_class) if self.positive_class else matrix.macro_f1
+        return matrix.accuracy, f1, matrix.matthews
 
     def majority(self, targets: np.ndarray) -> np.ndarray:
         return np.bincount(targets, minlength=len(self.labels)).astype(np.float32)
 
-    def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """The confusion matrix, as text and as a picture."""
-        matrix = self._confusion(logits, targets)
+    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
+        """Writes the confusion matrix as text and as a picture."""
+        matrix = ConfusionMatrix(self.labels, targets, decisions)
         write_atomically(stem.with_suffix(".report.txt"), matrix.as_text().encode())
         matrix.draw(stem.with_suffix(".confusion.png"))
-
-    def _confusion(self, logits: np.ndarray, targets: np.ndarray) -> ConfusionMatrix:
-        return ConfusionMatrix(self.labels, targets, logits.argmax(axis=-1))
 
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabel(Problem):
-    """Each text has any of the classes, or none."""
+    """Each text has any number of the classes, or none."""
 
     problem_type = "multi_label_classification"
     best_metric = "micro_f1"
+    score_kind = "labels"
     metric_names = ("micro_f1", "macro_f1", "samples_f1", "accuracy")
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """float32 [n, C], 1 where a class applies."""
-        numbers = {label: number for number, label in enumerate(self.labels)}
+        number = label_numbers(self.labels)
         targets = np.zeros((len(examples), len(self.labels)), np.float32)
         for row, example in enumerate(examples):
             labels = example.label if isinstance(example.label, tuple) else (str(example.label),)
             for label in labels:
-                targets[row, _known(label, numbers, example)] = 1
+                targets[row, number(label, example.place)] = 1
         return targets
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
@@ -157,30 +166,25 @@ class MultiLabel(Problem):
         return optax.sigmoid_binary_cross_entropy(logits, targets).mean(axis=-1)
 
     def correct(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
-        """Whether all classes of a text are right."""
+        """Whether all classes of a text are predicted correctly."""
         return ((logits > 0) == (targets > 0)).all(axis=-1)
 
-    def metrics(self, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """F1 over all decisions and over classes; accuracy counts texts with all of them right."""
-        sets = self._sets(logits, targets)
-        return {
-            "micro_f1": sets.micro_f1,
-            "macro_f1": sets.macro_f1,
-            "samples_f1": sets.samples_f1,
-            "accuracy": sets.subset_accuracy,
-        }
+    def decide(self, logits: np.ndarray) -> np.ndarray:
+        return logits > 0
+
+    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
+        """F1 of all decisions, of classes, of texts; accuracy: texts with all classes correct."""
+        sets = LabelSets(self.labels, targets > 0, decisions)
+        return sets.micro_f1, sets.macro_f1, sets.samples_f1, sets.subset_accuracy
 
     def majority(self, targets: np.ndarray) -> np.ndarray:
-        """The classes that most texts have."""
+        """The classes that more than half of the texts have."""
         return (targets.mean(axis=0) - 0.5).astype(np.float32)
 
-    def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """Scores of each class."""
-        text = self._sets(logits, targets).as_text()
+    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
+        """Writes precision, recall and F1 of each class."""
+        text = LabelSets(self.labels, targets > 0, decisions).as_text()
         write_atomically(stem.with_suffix(".report.txt"), text.encode())
-
-    def _sets(self, logits: np.ndarray, targets: np.ndarray) -> LabelSets:
-        return LabelSets(self.labels, targets > 0, logits > 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +195,7 @@ class Regression(Problem):
 
     problem_type = "regression"
     best_metric = "pearson"
+    score_kind = "values"
     metric_names = ("pearson", "spearman", "mean_squared_error")
 
     @property
@@ -198,7 +203,7 @@ class Regression(Problem):
         return 1
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """float32 [n]."""
+        """The numbers, float32 [n]."""
         for example in examples:
             if not isinstance(example.label, float):
                 problem = f"{example.place}: the label {example.label!r} is not a number"
@@ -209,44 +214,32 @@ class Regression(Problem):
         """The squared difference."""
         return jnp.square(logits[..., 0] - targets)
 
-    def metrics(self, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        """Pearson's and Spearman's correlation, and the mean squared error."""
-        predicted = logits[:, 0]
-        return {
-            "pearson": pearson(targets, predicted),
-            "spearman": spearman(targets, predicted),
-            "mean_squared_error": mean_squared_error(targets, predicted),
-        }
+    def decide(self, logits: np.ndarray) -> np.ndarray:
+        return logits[:, 0]
+
+    def scores(self, decisions: np.ndarray, targets: np.ndarray) -> tuple[float, ...]:
+        return tuple(score(targets, decisions) for score in (pearson, spearman, mean_squared_error))
 
     def majority(self, targets: np.ndarray) -> np.ndarray:
-        """The mean."""
+        """The mean of the numbers."""
         return targets.mean(keepdims=True)
 
-    def report(self, logits: np.ndarray, targets: np.ndarray, stem: Path) -> None:
-        """The metrics as text, and a picture of expected and predicted values."""
+    def report(self, decisions: np.ndarray, targets: np.ndarray, stem: Path) -> None:
+        """Writes the metrics as text, and a plot of expected against predicted values."""
         from matplotlib.figure import Figure
 
-        lines = [f"{name:20} {value:.4f}" for name, value in self.metrics(logits, targets).items()]
+        lines = [
+            f"{name:20} {value:.4f}" for name, value in self.metrics(decisions, targets).items()
+        ]
         write_atomically(stem.with_suffix(".report.txt"), ("\n".join(lines) + "\n").encode())
         figure = Figure(figsize=(5, 5), layout="constrained")
         axes = figure.subplots()
-        axes.scatter(targets, logits[:, 0], s=8, alpha=0.5)
+        axes.scatter(targets, decisions, s=8, alpha=0.5)
         axes.axline((float(targets.mean()),) * 2, slope=1, linestyle="--", color="gray")
         axes.set_xlabel("expected")
         axes.set_ylabel("predicted")
         axes.grid(alpha=0.3)
         save_figure(stem.with_suffix(".values.png"), figure)
-
-
-def _known(label: str, numbers: dict[str, int], example: TextExample) -> int:
-    if label not in numbers:
-        raise OptionError(
-            "labels",
-            None,
-            "fix the line, or name the labels with {labels}",
-            problem=f"{example.place}: label {label!r} is none of {', '.join(numbers)}",
-        )
-    return numbers[label]
 
 
 PROBLEMS: dict[str, type[Problem]] = {
@@ -255,19 +248,18 @@ PROBLEMS: dict[str, type[Problem]] = {
 
 
 def infer_problem_type(name: str, options: TextOptions, model_init: ModelInit) -> type[Problem]:
-    """The problem type of a config: the named one, else that of the model or of the data's format.
+    """The problem type of a config: the named one, else that of the model or of the data format.
 
     Args:
         name: one of Hugging Face's problem types, or "".
-        options: of the reader.
-        model_init: of the model; a finished one keeps its problem type.
+        options: options of the reader.
+        model_init: the initial model; a finished one keeps its problem type.
 
     Raises:
-        OptionError: there is no such type.
+        OptionError: the problem type is unknown.
     """
     if name:
-        if name not in PROBLEMS:
-            raise OptionError("problem_type", name, f"known are {', '.join(PROBLEMS)}")
+        require_one_of("problem_type", name, PROBLEMS)
         return PROBLEMS[name]
     if model_init.is_finished and model_init.description:
         return PROBLEMS[problem_type(model_init.description)]
@@ -293,18 +285,15 @@ def labels_of(examples: Iterable[TextExample]) -> dict[str, str]:
 
 
 def drop_unknown_labels(eval_set: EvalSet[TextExample], problem: Problem) -> EvalSet[TextExample]:
-    """A set to be predicted, without its labels where the model does not know them all."""
+    """A set to be predicted; its labels are dropped if the model does not know all of them."""
     if all(example.label is None for example in eval_set.examples):
         return eval_set
     try:
-        # An empty cell means that none of several labels applies; a whole column of them, that
-        # the file has no labels.
+        # An empty cell means that no label applies; a whole column of them, that the file has no
+        # labels.
         if all(example.label == () for example in eval_set.examples):
             raise UserError(f"{eval_set.source}: no text has a label")
         problem.targets(eval_set.examples)
     except UserError as error:
-        if is_main_host():
-            print(f"{eval_set.source}: skipping metrics: {error}", file=sys.stderr)
-        unlabelled = [dataclasses.replace(example, label=None) for example in eval_set.examples]
-        return dataclasses.replace(eval_set, examples=unlabelled)
+        return drop_field(eval_set, "label", error)
     return eval_set

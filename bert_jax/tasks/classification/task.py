@@ -1,7 +1,7 @@
 """Classes or a number for texts and pairs of texts (paper, section 4.1): GLUE, and users' files."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,24 +18,20 @@ from bert_jax.data.readers.texts import Text, TextOptions, read_texts
 from bert_jax.errors import OptionError
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.labelled_task import (
+from bert_jax.sharding.memory import host_memory
+from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
-    LabelledTask,
-    TrainedModel,
     balanced_weights,
+    check_labelled_options,
     is_balanced,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.predictor import (
-    BatchOptions,
-    Model,
-    Predictor,
-    encode_in_chunks,
-)
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.classification.predict import (
     PREDICT,
@@ -54,9 +50,12 @@ from bert_jax.tasks.classification.problems import (
     labels_of,
 )
 
+# 256 MB of float32.
+_PART = 1 << 26
+
 
 class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
-    """Texts and pairs of texts; what is evaluated are the scores of the labels, float32 [C]."""
+    """Texts and pairs of texts; a prediction is the scores of the labels, float32 [C]."""
 
     PREDICT = PREDICT
     lower_is_better = ("loss", "mean_squared_error")
@@ -71,25 +70,31 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         balanced: bool = False,
         submissions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """For splits, model and options see `LabelledTask`.
+        """For splits, model and options see also `LabelledTask`.
 
         Args:
             splits: the examples.
-            model: what is trained.
-            options: of all labelled tasks.
-            problem: the problem type with its labels.
-            balanced: whether every class has the same weight in the loss; else every text.
-            submissions: names of a benchmark's submission files, by the names of the test files.
+            model: the model that is trained.
+            options: options of all labelled tasks.
+            problem: problem type with its labels.
+            balanced: whether every class has the same weight in the loss; otherwise every text.
+            submissions: names of a benchmark's submission files, by names of the test files.
 
         Raises:
-            UserError: see `LabelledTask`; or other labels than classes are balanced.
+            UserError: see `LabelledTask`; or `balanced` is set but the labels are not classes; or
+                the scores of an evaluation would take too much memory.
         """
         if balanced and not isinstance(problem, SingleLabel):
             raise OptionError(
                 "class_weights", "balanced", "that is for texts that have one label each"
             )
+        for eval_set in (*splits.validation, *splits.test):
+            _check_memory(eval_set.source, len(eval_set.examples), problem.outputs)
+        if isinstance(problem, MultiLabel):  # a target for each label, as in an evaluation
+            _check_memory("the training texts", len(splits.train), problem.outputs)
         super().__init__(splits, model, options)
         self._problem = problem
+        self.positive_class = problem.positive_class
         self._balanced = balanced
         self._submissions = submissions
 
@@ -97,50 +102,50 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         examples = self.splits.train
         targets = self._problem.targets(examples)
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        rows = encode_in_chunks(encode, map(text_of, examples), encode.check)
-        batches = self.batches_of_rows(
-            (row for (row,) in rows), labels=targets, weights=self._weights(targets)
+        texts = (example.item for example in examples)
+        rows = encode_in_chunks(encode, texts, encode.check)
+        return self.batches_of_rows(
+            (row for (row,) in rows), encode, labels=targets, weights=self._weights(targets)
         )
-        encode.report()
-        return batches
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        logits: Any = self.forward(params, batch, dropout_key)
-        values = {"loss": self._problem.losses(logits, batch["labels"])}
-        correct = self._problem.correct(logits, batch["labels"])
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        values = {"loss": self._problem.losses(outputs, batch["labels"])}
+        correct = self._problem.correct(outputs, batch["labels"])
         if correct is not None:
             values["accuracy"] = correct
         return {"": weighted_sums(batch["weights"], values)}
 
+    @property
+    def score_kind(self) -> str:  # type: ignore[override]
+        return self._problem.score_kind
+
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        return outputs
+
     def predictor(self, model: Model) -> Predictor[Text, np.ndarray]:
-        return ClassificationPredictor(
-            model, BatchOptions(self.options.batch_size, self.options.length)
-        )
-
-    def predictor_input(self, example: TextExample) -> Text:
-        return text_of(example)
-
-    def label_of(self, example: TextExample) -> Any:
-        return example.label
+        return ClassificationPredictor(model, self.options.batches)
 
     def metrics(
         self, examples: list[TextExample], predictions: list[np.ndarray]
     ) -> dict[str, float]:
-        """Those of the problem type, and the mean loss."""
-        targets, scores = self._problem.targets(examples), np.stack(predictions)
-        losses = self._problem.losses(jnp.asarray(scores), jnp.asarray(targets))
-        loss = float(np.mean(jax.device_get(losses), dtype=np.float64))
-        return {"loss": loss, **self._problem.metrics(scores, targets)}
+        """The metrics of the problem type, and the mean loss."""
+        targets = self._problem.targets(examples)
+        losses = [
+            jax.device_get(self._problem.losses(jnp.asarray(scores), jnp.asarray(targets[rows])))
+            for rows, scores in _in_parts(predictions)
+        ]
+        loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
+        return {"loss": loss, **self._problem.metrics(self._decisions(predictions), targets)}
 
     def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
         self._problem.targets(examples)  # labels of the wrong kind are refused
         return "loss", *self._problem.metric_names
 
     def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
-        """`<metric>_majority`: those of the best constant prediction."""
+        """`<metric>_majority`: metrics of the best constant prediction."""
         targets = self._problem.targets(examples)
-        scores = np.tile(self._problem.majority(targets), (len(targets), 1))  # nC
-        metrics = self._problem.metrics(scores, targets)
+        decision = self._problem.decide(self._problem.majority(targets)[None])
+        metrics = self._problem.metrics(decision.repeat(len(targets), axis=0), targets)
         return {f"{name}_majority": value for name, value in metrics.items()}
 
     def examples_as_text(self, count: int) -> str:
@@ -162,7 +167,11 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         self, directory: Path, eval_set: EvalSet[TextExample], predictions: list[np.ndarray]
     ) -> None:
         targets = self._problem.targets(eval_set.examples)
-        self._problem.report(np.stack(predictions), targets, directory / eval_set.name)
+        self._problem.report(self._decisions(predictions), targets, directory / eval_set.name)
+
+    def _decisions(self, predictions: list[np.ndarray]) -> np.ndarray:
+        decide = self._problem.decide
+        return np.concatenate([decide(scores) for _, scores in _in_parts(predictions)])
 
     def _weights(self, targets: np.ndarray) -> np.ndarray:
         """The weight of each example in the loss, float32 [n]."""
@@ -172,9 +181,28 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
         return balanced_weights(counts)[targets]
 
 
-def text_of(example: TextExample) -> Text:
-    """The text of an example, or its pair of texts."""
-    return example.text if example.pair is None else (example.text, example.pair)
+def _check_memory(source: str, texts: int, labels: int) -> None:
+    """Raises OptionError if a number for each text and label takes over half of the memory."""
+    needed, available = 4 * texts * labels, host_memory()
+    if needed > available // 2:
+        raise OptionError(
+            "label_column",
+            None,
+            "use fewer texts; or is another column that of the labels? Name it with {label_column}",
+            problem=f"{source}: {texts:,} texts by {labels:,} labels take "
+            f"{needed / 2**30:,.1f} GiB of this machine's {available / 2**30:,.1f} GiB",
+        )
+
+
+def _in_parts(predictions: list[np.ndarray]) -> Iterator[tuple[slice, np.ndarray]]:
+    """The scores of n texts, float32 [n, C], as rows of at most `_PART` scores in all.
+
+    With very many labels they are most of the memory: there is no second copy of all of them.
+    """
+    count = max(1, _PART // predictions[0].size)
+    for start in range(0, len(predictions), count):
+        rows = slice(start, start + count)
+        yield rows, np.stack(predictions[rows])
 
 
 def defaults() -> dict[str, dict[str, Any]]:
@@ -187,6 +215,12 @@ def defaults() -> dict[str, dict[str, Any]]:
             "class_weights": "",
         }
     )
+
+
+def check_options(config: ConfigDict) -> None:
+    """Raises OptionError where a key of the task is out of range; reads no file."""
+    check_labelled_options(config)
+    from_keys(TextOptions, config.data)
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
@@ -245,7 +279,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
 
 
 def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
-    """The names of a benchmark's files, by split."""
+    """Names of a benchmark's files, by split."""
     if layout is None:
         return {}
     return {
@@ -255,4 +289,4 @@ def _files(layout: GlueLayout | None) -> dict[str, tuple[str, ...]]:
     }
 
 
-TRAIN = TrainingTask(create, defaults)
+TRAIN = TrainSpec(create, defaults, check_options=check_options)

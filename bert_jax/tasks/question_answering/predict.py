@@ -1,44 +1,50 @@
-"""Answers to questions about passages, cut out of the passages (paper, section 4.2 and 4.3)."""
+"""Extractive question answering: answers are spans of passages (paper, sections 4.2 and 4.3)."""
 
 import contextlib
 import dataclasses
+import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
+import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Entries, Entry, Question
+from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.squad import ANSWERS, SQUAD, QuestionOptions, distinct, open_questions
-from bert_jax.data.records import Output, open_output, shortest
+from bert_jax.data.records import shortest
 from bert_jax.data.windows.passages import PassageWindow, PassageWindows
-from bert_jax.errors import OptionError, UserError, renamed_options
-from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_task import (
+from bert_jax.errors import UserError, renamed_options, require_at_least
+from bert_jax.models.config import JOINT, Head
+from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
+from bert_jax.tasks.base.predict_spec import (
     JSONL,
-    PredictionTask,
+    OutputFile,
     PredictOptions,
-    Write,
+    PredictSpec,
     json_lines,
+    keeps_no_columns,
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     ExampleError,
     Model,
+    PredictionBatch,
     Predictor,
     apply_model,
     check_head,
 )
 from bert_jax.tasks.question_answering.spans import Logits, SpanPrediction, best_spans
-from bert_jax.tokenization import Encoding
 
 NULL_THRESHOLD = "null_score_diff_threshold"
-"""The key of `config.json` with the `null_odds` above which a question has no answer."""
+"""The key of `config.json` with the value of `null_odds` above which there is no answer."""
 
-# The most tokens of a window, unless the model takes fewer (run_squad.py of google-research/bert).
+# Maximum tokens of a window, unless the model takes fewer (run_squad.py of google-research/bert).
 _LENGTH = 384
 
 
@@ -47,12 +53,12 @@ class AnswerOptions:
     """How answers are searched; the lengths are tokens.
 
     Attributes:
-        batch_size: the most windows of a batch.
-        max_length: the most tokens of a window; None: 384, or as many as the model takes.
-        window_step: from the start of a window to that of the next, see `PassageWindows`.
-        question_length: the most tokens of a question.
-        answer_length: the most tokens of an answer.
-        n_best: the number of spans, each of another text.
+        batch_size: maximum number of windows per batch.
+        max_length: maximum number of tokens of a window; None: 384, or the positions of the model.
+        window_step: tokens from the start of a window to the next start, see `PassageWindows`.
+        question_length: maximum number of tokens of a question.
+        answer_length: maximum number of tokens of an answer.
+        n_best: number of spans, all with different texts.
     """
 
     batch_size: int = 32
@@ -64,20 +70,20 @@ class AnswerOptions:
 
     def __post_init__(self) -> None:
         for name in ("window_step", "question_length", "answer_length", "n_best"):
-            if getattr(self, name) < 1:
-                raise OptionError(name, getattr(self, name), "it must be at least 1")
+            require_at_least(name, getattr(self, name), 1)
+        BatchOptions(self.batch_size, self.max_length)  # which checks them
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """A part of a passage, or "" where the passage has no answer.
+    """A span of a passage, or "" if the passage has no answer.
 
     Attributes:
         text: `passage[start:end]`.
-        start: its first character.
-        end: one past its last character.
-        score: its probability among the best answers, of which "" is one if it is allowed.
-        no_answer_score: that of ""; None where the model was trained to find an answer always.
+        start: first character of the span in the passage.
+        end: one past the last character.
+        score: probability among the best answers, which include "" if it is allowed.
+        no_answer_score: probability of ""; None if the model was trained to always find an answer.
     """
 
     text: str
@@ -97,13 +103,12 @@ class SpanPredictor(Predictor[Question, Any]):
         length = options.max_length
         if length is None:
             length = min(_LENGTH, model.config.max_length)
-        self.options = BatchOptions(options.batch_size, length)
+        super().__init__(model, BatchOptions(options.batch_size, length))
         self.options.limit(model.config)
         with renamed_options(length="max_length"):
             self._windows = PassageWindows(
                 model.tokenizer, length, options.window_step, options.question_length
             )
-        self._model = model
         self._span_options = options.n_best, options.answer_length
         self._empty = 0
 
@@ -114,17 +119,34 @@ class SpanPredictor(Predictor[Question, Any]):
         self._empty += not (example.question.strip() and example.passage.strip())
         return example
 
-    def encode(self, examples: Sequence[Question]) -> list[list[Encoding]]:
-        return [[*rows] for rows in self._windows([(q.question, q.passage) for q in examples])]
+    def encode(self, examples: Sequence[Question]) -> list[list[PassageWindow]]:
+        return self._windows([(question.question, question.passage) for question in examples])
+
+    def inputs(self, batch: PredictionBatch[Question]) -> dict[str, np.ndarray]:
+        """With the joint head, also the ranges that limit its beam, int32 [B, 2]."""
+        if self.model.config.qa_head != JOINT:
+            return batch.arrays
+        ranges = np.zeros((2, len(batch.arrays["input_ids"]), 2), np.int32)
+        for row, (request, number) in enumerate(batch.rows):
+            window: Any = request.encodings[number]
+            ranges[:, row] = window.positions, window.max_context
+        return {**batch.arrays, "passages": ranges[0], "allowed_starts": ranges[1]}
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        return apply_model(self._model.params, batch, module=self._model.module)
+        if self.model.config.qa_head != JOINT:
+            return super().compute(batch)
+        _, answer_length = self._span_options
+        # A longer answer leaves the row: one program for all such lengths.
+        length = min(answer_length, batch["input_ids"].shape[-1])
+        return _beam(self.model.params, batch, module=self.model.module, answer_length=length)
 
     def decode(
-        self, example: Question, encodings: list[Encoding], outputs: list[Logits]
+        self,
+        example: Question,
+        encodings: Sequence[PassageWindow],
+        outputs: list[Logits | SpanBeam],
     ) -> SpanPrediction:
-        windows = [row for row in encodings if isinstance(row, PassageWindow)]
-        return best_spans(example.passage, windows, outputs, *self._span_options)
+        return best_spans(example.passage, encodings, outputs, *self._span_options)
 
     def characters(self, example: Question) -> int:
         return len(example.question) + len(example.passage)
@@ -139,15 +161,25 @@ class SpanPredictor(Predictor[Question, Any]):
                 print(f"{count} of {self._windows.count} questions {what}", file=sys.stderr)
 
 
+@functools.partial(jax.jit, static_argnames=("module", "answer_length"))
+def _beam(
+    params: Any, batch: dict[str, jax.Array], *, module: nn.Module, answer_length: int
+) -> SpanBeam:
+    hidden = apply_model(params, batch, module=module)
+    return span_beam(
+        params[SCOPE], hidden, batch["passages"], batch["allowed_starts"], answer_length
+    )
+
+
 def best_answers(
     spans: SpanPrediction, null_threshold: float | None, top_k: int = 1
 ) -> list[Answer]:
-    """The best answers; the first of them is the answer to the question.
+    """The best answers, the final answer first.
 
     Args:
-        spans: those of the question.
-        null_threshold: "" is the answer where `spans.null_odds` is higher; None: never.
-        top_k: the number of answers, fewer where the passage has no more.
+        spans: spans of the question.
+        null_threshold: the answer is "" if `spans.null_odds` is above it; None: never.
+        top_k: number of answers; fewer if the passage has fewer.
     """
     with_null = null_threshold is not None
     ranked = spans.n_best(with_null=with_null)
@@ -163,7 +195,7 @@ def best_answers(
 def question_examples(
     question: str | Sequence[str], passage: str | Sequence[str]
 ) -> list[Question]:
-    """The examples of one question or several; arguments are those of `LoadedModel.answer`.
+    """The examples of one or several questions; arguments are those of `LoadedModel.answer`.
 
     Raises:
         UserError: lists differ in length.
@@ -192,10 +224,10 @@ def _pairs(
 
 
 def stored_threshold(description: ModelDescription) -> float | None:
-    """The threshold of a model for questions that may have no answer; None for others.
+    """The no-answer threshold of a model; None if its questions always have an answer.
 
     Raises:
-        UserError: `config.json` has something else in its place.
+        UserError: the value in `config.json` is not a number.
     """
     value = description.other.get(NULL_THRESHOLD)
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
@@ -205,12 +237,12 @@ def stored_threshold(description: ModelDescription) -> float | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RankedSpans:
-    """The prediction for a question, as it is written to files.
+    """The prediction for a question, with the options of the output files.
 
     Attributes:
         spans: the best spans.
         null_threshold: see `SpanPrediction.answer`.
-        top_k: the number of answers in a record.
+        top_k: number of answers in a record.
     """
 
     spans: SpanPrediction
@@ -219,7 +251,7 @@ class RankedSpans:
 
 
 class _RankedSpanPredictor(SpanPredictor):
-    """Spans with the options of the files that they are written to."""
+    """Predicts spans with the options of the output files."""
 
     def __init__(self, model: Model, options: PredictOptions) -> None:
         threshold = options.null_threshold
@@ -242,9 +274,9 @@ class _RankedSpanPredictor(SpanPredictor):
 
 @contextlib.contextmanager
 def _open(source: str | Path, options: PredictOptions) -> Iterator[Entries[Question]]:
-    """SQuAD's JSON, or rows of a table or of JSON lines, which standard input has, too.
+    """Opens SQuAD's JSON, or rows of a table or JSON lines (also from standard input).
 
-    For SQuAD's output format no two questions may have the same id.
+    For SQuAD's output format, ids must be unique.
     """
     gold = (options.label_column,) if options.label_column else ANSWERS
     with open_questions(source, options.reading(QuestionOptions), gold=gold) as entries:
@@ -255,7 +287,7 @@ def _open(source: str | Path, options: PredictOptions) -> Iterator[Entries[Quest
 
 
 def as_record(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The fields of the first answer as JSON; of several, all of them as "n_best"."""
+    """The fields of the first answer as JSON; several answers stand in the list "n_best"."""
     first, *_ = records = [
         {
             "answer": answer.text,
@@ -277,75 +309,59 @@ def _record(question: Question, prediction: RankedSpans) -> Mapping[str, Any]:
     return as_record(best_answers(prediction.spans, prediction.null_threshold, prediction.top_k))
 
 
-@contextlib.contextmanager
-def _squad(output: Output, options: PredictOptions) -> Iterator[Write[Question, RankedSpans]]:
-    """`{id: text}`, the input of SQuAD's official scripts.
+def _squad(options: PredictOptions) -> Sequence[OutputFile[Question, RankedSpans]]:
+    """`{id: text}`, the input of SQuAD's official scripts, and what is written beside it.
 
-    With a file NAME.json come nbest_NAME.json with the best spans of each question, as
-    google-research/bert writes them, and where a passage may have no answer, null_odds_NAME.json:
-    the `--na-prob-file` of the 2.0 script.
+    Beside a file NAME.json these are nbest_NAME.json with the best spans of each question, as
+    google-research/bert writes them, and, if a passage may have no answer, null_odds_NAME.json, the
+    `--na-prob-file` of the 2.0 script.
     """
-    with contextlib.ExitStack() as files:
-        write_answer = files.enter_context(_json_object(output))
-        write_best = files.enter_context(_beside(output, "nbest"))
-        write_odds: _WriteValue | None = None
-
-        def write(entry: Entry[Question], prediction: RankedSpans) -> None:
-            nonlocal write_odds
-            spans, threshold = prediction.spans, prediction.null_threshold
-            write_answer(entry.id, spans.answer(threshold).text)
-            write_best(
-                entry.id,
-                [
-                    {
-                        "text": span.text,
-                        "probability": chance,
-                        "start_logit": span.start_logit,
-                        "end_logit": span.end_logit,
-                    }
-                    for span, chance in spans.n_best(with_null=threshold is not None)
-                ],
-            )
-            if threshold is not None:
-                write_odds = write_odds or files.enter_context(_beside(output, "null_odds"))
-                write_odds(entry.id, spans.null_odds)
-
-        yield write
+    keeps_no_columns(options, SQUAD)
+    return (
+        OutputFile(_answer_row, _json_object()),
+        OutputFile(_best_row, _json_object("nbest")),
+        OutputFile(_odds_row, _json_object("null_odds", empty=None)),
+    )
 
 
-_WriteValue = Callable[[str, Any], None]
+def _answer_row(entry: Entry[Question], prediction: RankedSpans) -> str:
+    return _key_and_value(entry.id, prediction.spans.answer(prediction.null_threshold).text)
 
 
-@contextlib.contextmanager
-def _beside(output: Output, name: str) -> Iterator[_WriteValue]:
-    """A further file `<name>_<file>`; nothing where the output is no file."""
-    if output.target is None:
-        yield lambda key, value: None
-        return
-    target = output.target.with_name(f"{name}_{output.target.name}")
-    with open_output(target) as other, _json_object(other) as write:
-        yield write
+def _best_row(entry: Entry[Question], prediction: RankedSpans) -> str:
+    spans = prediction.spans.n_best(with_null=prediction.null_threshold is not None)
+    best = [
+        {
+            "text": span.text,
+            "probability": chance,
+            "start_logit": span.start_logit,
+            "end_logit": span.end_logit,
+        }
+        for span, chance in spans
+    ]
+    return _key_and_value(entry.id, best)
 
 
-@contextlib.contextmanager
-def _json_object(output: Output) -> Iterator[_WriteValue]:
-    """An object of JSON that is written key by key."""
-    separator = "{\n "
-
-    def write(key: str, value: Any) -> None:
-        nonlocal separator
-        text = json.dumps(value, ensure_ascii=False, indent=1).replace("\n", "\n ")
-        output.write(f"{separator}{json.dumps(key, ensure_ascii=False)}: {text}")
-        separator = ",\n "
-
-    yield write
-    output.write("{}\n" if separator.startswith("{") else "\n}\n")
+def _odds_row(entry: Entry[Question], prediction: RankedSpans) -> str | None:
+    if prediction.null_threshold is None:
+        return None
+    return _key_and_value(entry.id, prediction.spans.null_odds)
 
 
-PREDICT = PredictionTask(
+def _json_object(prefix: str = "", empty: str | None = "{}\n") -> Layout:
+    return Layout(prefix, head="{\n ", separator=",\n ", tail="\n}\n", empty=empty)
+
+
+def _key_and_value(key: str, value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=1).replace("\n", "\n ")
+    return f"{json.dumps(key, ensure_ascii=False)}: {text}"
+
+
+PREDICT = PredictSpec(
     _open,
     _RankedSpanPredictor,
     {JSONL: json_lines(_record), SQUAD: _squad},
     endings={".json": SQUAD},
     heads=(Head.QUESTION_ANSWERING,),
+    options=("top_k", "null_threshold", "window_step", "answer_length"),
 )

@@ -1,31 +1,56 @@
-"""Answers from the scores of a question's windows (google-research/bert, run_squad.py).
+"""Selects answers from the scores of a question's windows (google-research/bert, run_squad.py).
 
-The original searches the 20 best first and the 20 best last tokens of a window, those of the
-question among them. Here all spans of a passage are compared, and none is missed.
+With the independent head, the score of a span is the sum of two logits. The original searches the
+20 best start and end positions of a window, including those in the question; this module compares
+all spans of the passage, so it misses none. With the joint head, the score is log P(start) +
+log P(end | start), and a beam has the candidates.
+
+The original also returns parts of words ("govern" of "government") where the model chooses them;
+here an answer has whole words, see `whole_words`.
 """
 
 import dataclasses
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.data.windows.passages import PassageWindow
+from bert_jax.models.joint_span_head import SpanBeam
 from bert_jax.tasks.base.predictor import check_finite
 
+# A letter, digit or mark of scripts up to Armenian (U+058F), Georgian, further Latin and Greek.
+_IN_WORD = re.compile(
+    "(?:[^\\W_]|[\u0300-\u036f])(?<=[\u0000-\u058f\u10a0-\u10ff\u1c90-\u1cbf\u1e00-\u1fff])"
+)
+
 Logits = tuple[np.ndarray, np.ndarray]
-"""Scores of the tokens of a row as the first and as the last of the answer, float32 [≥ T] each."""
+"""Start and end logits of the tokens of a row, float32 [≥ T] each."""
+
+
+class _SpanScores(NamedTuple):
+    """The scores of the spans that begin in `max_context` of a window; -inf: not a candidate.
+
+    Attributes:
+        starts: float64 [starts], of the first tokens.
+        ends: float64 [starts, lengths], of the last tokens; column j: of the span of j + 1 tokens.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AnswerSpan:
-    """A part of a passage, or nothing.
+    """A span of a passage, or no answer.
 
     Attributes:
-        text: `passage[start:end]`, "" for nothing.
-        start: its first character in the passage.
-        end: one past its last character.
-        start_logit: score of its first token.
-        end_logit: score of its last token.
+        text: `passage[start:end]`, "" for no answer.
+        start: first character of the span in the passage.
+        end: one past the last character.
+        start_logit: start logit of the first token; with the joint head, log P(start).
+        end_logit: end logit of the last token; with the joint head, log P(end | start).
     """
 
     text: str
@@ -36,7 +61,7 @@ class AnswerSpan:
 
     @property
     def score(self) -> float:
-        """The sum of both scores."""
+        """The sum of both."""
         return self.start_logit + self.end_logit
 
 
@@ -45,25 +70,32 @@ class SpanPrediction:
     """The best spans of a question's passage, and the score of no answer.
 
     Attributes:
-        best: the best first, each of another text; empty where the passage has no tokens.
-        null: no answer: the scores of [CLS] in the window where they are lowest.
+        best: the best spans, best first, all with different texts; empty if the passage has no
+            tokens.
+        null: no answer, with the logits of [CLS] in the window where their sum is lowest. With the
+            joint head, its score is such that `n_best` gives it the probability that
+            `no_answer_logit` stands for.
+        no_answer_logit: for the joint head, the lowest logit of no answer in any window.
     """
 
     best: tuple[AnswerSpan, ...]
     null: AnswerSpan
+    no_answer_logit: float | None = None
 
     @property
     def null_odds(self) -> float:
-        """How much better the scores of no answer are than those of the best span."""
+        """The score of no answer minus that of the best span; or the logit of no answer."""
+        if self.no_answer_logit is not None:
+            return self.no_answer_logit
         return self.null.score - (self.best[0].score if self.best else 0.0)
 
     def answer(self, null_threshold: float | None) -> AnswerSpan:
-        """The best span, or `null` if `null_odds` are above the threshold (None: never)."""
+        """The best span, or `null` if `null_odds` is above the threshold (None: never)."""
         is_null = null_threshold is not None and self.null_odds > null_threshold
         return self.null if is_null or not self.best else self.best[0]
 
     def n_best(self, *, with_null: bool) -> list[tuple[AnswerSpan, float]]:
-        """Spans, and `null` at its place or not, each with its probability among them."""
+        """The best spans with their probabilities; `null` is ranked among them if allowed."""
         spans = list(self.best)
         if with_null or not spans:
             spans = sorted([*spans, self.null], key=lambda span: -span.score)
@@ -75,75 +107,117 @@ class SpanPrediction:
 def best_spans(
     passage: str,
     windows: Sequence[PassageWindow],
-    logits: Sequence[Logits],
+    outputs: Sequence[Logits | SpanBeam],
     n_best: int = 20,
     answer_length: int = 30,
 ) -> SpanPrediction:
-    """Reads the answer to a question out of the scores of its windows.
+    """Selects the best answer spans of all windows.
 
     An answer begins with a token that has its maximum context in its window, ends in the same
-    window, and is at most `answer_length` tokens long. Its text is that of the passage,
-    character by character, white space around it left out.
+    window, and is at most `answer_length` tokens long, before it is extended to whole words. Its
+    text is copied from the passage character by character, without surrounding white space.
 
     Args:
         passage: the original text.
-        windows: of the question, all of them.
-        logits: for each window the scores of its tokens.
-        n_best: the number of spans, each of another text.
-        answer_length: the most tokens of an answer.
+        windows: all windows of the question.
+        outputs: logits of the tokens of each window; with the joint head, the beam of each.
+        n_best: number of spans, all with different texts.
+        answer_length: maximum number of tokens of an answer.
 
     Raises:
         NotFiniteError: a score is NaN or infinite.
     """
     scores = [
-        _span_scores(window, *of_window, answer_length)
-        for window, of_window in zip(windows, logits, strict=True)
+        _beam_scores(window, output, answer_length)
+        if isinstance(output, SpanBeam)
+        else _logit_scores(window, *output, answer_length)
+        for window, output in zip(windows, outputs, strict=True)
     ]
-    count = 4 * n_best  # some will have the same text
+    count = 4 * n_best  # some have the same text
     while True:
         candidates = _candidates(scores, count)
-        spans = _distinct(passage, windows, logits, candidates[:count], n_best)
+        spans = _distinct(passage, windows, scores, candidates[:count], n_best)
         if len(spans) == n_best or len(candidates) < count:
-            return SpanPrediction(spans, _null(logits))
+            return _with_null(spans, outputs)
         count *= 4
 
 
-def _null(logits: Sequence[Logits]) -> AnswerSpan:
-    firsts = [(float(start[0]), float(end[0])) for start, end in logits]
-    return AnswerSpan("", 0, 0, *min(firsts, key=sum))
+def whole_words(passage: str, start: int, end: int) -> tuple[int, int]:
+    """The characters from `start` to `end` - 1, extended to whole words.
 
-
-def _span_scores(
-    window: PassageWindow, start_logits: np.ndarray, end_logits: np.ndarray, answer_length: int
-) -> np.ndarray:
-    """Scores of the spans that begin in `window.max_context`, float64 [starts, answer_length].
-
-    Column j is the span of j + 1 tokens; -inf where it leaves the window.
+    A word is a run of letters, digits and marks of scripts that separate words by spaces, such as
+    Latin, Greek and Cyrillic. Elsewhere answers end inside such runs: of those of JaQuAD 41 %, of
+    XQuAD in Thai 9 %, in Arabic 2 %, but of SQuAD 0.2 %.
     """
+    while 0 < start < end and _joins(passage, start):
+        start -= 1
+    while start < end < len(passage) and _joins(passage, end):
+        end += 1
+    return start, end
+
+
+def _joins(passage: str, at: int) -> bool:
+    """Whether the characters before and at a position belong to one word."""
+    return bool(_IN_WORD.match(passage[at - 1]) and _IN_WORD.match(passage[at]))
+
+
+def _with_null(
+    spans: tuple[AnswerSpan, ...], outputs: Sequence[Logits | SpanBeam]
+) -> SpanPrediction:
+    beams = [output for output in outputs if isinstance(output, SpanBeam)]
+    if not beams:
+        firsts = [(float(start[0]), float(end[0])) for start, end, *_ in outputs]
+        return SpanPrediction(spans, AnswerSpan("", 0, 0, *min(firsts, key=sum)))
+    logit = min(float(beam.no_answer_logits) for beam in beams)
+    total = float(np.logaddexp.reduce([span.score for span in spans])) if spans else 0.0
+    return SpanPrediction(spans, AnswerSpan("", 0, 0, total + logit, 0.0), logit)
+
+
+def _logit_scores(
+    window: PassageWindow, start_logits: np.ndarray, end_logits: np.ndarray, answer_length: int
+) -> _SpanScores:
+    """The scores from the logits of the tokens; -inf where a span leaves the window."""
     start, stop = window.max_context
     starts = start_logits[start:stop].astype(np.float64)
     ends = end_logits[start : window.positions[1]].astype(np.float64)
     for scores in (starts, ends):
         check_finite(scores, "the scores of a question")
+    answer_length = max(1, min(answer_length, len(ends)))  # a longer answer leaves the window
     beyond = np.full(answer_length, -np.inf)
     by_length = np.lib.stride_tricks.sliding_window_view(
         np.concatenate([ends, beyond]), answer_length
     )
-    return starts[:, None] + by_length[: len(starts)]
+    return _SpanScores(starts, by_length[: len(starts)])
 
 
-def _candidates(scores: Sequence[np.ndarray], count: int) -> list[tuple[int, int, int]]:
-    """The best spans, as (window, start in `window.max_context`, tokens - 1), the best first.
+def _beam_scores(window: PassageWindow, beam: SpanBeam, answer_length: int) -> _SpanScores:
+    """The scores from a beam; -inf for the spans that it does not have."""
+    for scores in (beam.start_scores, beam.end_scores, beam.no_answer_logits):
+        check_finite(np.where(np.isneginf(scores), 0, scores), "the scores of a question")
+    start, stop = window.max_context
+    answer_length = max(1, min(answer_length, window.positions[1] - start))
+    starts = np.full(stop - start, -np.inf)
+    ends = np.full((stop - start, answer_length), -np.inf)
+    found = np.flatnonzero(beam.start_scores > -np.inf)
+    starts[beam.starts[found] - start] = beam.start_scores[found]
+    found, of_end = np.nonzero((beam.start_scores > -np.inf)[:, None] & (beam.end_scores > -np.inf))
+    first, last = beam.starts[found], beam.ends[found, of_end]
+    ends[first - start, last - first] = beam.end_scores[found, of_end]
+    return _SpanScores(starts, ends)
 
-    At least `count` of them, if there are so many; equal ones stand in the order of the passage.
+
+def _candidates(scores: Sequence[_SpanScores], count: int) -> list[tuple[int, int, int]]:
+    """The best spans as (window, start in `window.max_context`, tokens - 1), the best first.
+
+    At least `count`, if there are that many; equal scores in the order of the passage.
     """
     values, spans = [], []
     for number, of_window in enumerate(scores):
-        flat = of_window.ravel()
+        flat = (of_window.starts[:, None] + of_window.ends).ravel()
         least = np.partition(flat, -count)[-count] if flat.size > count else -np.inf
         chosen = np.flatnonzero((flat >= least) & (flat > -np.inf))
         values.append(flat[chosen])
-        start, length = np.divmod(chosen, of_window.shape[1])
+        start, length = np.divmod(chosen, of_window.ends.shape[1])
         spans.append(np.stack([np.full(len(chosen), number), start, length], axis=1))
     order = np.argsort(-np.concatenate(values), kind="stable")
     return [tuple(span) for span in np.concatenate(spans)[order].tolist()]
@@ -152,23 +226,25 @@ def _candidates(scores: Sequence[np.ndarray], count: int) -> list[tuple[int, int
 def _distinct(
     passage: str,
     windows: Sequence[PassageWindow],
-    logits: Sequence[Logits],
+    scores: Sequence[_SpanScores],
     candidates: Sequence[tuple[int, int, int]],
     n_best: int,
 ) -> tuple[AnswerSpan, ...]:
-    """The first `n_best` candidates of different texts."""
+    """The first `n_best` candidates with different texts."""
     spans: dict[str, AnswerSpan] = {}
     for number, start, length in candidates:
-        window, (start_logits, end_logits) = windows[number], logits[number]
+        window, (starts, ends) = windows[number], scores[number]
         first = window.max_context[0] + start
         last = first + length
         begin, end = window.offsets[first][0], window.offsets[last][1]
-        # SentencePiece counts the space before a word to it.
+        # SentencePiece tokens include the space before a word.
         text = passage[begin:end].lstrip()
         begin, text = end - len(text), text.rstrip()
+        begin, end = whole_words(passage, begin, begin + len(text))
+        text = passage[begin:end]
         if text and text not in spans:
-            scores = float(start_logits[first]), float(end_logits[last])
-            spans[text] = AnswerSpan(text, begin, begin + len(text), *scores)
+            of_span = float(starts[start]), float(ends[start, length])
+            spans[text] = AnswerSpan(text, begin, begin + len(text), *of_span)
             if len(spans) == n_best:
                 break
     return tuple(spans.values())

@@ -2,8 +2,7 @@
 
 import dataclasses
 import functools
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -12,29 +11,30 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import Question
 from bert_jax.data.labelled_batches import LabelledBatches
-from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.squad import QuestionOptions, distinct, read_questions
-from bert_jax.data.windows.passages import PassageWindow, PassageWindows, find_answer, token_span
-from bert_jax.errors import OptionError, UserError
+from bert_jax.data.windows.passages import PassageWindows
+from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
-from bert_jax.models.config import Head
+from bert_jax.models.config import JOINT, Head
+from bert_jax.models.joint_span_head import SCOPE, joint_scores
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
-from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.labelled_task import (
+from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
-    LabelledTask,
-    TrainedModel,
+    check_labelled_options,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
+from bert_jax.tasks.base.summary import count_classes
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.question_answering.predict import (
     NULL_THRESHOLD,
     PREDICT,
@@ -43,100 +43,26 @@ from bert_jax.tasks.question_answering.predict import (
     SpanPredictor,
     stored_threshold,
 )
+from bert_jax.tasks.question_answering.rows import SpanRows
 from bert_jax.tasks.question_answering.spans import SpanPrediction
 
 VERSIONS = ("", "1.1", "2.0")
 
-# What google-research/bert takes where the threshold is not tuned.
+# The threshold of google-research/bert, used where it is not tuned.
 UNTUNED_THRESHOLD = 0.0
 
-# How many places of left-out questions a message names.
-_NAMED = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class SpanRows:
-    """The windows of all training questions, R rows.
-
-    Attributes:
-        sequences: their tokens.
-        positions: int32 [R, 2], the first and the last token of the answer in each row; (0, 0),
-            which is [CLS], where the row has no answer, or not all of it.
-        report: a line for everything that a user should know.
-    """
-
-    sequences: Sequences
-    positions: np.ndarray
-    report: tuple[str, ...]
-
-    @classmethod
-    def of(cls, questions: Sequence[Question], windows: PassageWindows) -> "SpanRows":
-        """Makes the rows of questions whose answers are known.
-
-        Of several answers to a question, the first one that is in the passage counts.
-        """
-        used = [question for question in questions if _has_text(question)]
-        empty = [question.place for question in questions if not _has_text(question)]
-        without: list[str] = []  # places of questions
-        moved: list[str] = []
-        positions: list[tuple[int, int]] = []
-
-        def encodings() -> Iterator[PassageWindow]:
-            pairs = [(question.question, question.passage) for question in used]
-            for question, rows in zip(used, encode_in_chunks(windows, pairs), strict=True):
-                tokens, is_stated = _answer_tokens(question, rows[0])
-                if question.answers and tokens is None:
-                    without.append(question.place)
-                    continue
-                if not is_stated:
-                    moved.append(question.place)
-                positions.extend(row.answer_positions(tokens) for row in rows)
-                yield from rows
-
-        sequences = Sequences.of(encodings())
-        total = f"of {len(questions)} training questions"
-        report = [
-            f"{len(places)} {total} {what}: left out ({_named(places)})"
-            for places, what in (
-                (empty, "are empty or have an empty passage"),
-                (without, "have no answer that is in the passage"),
-            )
-            if places
-        ]
-        if moved:
-            report.append(f"answers at another place than the file says: {len(moved)}")
-        if windows.cut_questions:
-            limit = windows.question_limit
-            report.append(f"{windows.cut_questions} {total} were longer than {limit} tokens: cut")
-        return cls(sequences, np.array(positions, np.int32).reshape(-1, 2), tuple(report))
-
-
-def _has_text(question: Question) -> bool:
-    return bool(question.question.strip() and question.passage.strip())
-
-
-def _answer_tokens(
-    question: Question, window: PassageWindow
-) -> tuple[tuple[int, int] | None, bool]:
-    """The tokens of the first answer that has any, and whether they are where the file says."""
-    for answer in question.answers or ():
-        place = find_answer(question.passage, answer)
-        tokens = token_span(window.passage, place.start, place.stop) if place else None
-        if place and tokens:
-            # A start that the file does not give cannot be wrong.
-            return tokens, place.is_stated or answer.start < 0
-    return None, True
-
-
-def _named(places: Sequence[str]) -> str:
-    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-    return ", ".join(places[:_NAMED]) + more
+# Weight of the loss of "no answer" with the joint head (google-research/electra,
+# configure_finetuning.py, answerable_weight).
+_NO_ANSWER_WEIGHT = 0.5
 
 
 class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
     """Extractive question answering; a prediction is the best spans of the passage."""
 
     PREDICT = PREDICT
+    score_kind = "classes"
+    scores_tokens = True
+    unit = "questions"
 
     def __init__(
         self,
@@ -147,16 +73,16 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         *,
         tunes_threshold: bool,
     ) -> None:
-        """See `LabelledTask`.
+        """See also `LabelledTask`.
 
         Args:
             splits: the questions.
-            model: what is trained; with a threshold in its description where questions may have no
-                answer.
-            options: of all labelled tasks.
-            answer_options: how passages are cut and answers searched.
-            tunes_threshold: whether an evaluation sets the threshold by the (first) validation
-                file; else the model's own is used.
+            model: the model that is trained; its description has a threshold if questions may have
+                no answer.
+            options: options of all labelled tasks.
+            answer_options: options for windows of passages and for the search of answers.
+            tunes_threshold: whether an evaluation tunes the threshold on the (first) validation
+                file; otherwise the model's own is used.
         """
         super().__init__(splits, model, options)
         self._answer_options = answer_options
@@ -164,7 +90,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
 
     @functools.cached_property
     def rows(self) -> SpanRows:
-        """The windows of the training questions; this is where they are tokenised."""
+        """The windows of the training questions, tokenised at the first access."""
         options = self._answer_options
         windows = PassageWindows(
             self.tokenizer, self.options.length, options.window_step, options.question_length
@@ -173,14 +99,14 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         if not len(rows.sequences.lengths):
             problem = "no training question has an answer that its passage has"
             raise OptionError("train", None, "give another file as {train}", problem)
-        if is_main_host():
-            for line in rows.report:
-                print(line, file=sys.stderr)
         return rows
+
+    def reading_report(self) -> tuple[str, ...]:
+        return self.rows.report
 
     @property
     def examples_per_epoch(self) -> int:
-        """Windows: every one of them is an example, whether the answer is in it or not."""
+        """Number of windows; each is an example, whether it contains the answer or not."""
         return len(self.rows.sequences.lengths)
 
     def make_batches(self) -> LabelledBatches:
@@ -191,42 +117,65 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
             is_row = chosen >= 0
             # A position beyond the batch would give NaN, which a weight of 0 does not remove.
             positions = rows.positions[chosen] * is_row[:, None]  # B2
+            joint = {
+                "passages": rows.passages[chosen] * is_row[:, None],
+                "without_answer": rows.without_answer[chosen] * is_row,
+            }
             return {
                 **rows.sequences.pad(chosen, length, self.tokenizer),
                 "start_positions": positions[:, 0],
                 "end_positions": positions[:, 1],
                 "weights": is_row.astype(np.float32),
+                **(joint if self._is_joint else {}),
             }
 
-        return self.batches_of(rows.sequences.lengths, make)
+        return self.batches_of(rows.sequences.lengths, make, rows.sequences)
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        """The mean cross-entropy of first and last token; and windows with both right.
+    def content(self, example: Question) -> Any:
+        return example.question, example.passage
 
-        As in the original, all tokens of a row compete, those of the question among them; but not
-        padding, so that a loss does not depend on the length of its batch.
+    def class_counts(self, examples: Iterable[Question]) -> dict[str, int]:
+        """Questions with and without an answer, where some have none."""
+        if self._threshold is None:
+            return {}
+        return count_classes("answer" if each.answers else "no answer" for each in examples)
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        """Mean cross-entropy of first and last token, and the number of windows with both correct.
+
+        As in the original, all tokens of a row compete, including those of the question; but not
+        padding, so that the loss does not depend on the length of the batch. With the joint head
+        the passage and [CLS] compete, and the last token is that of the gold start.
         """
-        output: Any = self.forward(params, batch, dropout_key)
-        is_token = batch["attention_mask"] > 0  # BT
-        start_logits = jnp.where(is_token, output.start_logits, MASK_VALUE)
-        end_logits = jnp.where(is_token, output.end_logits, MASK_VALUE)
+        outputs = self._scored(params, batch, outputs)
+        start_logits, end_logits = jnp.unstack(_of_tokens(batch, outputs), axis=1)  # BT
         start, end = batch["start_positions"], batch["end_positions"]
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
         losses = (cross_entropy(start_logits, start) + cross_entropy(end_logits, end)) / 2
+        if self._is_joint and self._threshold is not None:
+            losses += _NO_ANSWER_WEIGHT * optax.sigmoid_binary_cross_entropy(
+                outputs.no_answer_logits, batch["without_answer"]
+            )
         correct = (start_logits.argmax(-1) == start) & (end_logits.argmax(-1) == end)
         return {"": weighted_sums(batch["weights"], {"loss": losses, "accuracy": correct})}
+
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        """Scores of the first and the last token, [B, 2, T]."""
+        return _of_tokens(batch, self._scored(params, batch, outputs))
+
+    def _scored(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Any:
+        """The outputs with scores, which the joint head has only for a start: the gold one."""
+        if not self._is_joint:
+            return outputs
+        return joint_scores(params[SCOPE], outputs, batch["passages"], batch["start_positions"])
 
     def predictor(self, model: Model) -> Predictor[Question, SpanPrediction]:
         return SpanPredictor(model, self._answer_options)
 
-    def label_of(self, example: Question) -> list[str] | None:
-        """The texts of the accepted answers."""
-        return None if example.answers is None else [answer.text for answer in example.answers]
-
     def metrics(
         self, examples: list[Question], predictions: list[SpanPrediction]
     ) -> dict[str, float]:
-        """The official ones, in percent; where questions may have no answer, for both kinds."""
+        """The official metrics, in percent; if questions may have no answer, for both kinds."""
         return self._scores(examples, _texts(examples, predictions), _odds(examples, predictions))
 
     def metric_names(self, examples: list[Question]) -> Iterable[str]:
@@ -252,17 +201,20 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         scores = {name: official[key] for key, name in names.items() if key in official}
         return {**scores, "null_threshold": threshold}
 
-    def calibrate(self, examples: list[Question], predictions: list[SpanPrediction]) -> None:
-        """Tunes the threshold above which a question has no answer."""
-        if self._tunes_threshold and self._threshold is not None:
-            threshold = best_f1_threshold(
-                _gold_texts(examples), _texts(examples, predictions), _odds(examples, predictions)
-            )
-            other = {**self.description.other, NULL_THRESHOLD: threshold}
-            self.description = dataclasses.replace(self.description, other=other)
+    def calibrated(
+        self, examples: list[Question], predictions: list[SpanPrediction]
+    ) -> ModelDescription:
+        """With the threshold above which a question has no answer."""
+        if not self._tunes_threshold or self._threshold is None:
+            return self.description
+        threshold = best_f1_threshold(
+            _gold_texts(examples), _texts(examples, predictions), _odds(examples, predictions)
+        )
+        other = {**self.description.other, NULL_THRESHOLD: threshold}
+        return dataclasses.replace(self.description, other=other)
 
     def baseline_metrics(self, examples: list[Question]) -> dict[str, float]:
-        """`f1_no_answer`: no question is answered, where some have no answer."""
+        """`f1_no_answer`: F1 if no question is answered; only where some have no answer."""
         if self._threshold is None:
             return {}
         unanswered = sum(not question.answers for question in examples)
@@ -279,23 +231,31 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
         return RankedSpans(prediction, self._threshold)
 
     def further_files(self, eval_set: EvalSet[Question]) -> Iterable[str]:
-        """The input of SQuAD's official scripts; two more files are written beside it."""
+        """The input of SQuAD's official scripts, which brings two more files (see `_squad`)."""
         return [f"{eval_set.name}.json"]
 
     @property
     def _threshold(self) -> float | None:
         return stored_threshold(self.description)
 
+    @property
+    def _is_joint(self) -> bool:
+        return self.description.config.qa_head == JOINT
+
+
+def _of_tokens(batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+    """Scores of start and end, [B, 2, T], the lowest finite number for padding."""
+    scores = jnp.stack([outputs.start_logits, outputs.end_logits], axis=1)
+    return jnp.where(batch["attention_mask"][:, None] > 0, scores, MASK_VALUE)
+
 
 def _gold_texts(questions: Sequence[Question]) -> dict[str, list[str]]:
     """The accepted answers of each question, by its id."""
-    return {
-        question.id: [answer.text for answer in question.answers or ()] for question in questions
-    }
+    return {question.id: question.label or [] for question in questions}
 
 
 def _texts(questions: list[Question], predictions: list[SpanPrediction]) -> dict[str, str]:
-    """The best answer to each question by its id, also where none would be better."""
+    """The best answer to each question, by its id, even if "no answer" scores higher."""
     return {
         question.id: spans.answer(None).text
         for question, spans in zip(questions, predictions, strict=True)
@@ -303,7 +263,7 @@ def _texts(questions: list[Question], predictions: list[SpanPrediction]) -> dict
 
 
 def _odds(questions: list[Question], predictions: list[SpanPrediction]) -> dict[str, float]:
-    """`null_odds` of each question, by its id."""
+    """The `null_odds` of each question, by its id."""
     return {
         question.id: spans.null_odds for question, spans in zip(questions, predictions, strict=True)
     }
@@ -312,9 +272,9 @@ def _odds(questions: list[Question], predictions: list[SpanPrediction]) -> dict[
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `QuestionOptions` are keys of `data`.
 
-    `version` is "2.0" where questions may have no answer, else "1.1"; "" leaves that to the data,
-    or to the model that is evaluated. `window_step`, `question_length`, `answer_length`, `n_best`:
-    see `AnswerOptions`.
+    `version` is "2.0" if questions may have no answer, else "1.1"; "": decided by the data, or by
+    the model that is evaluated. `window_step`, `question_length`, `answer_length`, `n_best`: see
+    `AnswerOptions`.
     """
     return labelled_defaults(
         {
@@ -327,11 +287,17 @@ def defaults() -> dict[str, dict[str, Any]]:
     )
 
 
+def check_options(config: ConfigDict) -> None:
+    """Raises OptionError where a key of the task is out of range; reads no file."""
+    check_labelled_options(config)
+    require_one_of("version", config.data.version, VERSIONS)
+    from_keys(QuestionOptions, config.data)
+    from_keys(AnswerOptions, config.data, batch_size=1, max_length=None)
+
+
 def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     """The task of a config, see `bert_jax.config`."""
     data = config.data
-    if data.version not in VERSIONS:
-        raise OptionError("version", data.version, "known are 1.1 and 2.0")
     tokenizer = model_tokenizer(model_init)
     options = labelled_options(config, "f1")
     answer_options = from_keys(
@@ -344,7 +310,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
         with_train=not model_init.is_finished,
     )
     evaluated = (question for eval_set in splits.validation for question in eval_set.examples)
-    questions = [*splits.train, *evaluated]
+    questions = [*splits.all_train, *evaluated]
     _check_answers(splits.train, questions, data.version)
     stored = stored_threshold(model_init.description) if model_init.description else None
     is_tuned = model_init.is_finished and stored is not None
@@ -352,7 +318,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     other: dict[str, Any] = {}
     if data.version != "1.1" and (is_tuned or is_version_2):
         other[NULL_THRESHOLD] = stored if is_tuned else UNTUNED_THRESHOLD
-    # Two outputs, first and last token: a base that was a classifier may have had others.
+    # Two outputs, first and last token; the initial model may have had another number of labels.
     description = model_init.describe(tokenizer, Head.QUESTION_ANSWERING, other=other)
     return QuestionAnsweringTask(
         splits,
@@ -381,4 +347,4 @@ def _check_answers(train: list[Question], questions: list[Question], version: st
             )
 
 
-TRAIN = TrainingTask(create, defaults)
+TRAIN = TrainSpec(create, defaults, check_options=check_options)

@@ -1,14 +1,14 @@
-"""The metrics of the vectors of pairs, by the kind of labels that the pairs have.
+"""The metrics of the vectors of pairs, which depend on the kind of labels of the pairs.
 
 numbers    `EmbeddingSimilarityEvaluator`: correlations of cosine and label
 1 and 0    `BinaryClassificationEvaluator`, for similar and other pairs: average precision of the
-           cosine, and the accuracy at the threshold that is best for these very pairs
+                      cosine, and the accuracy at the threshold that is best for exactly these pairs
 classes    `LabelAccuracyEvaluator`: accuracy of the classifier, if there is one; the mean cosine of
            each class
 none       `RetrievalEvaluator`, for pairs that belong together: the mean reciprocal rank of a
            text's second text among all second texts, and how often it has rank 1 (accuracy@1)
 
-Source of the choice and the names: the evaluators of sentence-transformers.
+Source of the metrics and the names: the evaluators of sentence-transformers.
 """
 
 import abc
@@ -30,12 +30,12 @@ from bert_jax.tasks.similarity.predict import cosine
 
 
 class PairEvaluator(abc.ABC):
-    """The metrics of some pairs.
+    """The metrics of a set of pairs.
 
     Attributes:
         examples: the pairs.
-        best: the metric that chooses the best checkpoint; higher is better.
-        metric_names: the keys of `metrics`.
+        best: metric that chooses the best checkpoint; higher is better.
+        metric_names: the keys of `metrics`, in their order.
     """
 
     best: str
@@ -44,14 +44,18 @@ class PairEvaluator(abc.ABC):
     def __init__(self, examples: Sequence[TextExample]) -> None:
         self.examples = examples
 
-    @abc.abstractmethod
     def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
         """The metrics of the pairs.
 
         Args:
             vectors: float32 [n, 2, D].
-            logits: scores of classes, float32 [n, C]; None without classifier.
+            logits: scores of classes, float32 [n, C]; None without a classifier.
         """
+        return dict(zip(self.metric_names, self.scores(vectors, logits), strict=True))
+
+    @abc.abstractmethod
+    def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
+        """The values of `metrics`, in the order of `metric_names`."""
 
     @abc.abstractmethod
     def baselines(self) -> dict[str, float]:
@@ -62,8 +66,8 @@ def find_evaluator(examples: Sequence[TextExample], classes: tuple[str, ...]) ->
     """The evaluator for the labels of some pairs.
 
     Args:
-        examples: one or more.
-        classes: of the classifier, if there is one.
+        examples: at least one pair.
+        classes: labels of the classifier, if there is one.
     """
     labels = {example.label for example in examples}
     if None in labels:
@@ -85,9 +89,9 @@ class EmbeddingSimilarityEvaluator(PairEvaluator):
     best = "spearman"
     metric_names = ("spearman", "pearson")
 
-    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+    def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
         gold, cosines = numbers_of(self.examples), _cosines(vectors)
-        return {"spearman": spearman(gold, cosines), "pearson": pearson(gold, cosines)}
+        return spearman(gold, cosines), pearson(gold, cosines)
 
     def baselines(self) -> dict[str, float]:
         return {"spearman_overlap": spearman(numbers_of(self.examples), _overlaps(self.examples))}
@@ -97,14 +101,9 @@ class BinaryClassificationEvaluator(PairEvaluator):
     best = "average_precision"
     metric_names = ("average_precision", "best_accuracy", "best_threshold")
 
-    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+    def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
         gold, cosines = numbers_of(self.examples) > 0, _cosines(vectors)
-        accuracy, threshold = best_accuracy(gold, cosines)
-        return {
-            "average_precision": average_precision(gold, cosines),
-            "best_accuracy": accuracy,
-            "best_threshold": threshold,
-        }
+        return average_precision(gold, cosines), *best_accuracy(gold, cosines)
 
     def baselines(self) -> dict[str, float]:
         gold = numbers_of(self.examples) > 0
@@ -121,20 +120,18 @@ class LabelAccuracyEvaluator(PairEvaluator):
         super().__init__(examples)
         self._classes = classes
         self._gold = np.array([str(example.label) for example in examples])
-        of_classes = tuple(f"cosine_{label}" for label in sorted(set(self._gold)))
+        self._labels = sorted(set(self._gold))
+        of_classes = tuple(f"cosine_{label}" for label in self._labels)
         self.metric_names = ("accuracy", *of_classes) if classes else of_classes
         self.best = self.metric_names[0]
 
-    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+    def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
         cosines = _cosines(vectors)
-        means = {
-            f"cosine_{label}": float(cosines[self._gold == label].mean())
-            for label in sorted(set(self._gold))
-        }
+        means = tuple(float(cosines[self._gold == label].mean()) for label in self._labels)
         if logits is None:
             return means
         predicted = np.array(self._classes)[logits.argmax(axis=-1)]
-        return {"accuracy": float((predicted == self._gold).mean()), **means}
+        return float((predicted == self._gold).mean()), *means
 
     def baselines(self) -> dict[str, float]:
         most = max(Counter(self._gold).values())
@@ -145,14 +142,11 @@ class RetrievalEvaluator(PairEvaluator):
     best = "mean_reciprocal_rank"
     metric_names = ("mean_reciprocal_rank", "accuracy@1")
 
-    def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
+    def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
         lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
         unit = vectors / np.maximum(lengths, 1e-12)
         ranks = reciprocal_ranks(unit, text_numbers(self.examples))
-        return {
-            "mean_reciprocal_rank": float(ranks.mean()),
-            "accuracy@1": float((ranks == 1).mean()),
-        }
+        return float(ranks.mean()), float((ranks == 1).mean())
 
     def baselines(self) -> dict[str, float]:
         count = len(self.examples)
@@ -163,7 +157,7 @@ class RetrievalEvaluator(PairEvaluator):
 
 
 def _cosines(vectors: np.ndarray) -> np.ndarray:
-    """float32 [n, 2, D] → float64 [n]."""
+    """Cosines of the pairs: float32 [n, 2, D] → float64 [n]."""
     return np.array([cosine(pair) for pair in vectors])
 
 

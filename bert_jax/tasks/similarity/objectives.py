@@ -1,4 +1,4 @@
-"""The losses that make the vectors of two texts comparable, a number for each pair.
+"""Losses that make the vectors of two texts comparable, one value for each pair.
 
 Source: Sentence-BERT (Reimers and Gurevych, 2019), section 3, as in the library
 sentence-transformers. The two vectors are called u and v.
@@ -15,18 +15,19 @@ import numpy as np
 import optax
 
 from bert_jax.data.examples import TextExample
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError, UserError, require_between
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.pooling import PairOutput
+from bert_jax.tasks.base.splits import label_numbers
 
 
 class Objective(abc.ABC):
-    """A loss of pairs, and the labels that it takes.
+    """A loss of pairs, and the labels that it needs.
 
     Attributes:
-        labels: names of the C classes, if labels are classes.
-        needs_labels: whether every pair must have one.
+        labels: names of the C classes, if the labels are classes.
+        needs_labels: whether every pair must have a label.
     """
 
     labels: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class Objective(abc.ABC):
         return examples
 
     def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
-        """Whether the mean loss over validation pairs is a metric of them."""
+        """Whether the mean loss over these validation pairs is one of their metrics."""
         return True
 
     @abc.abstractmethod
@@ -45,7 +46,7 @@ class Objective(abc.ABC):
         """Labels as numbers, [n, …].
 
         Raises:
-            UserError: a label is of the wrong kind, with its place.
+            UserError: a label is of the wrong kind; the message names its place.
         """
 
     @abc.abstractmethod
@@ -53,8 +54,8 @@ class Objective(abc.ABC):
         """The loss of each pair, float32 [B].
 
         Args:
-            output: of B pairs.
-            targets: of the same pairs.
+            output: vectors of B pairs.
+            targets: labels of these pairs, as from `targets`.
             is_pair: bool [B], False for rows of padding.
         """
 
@@ -64,13 +65,13 @@ class CosineObjective(Objective):
     """Regression of the cosine on the label, which is scaled from its range to 0 … 1.
 
     Attributes:
-        label_range: the least and the greatest label.
+        label_range: lowest and highest label.
     """
 
     label_range: tuple[float, float] = (0.0, 1.0)
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """float32 [n]."""
+        """Similarities, float32 [n]."""
         least, greatest = self.label_range
         numbers = numbers_of(examples)
         for example, number in zip(examples, numbers, strict=True):
@@ -98,8 +99,11 @@ class ContrastiveObjective(Objective):
 
     margin: float = 0.5
 
+    def __post_init__(self) -> None:
+        require_between("margin", self.margin, 0, 2, without_low=True)  # 2: opposite vectors
+
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """float32 [n], 0 or 1."""
+        """Labels, float32 [n], 0 or 1."""
         numbers = numbers_of(examples)
         for example, number in zip(examples, numbers, strict=True):
             if number not in (0, 1):
@@ -110,7 +114,7 @@ class ContrastiveObjective(Objective):
         return numbers.astype(np.float32)
 
     def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
-        """Whether they have the labels 0 and 1, and not degrees of similarity."""
+        """Whether the labels are 0 and 1, and not degrees of similarity."""
         return set(numbers_of(examples)) <= {0, 1}
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
@@ -119,20 +123,14 @@ class ContrastiveObjective(Objective):
 
 @dataclasses.dataclass(frozen=True)
 class SoftmaxObjective(Objective):
-    """A classifier of the label that reads u, v and |u - v|, as for NLI."""
+    """A classifier of the label that reads u, v and |u - v|, as for natural language inference."""
 
     labels: tuple[str, ...] = ()
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """int32 [n]."""
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        for example in examples:
-            if example.label not in numbers:
-                raise UserError(
-                    f"{example.place}: label {example.label!r} is none of {', '.join(numbers)}; "
-                    "fix the line"
-                )
-        return np.array([numbers[str(example.label)] for example in examples], np.int32)
+        """Class numbers, int32 [n]."""
+        number = label_numbers(self.labels)
+        return np.array([number(str(pair.label), pair.place) for pair in examples], np.int32)
 
     def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
         """Whether there is a classifier, and the pairs have its labels."""
@@ -146,17 +144,20 @@ class SoftmaxObjective(Objective):
 class MultipleNegativesRanking(Objective):
     """Ranks each first text's own second text above all other second texts of the batch.
 
-    Labels are not needed. Where there are some, pairs in the lower half of their range are left
-    out.
+    Labels are not needed. If there are some, pairs with a label in the lower half of the range are
+    left out.
 
     Attributes:
-        scale: of the cosines, 1 / temperature.
-        label_range: the least and the greatest label.
+        scale: factor of the cosines, 1 / temperature.
+        label_range: lowest and highest label.
     """
 
     scale: float = 20.0
     label_range: tuple[float, float] = (0.0, 1.0)
     needs_labels = False
+
+    def __post_init__(self) -> None:
+        require_between("scale", self.scale, 0, without_low=True)
 
     def select(self, examples: list[TextExample]) -> list[TextExample]:
         """The pairs that belong together: without a label, or in the upper half of the range."""
@@ -181,7 +182,7 @@ class MultipleNegativesRanking(Objective):
         return False  # the loss of a pair depends on the others of its batch
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """Numbers of the texts, int32 [n, 2]."""
+        """Text numbers, int32 [n, 2]."""
         return text_numbers(examples)
 
     def losses(self, output: PairOutput, targets: jax.Array, is_pair: jax.Array) -> jax.Array:
@@ -189,7 +190,7 @@ class MultipleNegativesRanking(Objective):
 
 
 def text_numbers(examples: Sequence[TextExample]) -> np.ndarray:
-    """Equal numbers for equal texts, int32 [n, 2]."""
+    """Numbers of texts, equal for equal texts, int32 [n, 2]."""
     known: dict[str, int] = {}
     numbers = [
         [known.setdefault(text, len(known)) for text in (example.text, str(example.pair))]
@@ -202,7 +203,7 @@ def numbers_of(examples: Sequence[TextExample]) -> np.ndarray:
     """The labels as numbers, float64 [n].
 
     Raises:
-        OptionError: one is not a number.
+        OptionError: a label is not a number.
     """
     return np.array([number_of(example) for example in examples], np.float64)
 
@@ -211,7 +212,7 @@ def number_of(example: TextExample) -> float:
     """The label as a number.
 
     Raises:
-        OptionError: it is not a number.
+        OptionError: the label is not a number.
     """
     try:
         return float(example.label)  # type: ignore[arg-type]  # a tuple is refused, too
@@ -225,7 +226,7 @@ def number_of(example: TextExample) -> float:
 
 
 def cosines(u: jax.Array, v: jax.Array) -> jax.Array:
-    """The cosine of each pair of vectors: float32 [B, D] twice → [B]; 0 for a zero vector."""
+    """Cosine of each pair of vectors: two float32 [B, D] → float32 [B]; 0 for a zero vector."""
     return (l2_normalize(u) * l2_normalize(v)).sum(axis=-1)
 
 
@@ -234,7 +235,7 @@ def cosine_losses(vectors: jax.Array, similarity: jax.Array) -> jax.Array:
 
     Args:
         vectors: float32 [B, 2, D].
-        similarity: float32 [B], the labels.
+        similarity: float32 [B], the labels scaled to 0 … 1.
     """
     return jnp.square(cosines(vectors[:, 0], vectors[:, 1]) - similarity)
 

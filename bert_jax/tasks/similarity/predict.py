@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -14,10 +14,10 @@ from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.data.examples import Entries, Entry
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError, UserError
-from bert_jax.tasks.base.predict_task import (
+from bert_jax.tasks.base.predict_spec import (
     JSONL,
-    PredictionTask,
     PredictOptions,
+    PredictSpec,
     json_lines,
     open_texts,
 )
@@ -43,9 +43,9 @@ class Match:
     """A text that a search returns.
 
     Attributes:
-        index: its number among the texts, from 0.
-        text: itself.
-        score: the cosine with the query.
+        index: number of the text among all texts, from 0.
+        text: the text itself.
+        score: cosine with the query.
     """
 
     index: int
@@ -58,9 +58,9 @@ class PairPrediction:
     """The prediction for a pair of texts.
 
     Attributes:
-        vectors: of both texts, float32 [2, D].
-        logits: scores of the labels, float32 [C], of a model with a classifier.
-        labels: their names.
+        vectors: vectors of both texts, float32 [2, D].
+        logits: scores of the labels, float32 [C], if the model has a classifier.
+        labels: names of the labels.
     """
 
     vectors: np.ndarray
@@ -75,15 +75,15 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         """For a model with any head.
 
         Args:
-            model: with an encoder.
-            options: sizes; `batch_size` counts texts.
-            pooling: see `LoadedModel.embed`; None: that of `config.json`, else the mean.
+            model: a model with any head.
+            options: batch options; `batch_size` counts texts.
+            pooling: pooling, see `LoadedModel.embed`; None: that of `config.json`, else the mean.
 
         Raises:
             OptionError: the pooling is unknown, or the model has no pooler.
         """
-        # A pair has two rows: half as many examples are as many rows.
-        self.options = dataclasses.replace(options, window=options.window // 2)
+        # A pair has two rows, so a batch holds half as many examples.
+        super().__init__(model, dataclasses.replace(options, window=options.window // 2))
         self._texts = EmbeddingPredictor(
             model, options, pooling=pooling or stored_pooling(model.description)
         )
@@ -101,7 +101,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         return self._texts.compute(batch)
 
     def decode(
-        self, example: Pair, encodings: list[Encoding], outputs: list[np.ndarray]
+        self, example: Pair, encodings: Sequence[Encoding], outputs: list[np.ndarray]
     ) -> PairPrediction:
         return PairPrediction(check_finite(np.stack(outputs), "the vectors of a pair"))
 
@@ -113,7 +113,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
 
 
 def cosine(vectors: np.ndarray) -> float:
-    """Of two vectors, float32 [2, D], in double precision; 0 if one of them is zero."""
+    """Cosine of two vectors, float32 [2, D], in double precision; 0 if one of them is zero."""
     first, second = vectors.astype(np.float64)
     norms = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(np.clip(first @ second / norms, -1, 1)) if norms else 0.0
@@ -132,7 +132,7 @@ def stored_pooling(description: ModelDescription) -> str:
 
 
 def checked_texts(texts: Iterable[str]) -> Iterator[str]:
-    """The same texts.
+    """Returns the texts, after checking them.
 
     Raises:
         UserError: `texts` is one string, which is an iterable of characters.
@@ -144,18 +144,22 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
+def no_second_text(place: str) -> OptionError:
+    return OptionError(
+        "text_column",
+        None,
+        "set {text_column} and {pair_column}",
+        problem=f"{place}: there is no second text to compare the first one with",
+    )
+
+
 @contextlib.contextmanager
 def _open_pairs(source: str | Path, options: PredictOptions) -> Iterator[Entries[Pair]]:
     def pairs(entries: Entries[str | Pair]) -> Iterator[Entry[Pair]]:
         for entry in entries:
             if isinstance(entry.item, str):
-                raise OptionError(
-                    "text_column",
-                    None,
-                    "set {text_column} and {pair_column}",
-                    problem=f"{entry.place}: there is no second text to compare the first one with",
-                )
-            yield Entry(entry.item, entry.other, entry.place, entry.id, entry.gold)
+                raise no_second_text(entry.place)
+            yield cast(Entry[Pair], entry)
 
     with open_texts(source, options) as entries:
         yield Entries(pairs(entries), entries.fraction)
@@ -170,8 +174,9 @@ def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
     return record
 
 
-PREDICT = PredictionTask(
+PREDICT = PredictSpec(
     _open_pairs,
     lambda model, options: PairPredictor(model, options.batches(), pooling=options.pooling),
     {JSONL: json_lines(_as_record)},
+    options=("pooling",),
 )

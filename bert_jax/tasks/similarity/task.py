@@ -1,14 +1,14 @@
 """Vectors of sentences that can be compared (Sentence-BERT, Reimers and Gurevych, 2019).
 
-The result is a bare encoder whose `config.json` names the pooling of its vectors. It has no pooler,
-which none of these poolings uses.
+The result is a bare encoder. Its `config.json` names the pooling of its vectors; it has no pooler,
+since none of these poolings uses one.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,22 +21,23 @@ from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, require_between, require_one_of
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.execution import Execution
 from bert_jax.models.pooling import OF_TOKENS, PairOutput, SentencePairs, pair_features
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
-from bert_jax.tasks.base.labelled_task import (
+from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
-    LabelledTask,
-    TrainedModel,
+    check_labelled_options,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
-from bert_jax.tasks.base.splits import Splits, choose_labels, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
+from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.similarity.evaluators import find_evaluator
 from bert_jax.tasks.similarity.objectives import (
@@ -51,6 +52,7 @@ from bert_jax.tasks.similarity.predict import (
     PREDICT,
     PairPrediction,
     PairPredictor,
+    no_second_text,
     stored_pooling,
 )
 from bert_jax.tokenization import Tokenizer
@@ -59,9 +61,10 @@ LOSSES = ("cosine", "contrastive", "softmax", "in_batch_negatives")
 
 
 class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
-    """Pairs of texts whose vectors the training moves together or apart."""
+    """Pairs of texts; training moves their vectors together or apart."""
 
     PREDICT = PREDICT
+    score_kind = "vectors"
 
     def __init__(
         self,
@@ -70,13 +73,13 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         options: LabelledOptions,
         objective: Objective,
     ) -> None:
-        """For splits and options see `LabelledTask`.
+        """For splits and options see also `LabelledTask`.
 
         Args:
             splits: the pairs.
-            model: the result: a bare encoder, with its pooling in the description.
-            options: of all labelled tasks.
-            objective: the loss and its labels.
+            model: the resulting bare encoder, with its pooling in the description.
+            options: options of all labelled tasks.
+            objective: loss and its labels.
 
         Raises:
             UserError: a label is of the wrong kind.
@@ -97,9 +100,8 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         examples = self.splits.train
         targets = self._targets
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = (text for example in examples for text in _texts(example))
+        texts = (text for example in examples for text in example.item)
         sequences = Sequences.of(row for (row,) in encode_in_chunks(encode, texts))
-        encode.report()
         rows = np.arange(2 * len(examples)).reshape(-1, 2)
 
         def make(chosen: np.ndarray, length: int) -> Batch:
@@ -110,34 +112,33 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
                 "weights": (chosen >= 0).astype(np.float32),
             }
 
-        return self.batches_of(sequences.lengths[rows].max(axis=1), make)
+        return self.batches_of(sequences.lengths[rows].max(axis=1), make, sequences, encode)
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        output: Any = self.forward(params, batch, dropout_key)
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
         weights = batch["weights"]
-        losses = self._objective.losses(output, batch["labels"], weights > 0)
+        losses = self._objective.losses(outputs, batch["labels"], weights > 0)
         return {"": weighted_sums(weights, {"loss": losses})}
 
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        return outputs.vectors  # B2D
+
+    def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
+        pool = OF_TOKENS[stored_pooling(description)]
+        return SentencePairs(description.config, execution, pool)
+
     def predictor(self, model: Model) -> Predictor[tuple[str, str], PairPrediction]:
-        """That of users, and the scores of the classifier that is trained."""
-        options = BatchOptions(self.options.batch_size, self.options.length)
+        """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
         labels = self._objective.labels
         head = fetch(model.params["classifier"]) if labels else None
-        return _PairClassifier(model, options, self._pooling, labels, head)
+        return _PairClassifier(model, self.options.batches, self._pooling, labels, head)
 
-    def predictor_input(self, example: TextExample) -> tuple[str, str]:
-        return _texts(example)
-
-    def label_of(self, example: TextExample) -> Any:
-        return example.label
-
-    def has_labels(self, example: TextExample) -> bool:
-        return example.label is not None or not self._objective.needs_labels
+    def is_labelled(self, eval_set: EvalSet[TextExample]) -> bool:
+        return not self._objective.needs_labels or super().is_labelled(eval_set)
 
     def metrics(
         self, examples: list[TextExample], predictions: list[PairPrediction]
     ) -> dict[str, float]:
-        """Those of the evaluator, and the mean loss where it is defined for the labels."""
+        """The metrics of the evaluator, and the mean loss if it is defined for the labels."""
         vectors = np.stack([prediction.vectors for prediction in predictions])
         scores = [prediction.logits for prediction in predictions if prediction.logits is not None]
         logits = np.stack(scores) if scores else None
@@ -162,13 +163,12 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
     def examples_as_text(self, count: int) -> str:
         """Label and both texts, one pair a line."""
         return "\n".join(
-            "\t".join([str(example.label), *_texts(example)])
-            for example in self.splits.train[:count]
+            "\t".join([str(example.label), *example.item]) for example in self.splits.train[:count]
         )
 
 
 class _PairClassifier(PairPredictor):
-    """Vectors of pairs, and the scores of the classifier that reads them, if there is one."""
+    """The vectors of pairs, and the scores of the classifier on top of them, if there is one."""
 
     def __init__(
         self,
@@ -194,8 +194,8 @@ class _PairClassifier(PairPredictor):
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TextOptions` are keys of `data`.
 
-    `loss` is one of `LOSSES`; for it, `margin`, `scale` and `label_range` see `objectives`.
-    `label_range` () is 0 to 1, of STS-B 0 to 5. `pooling` is "mean", "cls" or "max"; "": that of
+    `loss` is one of `LOSSES`; for `margin`, `scale` and `label_range` see `objectives`.
+    `label_range` () is 0 to 1, for STS-B 0 to 5. `pooling` is "mean", "cls" or "max"; "": that of
     the model, else the mean.
     """
     return labelled_defaults(
@@ -213,6 +213,17 @@ def defaults() -> dict[str, dict[str, Any]]:
     )
 
 
+def check_options(config: ConfigDict) -> None:
+    """Raises OptionError where a key of the task is out of range; reads no file."""
+    check_labelled_options(config)
+    data = config.data
+    require_one_of("loss", data.loss, LOSSES)
+    require_one_of("pooling", data.pooling, ("", *OF_TOKENS))
+    options = from_keys(TextOptions, data)
+    ContrastiveObjective(data.margin)
+    MultipleNegativesRanking(data.scale, _label_range(data, options))
+
+
 def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     """The task of a config.
 
@@ -220,8 +231,6 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
         UserError: the data and the options do not fit together.
     """
     data = config.data
-    if data.loss not in LOSSES:
-        raise OptionError("loss", data.loss, f"known are {', '.join(LOSSES)}")
     tokenizer = model_tokenizer(model_init)
     description = _description(data, model_init, tokenizer)
     if not model_init.is_finished:
@@ -251,7 +260,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
 
 
 def _check_training(config: ConfigDict, encoder: EncoderConfig) -> None:
-    """Raises UserError where nothing or something else than the config says would be trained."""
+    """Raises OptionError if the options would train nothing, or another loss than requested."""
     train, optimizer = config.train, config.optimizer
     if config.data.loss == "in_batch_negatives" and train.microbatches > 1:
         raise OptionError(
@@ -271,34 +280,33 @@ def _check_training(config: ConfigDict, encoder: EncoderConfig) -> None:
 
 
 def _pairs(examples: Iterable[TextExample]) -> Iterator[TextExample]:
-    """The same examples, which all must have two texts."""
+    """Returns the examples, after checking that each has two texts."""
     for example in examples:
         if example.pair is None:
-            raise OptionError(
-                "text_column",
-                None,
-                "set {text_column} and {pair_column}",
-                problem=f"{example.place}: there is no second text to compare the first one with",
-            )
+            raise no_second_text(example.place)
         yield example
 
 
-def _texts(example: TextExample) -> tuple[str, str]:
-    return example.text, str(example.pair)
+def _label_range(data: ConfigDict, options: TextOptions) -> tuple[float, float]:
+    """The lowest and the highest label."""
+    is_scored = options.layout is not None and options.layout.regression
+    try:
+        low, high = data.label_range or ((0, 5) if is_scored else (0, 1))
+        for label in (low, high):
+            require_between("label_range", label)
+        is_range = low < high
+    except (ValueError, OptionError):  # not two, or not numbers
+        is_range = False
+    if not is_range:
+        rule = "give the least and the greatest label, as {label_range=0,5}"
+        raise OptionError("label_range", data.label_range, rule)
+    return float(low), float(high)
 
 
 def _objective(
     data: ConfigDict, options: TextOptions, examples: list[TextExample], model_init: ModelInit
 ) -> Objective:
-    is_scored = options.layout is not None and options.layout.regression
-    try:
-        low, high = map(float, data.label_range or ((0, 5) if is_scored else (0, 1)))
-        is_range = -math.inf < low < high < math.inf
-    except (TypeError, ValueError):  # not two, or no numbers
-        is_range = False
-    if not is_range:
-        rule = "give the least and the greatest label, as {label_range=0,5}"
-        raise OptionError("label_range", data.label_range, rule)
+    low, high = _label_range(data, options)
     if data.loss == "cosine":
         return CosineObjective((low, high))
     if data.loss == "contrastive":
@@ -308,20 +316,19 @@ def _objective(
     if model_init.is_finished:
         return SoftmaxObjective()  # a finished model has no classifier
     named = tuple(map(str, data.labels)) or (options.layout.classes if options.layout else ())
-    # A class of the validation examples alone is a class, too.
+    # A class that only validation examples have is a class, too.
     used = {str(example.label) for example in examples}
     return SoftmaxObjective(choose_labels(used, model_init, named))
 
 
 def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
-    """A bare encoder without pooler, and how its vectors are pooled."""
+    """A bare encoder without pooler; its fields name the pooling of its vectors."""
     base = model_init.description
     pooling = data.pooling or (stored_pooling(base) if base else DEFAULT_POOLING)
-    if pooling not in OF_TOKENS:
-        raise OptionError("pooling", pooling, f"known are {', '.join(OF_TOKENS)}")
+    require_one_of("pooling", pooling, OF_TOKENS)
     return model_init.describe(
         tokenizer, Head.ENCODER, add_pooling_layer=False, other={SENTENCE_POOLING: pooling}
     )
 
 
-TRAIN = TrainingTask(create, defaults)
+TRAIN = TrainSpec(create, defaults, check_options=check_options)

@@ -1,6 +1,5 @@
-"""Tags of words, and the entities that they mark (paper, figure 4, d; section 5.3)."""
+"""Tags of words, and the entities that they mark (paper, figure 4d; section 5.3)."""
 
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,11 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from bert_jax.data.examples import Entries, Entry
-from bert_jax.data.readers.conll import OUTSIDE, ColumnBlock, as_columns
+from bert_jax.data.examples import Entries, Entry, TaggedSentence
+from bert_jax.data.readers.conll import OUTSIDE, with_tag_column
 from bert_jax.data.readers.tagged import (
     CONLL,
     CONLL_ENDINGS,
@@ -22,26 +20,26 @@ from bert_jax.data.readers.tagged import (
     sentence_format,
 )
 from bert_jax.data.readers.texts import TextOptions
-from bert_jax.data.records import Output, shortest
+from bert_jax.data.records import shortest
 from bert_jax.data.windows.words import Word, WordWindow, WordWindows, join_words, split_words
 from bert_jax.errors import renamed_options
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
 from bert_jax.sharding.hosts import fetch
-from bert_jax.tasks.base.predict_task import (
+from bert_jax.tasks.base.predict_spec import (
     JSONL,
-    PredictionTask,
+    OutputFile,
     PredictOptions,
-    Write,
+    PredictSpec,
     json_lines,
+    keeps_no_columns,
 )
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     ExampleError,
     Model,
     Predictor,
-    apply_model,
     check_finite,
     check_head,
 )
@@ -52,10 +50,9 @@ from bert_jax.tasks.tagging.tags import (
     mask_invalid_transitions,
     viterbi_decode,
 )
-from bert_jax.tokenization import Encoding
 
 Words = str | Sequence[str]
-"""A text, which is split into words, or its words."""
+"""A sentence: a text, which is split into words, or its words."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,11 +61,11 @@ class TaggedWord:
 
     Attributes:
         text: the word.
-        tag: its label.
-        score: the probability of the label; 0 where the tokenizer leaves nothing of the word, which
-            is then outside of all entities.
-        start: its first character in the text, or in the words joined by blanks.
-        end: one past its last.
+        tag: label of the word.
+        score: probability of the label; 0 if the word has no tokens, which puts it outside of all
+            entities.
+        start: first character of the word in the text, or in the words joined by spaces.
+        end: one past the last character.
     """
 
     text: str
@@ -80,15 +77,15 @@ class TaggedWord:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entity:
-    """Words that tags mark together, such as a name.
+    """Consecutive words that form one entity, such as a name.
 
     Attributes:
-        type: as "PER".
-        text: the part of the text, character by character.
-        score: the mean of the scores of its words.
-        start: its first character, as in `TaggedWord`.
-        end: one past its last.
-        words: its first word, and one past its last.
+        type: type of the entity, such as "PER".
+        text: substring of the text.
+        score: mean of the scores of the words.
+        start: first character, as in `TaggedWord`.
+        end: one past the last character.
+        words: index of the first word, and one past the last word.
     """
 
     type: str
@@ -104,9 +101,9 @@ class Tagging:
     """The tags of a sentence.
 
     Attributes:
-        words: all of them.
-        entities: those that the tags mark, in their order; none where tags mark no entities, such
-            as parts of speech.
+        words: all words of the sentence.
+        entities: entities that the tags mark, in order; empty if tags mark none, such as parts of
+            speech.
     """
 
     words: tuple[TaggedWord, ...]
@@ -119,39 +116,33 @@ class Tagging:
 
 
 class TagPredictor(Predictor[Any, Tagging]):
-    """The tags of each sentence: a text, its words, or a block of a file in columns.
+    """The tags of each sentence: a text, a list of words, or a sentence of a CoNLL file.
 
-    Nothing is cut off: of long sentences, windows are read, see `WordWindows`. Each word has the
-    most probable tag, or with `use_crf` the tag on the most probable path that the scheme allows.
+    Nothing is cut off: long sentences are read in windows, see `WordWindows`. Each word has the
+    most probable tag, or with `use_crf` the tag on the most probable allowed path.
     """
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         """Raises UserError where the model does not tag words."""
         check_head(model, PREDICT.heads, "tag words", "tagging")
-        self.options = options
-        self._model = model
+        super().__init__(model, options)
         with renamed_options(length="max_length"):
             self._rows = WordWindows(model.tokenizer, options.limit(model.config))
         self._labels = label_names(model.description)
 
     def prepare(self, example: Any, index: int) -> "_Split":
-        return _split(
-            example.sentence.words if isinstance(example, ColumnBlock) else example, index
-        )
+        return _split(example.words if isinstance(example, TaggedSentence) else example, index)
 
-    def encode(self, examples: Sequence["_Split"]) -> list[list[Encoding]]:
-        return [[*rows] for rows in self._rows([example.texts for example in examples])]
+    def encode(self, examples: Sequence["_Split"]) -> list[list[WordWindow]]:
+        return self._rows([example.texts for example in examples])
 
-    def compute(self, batch: dict[str, jax.Array]) -> Any:
-        return apply_model(self._model.params, batch, module=self._model.module)
-
-    def decode(self, example: "_Split", encodings: list[Encoding], outputs: list[Any]) -> Any:
+    def decode(self, example: "_Split", encodings: Sequence[WordWindow], outputs: list[Any]) -> Any:
         numbers, scores = _word_scores(encodings, outputs)
         return (example, numbers), scores
 
     def transform(self, decoded: Iterator[Any]) -> Iterator[Tagging]:
-        if self._model.config.use_crf:
-            crf_params = CRFParams(*fetch(CRFParams.from_params(self._model.params)))
+        if self.model.config.use_crf:
+            crf_params = CRFParams(*fetch(CRFParams.from_params(self.model.params)))
             tagged = viterbi_decode(decoded, mask_invalid_transitions(crf_params, self._labels))
         else:
             tagged = argmax_decode(decoded)
@@ -163,9 +154,9 @@ class TagPredictor(Predictor[Any, Tagging]):
 
 
 def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | None:
-    """Tags that mark entities; None where the labels of a model do not.
+    """The tags of a model that mark entities; None if its labels do not.
 
-    Where labels have no prefixes but one is O, neighbours of the same label are one entity.
+    If labels have no prefixes but one is O, adjacent words with the same label are one entity.
     """
     if detect_scheme([labels]) is not None:
         return tags
@@ -197,10 +188,9 @@ def _split(sentence: Words, index: int) -> _Split:
 
 
 def _word_scores(
-    encodings: Sequence[Encoding], rows: Sequence[np.ndarray]
+    windows: Sequence[WordWindow], rows: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The words that have tokens, int64 [W], and their scores, float32 [W, C]."""
-    windows = [row for row in encodings if isinstance(row, WordWindow)]
+    """Indices of the words that have tokens, int64 [W], and their scores, float32 [W, C]."""
     numbers = np.concatenate([np.array(window.words, np.int64) for window in windows])
     scores = np.concatenate(
         [
@@ -237,7 +227,7 @@ def _entities(text: str, words: Sequence[TaggedWord], labels: Sequence[str]) -> 
 
 
 def _open(source: str | Path, options: PredictOptions) -> AbstractContextManager[Entries[Sentence]]:
-    """Columns, lists of words or texts in JSON lines, texts in tables, texts line by line."""
+    """Opens CoNLL columns, lists of words or texts in JSON lines, tables, or lines of text."""
     form = options.input_format or sentence_format(source)
     if not form and options.output_format == CONLL:
         form = CONLL
@@ -266,20 +256,20 @@ def _record(sentence: Sentence, tagging: Tagging) -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def _conll(output: Output, options: PredictOptions) -> Iterator[Write[Sentence, Tagging]]:
-    """Words and tags in columns; a file that was in columns gets the tags as one more."""
-
-    def write(entry: Entry[Sentence], tagging: Tagging) -> None:
-        if isinstance(entry.item, ColumnBlock):
-            output.write(entry.item.tagged(tagging.tags))
-        else:
-            output.write(as_columns((word.text for word in tagging.words), tagging.tags))
-
-    yield write
+def _columns(entry: Entry[Sentence], tagging: Tagging) -> str:
+    """Words and tags in columns; a sentence of a CoNLL file gets the tags as one more column."""
+    words = tuple(word.text for word in tagging.words)
+    without_lines = TaggedSentence(words, None, entry.id, entry.place)
+    sentence = entry.item if isinstance(entry.item, TaggedSentence) else without_lines
+    return with_tag_column(sentence, tagging.tags)
 
 
-PREDICT = PredictionTask(
+def _conll(options: PredictOptions) -> Sequence[OutputFile[Sentence, Tagging]]:
+    keeps_no_columns(options, CONLL)
+    return (OutputFile(_columns),)
+
+
+PREDICT = PredictSpec(
     _open,
     lambda model, options: TagPredictor(model, options.batches()),
     {JSONL: json_lines(_record), CONLL: _conll},

@@ -1,7 +1,6 @@
-"""The tags of a tagger: their scheme, and how they follow from the scores of words."""
+"""The tags of a tagger: their scheme, and how they are decoded from the scores of words."""
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -13,19 +12,22 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.padding import bucket_length, bucket_rows
 from bert_jax.data.readers.conll import OUTSIDE
-from bert_jax.errors import OptionError, UserError
-from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans
+from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.metrics.entities import Scheme, convert, detect_scheme, spans, split_tag
 from bert_jax.models.crf import IMPOSSIBLE, CRFParams, marginals, viterbi
 from bert_jax.tasks.base.predictor import softmax
-from bert_jax.tasks.base.splits import EvalSet, choose_labels
+from bert_jax.tasks.base.splits import EvalSet, choose_labels, drop_field
 from bert_jax.tasks.base.task import ModelInit
+
+# A prefix of BIOES and the type of the entity.
+Tag = tuple[str, str]
 
 Item = TypeVar("Item")
 
 SCHEMES = ("iob2", "bioes")
-"""Those that are learned. In IOB1 a tag does not say whether an entity begins."""
+"""Schemes that models learn. In IOB1 a tag does not tell whether an entity begins."""
 
-# The most sentences and words that Viterbi decoding has in memory together.
+# The most sentences and words that Viterbi decoding holds in memory at once.
 _ROWS = 64
 _WORDS = 1 << 14
 
@@ -35,34 +37,33 @@ class TagSet:
     """The tags of a model.
 
     Attributes:
-        labels: their names, in the order of their numbers.
-        scheme: how they mark entities; None: they mark none, as parts of speech.
+        labels: names of the tags, in the order of their numbers.
+        scheme: scheme that marks entities; None: the tags mark none, such as parts of speech.
     """
 
     labels: tuple[str, ...]
     scheme: Scheme | None
 
     def translate(self, tags: Sequence[str]) -> list[str]:
-        """Tags of any scheme in that of the model."""
+        """Tags of any scheme, translated to the scheme of the model."""
         return list(tags) if self.scheme is None else convert(tags, self.scheme)
 
     def numbers(self, tags: Sequence[str]) -> np.ndarray:
-        """The numbers of tags of any scheme, int32 [W]; they are known, see `check`."""
-        number = {label: number for number, label in enumerate(self.labels)}
-        return np.array([number[tag] for tag in self.translate(tags)], np.int32)
+        """Numbers of tags of any scheme, int32 [W]; the tags must be known, see `check`."""
+        return np.array([self.labels.index(tag) for tag in self.translate(tags)], np.int32)
 
     def comparable(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
-        """Gold tags and predicted ones in one scheme, that of the gold tags.
+        """Gold and predicted tags in the same scheme, that of the gold tags.
 
-        A comparison of the columns of our files letter by letter, as conlleval's accuracy is, then
-        gives our metrics. (It also counts lines of -DOCSTART- as words, and does not know M, L, U
-        and W: these are read as BIOES.)
+        So conlleval, which compares the columns of our files as strings, gives the same metrics.
+        (It also counts lines of -DOCSTART- as words, and does not know M, L, U and W, which are
+        read as BIOES by this module.)
 
         Args:
             examples: sentences with tags.
-            tags: predicted tags of each.
+            tags: predicted tags of each sentence.
         """
         gold: list[Sequence[str]] = [example.tags or () for example in examples]
         scheme = detect_scheme(gold) if self.scheme else None
@@ -73,7 +74,7 @@ class TagSet:
         return gold, [convert(sentence, scheme) for sentence in tags]
 
     def knows(self, tag: str) -> bool:
-        """Whether a tag of any scheme means something to the model."""
+        """Whether a tag of any scheme corresponds to a tag of the model."""
         if self.scheme is None:
             return tag in self.labels
         if detect_scheme([[tag]]) is None:
@@ -84,7 +85,7 @@ class TagSet:
         """Refuses tags that the model does not know.
 
         Raises:
-            UserError: there is one; names file and line of its sentence.
+            UserError: a tag is unknown; the message names file and line of its sentence.
         """
         for sentence, word, tag in _unknown(sentences, self.knows):
             what = "types of entities" if self.scheme else "tags"
@@ -98,19 +99,15 @@ class TagSet:
             )
 
     def drop_unknown_tags(self, eval_set: EvalSet[TaggedSentence]) -> EvalSet[TaggedSentence]:
-        """Test sentences as they are, or untagged if their tags mean nothing to the model.
+        """Test sentences, without their tags if the model does not know all of them.
 
-        The last column of a file without tags is some other column.
+        The last column of a file without tags is something else.
         """
         unknown = next(iter(_unknown(eval_set.examples, self.knows)), None)
         if unknown is None:
             return eval_set
-        print(
-            f"{eval_set.source}: skipping metrics: the model has no tags such as {unknown[2]!r}",
-            file=sys.stderr,
-        )
-        untagged = [dataclasses.replace(example, tags=None) for example in eval_set.examples]
-        return dataclasses.replace(eval_set, examples=untagged)
+        reason = f"the model has no tags such as {unknown[2]!r}"
+        return drop_field(eval_set, "tags", reason)
 
 
 def find_tag_set(
@@ -119,24 +116,23 @@ def find_tag_set(
     scheme: str,
     named: tuple[str, ...],
 ) -> TagSet:
-    """The tags to learn: O first, then the others in the order of the alphabet.
+    """The tags to learn: O first, then the others alphabetically.
 
-    Every type of entity that is there gets all tags of the scheme, also those that no training
-    sentence has: I-PER, if no name had two words.
+    Every entity type gets all tags of the scheme, also those that no training sentence has, such as
+    I-PER if no name has two words.
 
     Args:
-        train: tagged sentences; none if a finished model is evaluated.
-        model_init: of the model.
-        scheme: one of `SCHEMES`, for tags that mark entities.
-        named: the tags in their order, if the config names them; of a finished model only where it
-            does not name its own (LABEL_0, LABEL_1, … are no names).
+        train: tagged sentences; empty if a finished model is evaluated.
+        model_init: the model that the training starts from, or that is evaluated.
+        scheme: one of `SCHEMES`, used if the tags mark entities.
+        named: tags named in the config, in their order; for a finished model only if it does not
+            name its own (LABEL_0, LABEL_1, … are not names).
 
     Raises:
-        UserError: a tag is that of no entity where others are, or the model, the config and the
-            data have different ones.
+        UserError: a tag marks no entity although others do, or the tags of the model, the config
+            and the data differ.
     """
-    if scheme not in SCHEMES:
-        raise OptionError("scheme", scheme, f"known are {', '.join(SCHEMES)}")
+    require_one_of("scheme", scheme, SCHEMES)
     if model_init.is_finished and model_init.description:
         return _of_finished_model(model_init.description, named)
     tags = {tag for sentence in train for tag in sentence.tags or ()}
@@ -183,7 +179,7 @@ def scheme_of(labels: Sequence[str]) -> Scheme | None:
 
 
 def _ordered(tags: set[str], model_init: ModelInit, named: tuple[str, ...]) -> tuple[str, ...]:
-    """As `choose_labels`; where the order is open, O is first."""
+    """The tags as ordered by `choose_labels`; where that leaves the order open, O is first."""
     labels = choose_labels(tags, model_init, named)
     known = model_init.description.labels if model_init.description else ()
     if OUTSIDE not in labels or named or labels == known:
@@ -198,7 +194,7 @@ def _types(tags: Iterable[str]) -> set[str]:
 def _unknown(
     sentences: Iterable[TaggedSentence], is_known: Callable[[str], bool]
 ) -> Iterable[tuple[TaggedSentence, str, str]]:
-    """Sentences with a word whose tag is unknown."""
+    """The words with an unknown tag, as (sentence, word, tag)."""
     known: dict[str, bool] = {}
     for sentence in sentences:
         for word, tag in zip(sentence.words, sentence.tags or (), strict=False):
@@ -209,11 +205,11 @@ def _unknown(
 
 
 class Decoded(NamedTuple):
-    """Tags of W words.
+    """Decoded tags of W words.
 
     Attributes:
-        tags: numbers of labels, int [W].
-        scores: the probability of each of these tags, float [W].
+        tags: label numbers, int [W].
+        scores: probability of each of these tags, float [W].
     """
 
     tags: np.ndarray
@@ -226,7 +222,7 @@ def argmax_decode(
     """The most probable tag of each word.
 
     Args:
-        scored: items with the scores of their words, float32 [W, C].
+        scored: pairs of an item and the scores of its words, float32 [W, C].
     """
     for item, scores in scored:
         tags = scores.argmax(axis=-1)
@@ -237,13 +233,13 @@ def argmax_decode(
 def viterbi_decode(
     scored: Iterable[tuple[Item, np.ndarray]], crf_params: CRFParams
 ) -> Iterator[tuple[Item, Decoded]]:
-    """The most probable path of tags of each sentence; scores are probabilities over all paths.
+    """The most probable path of tags of each sentence; scores are marginal probabilities.
 
-    Sentences are decoded in groups, in their order; nothing else is kept.
+    Sentences are decoded in groups, in order; only one group is in memory.
 
     Args:
-        scored: items with the scores of their words, float32 [W, C].
-        crf_params: the scores of neighbours.
+        scored: pairs of an item and the scores of its words, float32 [W, C].
+        crf_params: transition scores of the CRF.
     """
     for group in _groups(scored):
         longest = max(len(scores) for _, scores in group)
@@ -262,26 +258,27 @@ def viterbi_decode(
 def mask_invalid_transitions(crf_params: CRFParams, labels: Sequence[str]) -> CRFParams:
     """The parameters without the transitions that IOB2 or BIOES forbid, such as from O to I-PER.
 
-    Training data have none of them, so their scores would hardly be learned. Labels of no scheme
-    may follow each other in any order.
+    Training data have none of them, so their scores would hardly be learned. Labels without a
+    scheme may follow each other in any order.
     """
     if detect_scheme([labels]) is None:
         return crf_params
-    closed = any(label.startswith(("E-", "S-")) for label in labels)
+    tags = [split_tag(label) or ("O", "") for label in labels]
+    closed = any(prefix in "ES" for prefix, _ in tags)
 
-    def forbidden(before: str, after: str) -> float:
+    def penalty(before: Tag, after: Tag) -> float:
         return 0.0 if _may_follow(before, after, closed=closed) else IMPOSSIBLE
 
-    transitions = [[forbidden(before, after) for after in labels] for before in labels]
-    start = [forbidden("O", label) for label in labels]
-    end = [forbidden(label, "O") for label in labels]
+    transitions = [[penalty(before, after) for after in tags] for before in tags]
+    start = [penalty(("O", ""), tag) for tag in tags]
+    end = [penalty(tag, ("O", "")) for tag in tags]
     mask = CRFParams(*(jnp.array(scores) for scores in (transitions, start, end)))
     return jax.tree.map(jnp.add, crf_params, mask)
 
 
-def _may_follow(before: str, after: str, *, closed: bool) -> bool:
+def _may_follow(before: Tag, after: Tag, *, closed: bool) -> bool:
     """Whether a tag may stand after another; `closed`: the scheme marks the ends of entities."""
-    (first, _, type_before), (second, _, type_after) = before.partition("-"), after.partition("-")
+    (first, type_before), (second, type_after) = before, after
     if second in ("I", "E"):
         return first in ("B", "I") and type_before == type_after
     return not (closed and first in ("B", "I"))

@@ -16,8 +16,8 @@ from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.readers.conll import as_columns
-from bert_jax.data.readers.tagged import CONLL, TaggedOptions, add_tag_column, read_tagged
+from bert_jax.data.readers.conll import add_tag_column, as_columns
+from bert_jax.data.readers.tagged import CONLL, TaggedOptions, read_tagged
 from bert_jax.data.windows.words import WordWindow, WordWindows
 from bert_jax.errors import OptionError
 from bert_jax.files import write_atomically
@@ -27,19 +27,19 @@ from bert_jax.models import crf
 from bert_jax.models.config import Head
 from bert_jax.models.layers import gather_positions
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.labelled_task import (
+from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,
-    LabelledTask,
-    TrainedModel,
     balanced_weights,
+    check_labelled_options,
     is_balanced,
     labelled_defaults,
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainingTask, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.tagging.predict import PREDICT, Tagging, TagPredictor, entity_tags
 from bert_jax.tasks.tagging.tags import TagSet, find_tag_set, mask_invalid_transitions
 from bert_jax.tokenization import Tokenizer
@@ -50,10 +50,10 @@ class TaggedRow:
     """The labels of a sentence, or of a window of a long one.
 
     Attributes:
-        positions: where the first tokens of W words stand in the row, int32 [W].
-        labels: the numbers of their tags, int32 [W].
-        before: that of the word before them, which is learned in the window before; -1: none.
-        after: that of the word after them, likewise.
+        positions: position in the row of the first token of each of W words, int32 [W].
+        labels: label numbers of these words, int32 [W].
+        before: label number of the preceding word, which the window before learns; -1: none.
+        after: label number of the following word, which the window after learns; -1: none.
     """
 
     positions: np.ndarray
@@ -63,10 +63,11 @@ class TaggedRow:
 
 
 class TaggedRows:
-    """The rows of all training sentences, and the batches that are made of them.
+    """The rows of all training sentences, and batches of them.
 
     Attributes:
-        lengths: int64 [R], tokens of each row.
+        sequences: tokens of the R rows.
+        lengths: int64 [R], number of tokens of each row.
     """
 
     def __init__(
@@ -81,11 +82,11 @@ class TaggedRows:
         """Tokenises sentences.
 
         Args:
-            examples: all have tags, which `tag_set` knows.
-            tag_set: the tags of the model.
-            tokenizer: of the model.
-            length: the most tokens of a row.
-            balanced: whether every tag has the same weight in the loss; else every word.
+            examples: tagged sentences; `tag_set` knows all their tags.
+            tag_set: tags of the model.
+            tokenizer: tokenizer of the model.
+            length: maximum number of tokens per row.
+            balanced: whether every tag has the same weight in the loss; otherwise every word.
         """
         self._rows: list[TaggedRow] = []
         self._tokenizer = tokenizer
@@ -97,8 +98,8 @@ class TaggedRows:
                 self._rows += _tagged_rows(example, of_example, tag_set)
                 yield from of_example
 
-        self._sequences = Sequences.of(encodings())
-        self.lengths = self._sequences.lengths
+        self.sequences = Sequences.of(encodings())
+        self.lengths = self.sequences.lengths
         counts = np.zeros(len(tag_set.labels), np.int64)
         for row in self._rows:
             np.add.at(counts, row.labels, 1)
@@ -112,14 +113,15 @@ class TaggedRows:
         """Rows as a batch.
 
         Args:
-            rows: int64 [B], numbers of rows; -1 is one of padding alone.
-            length: T, no row has more tokens.
+            rows: int64 [B], numbers of rows; -1 for a row of padding.
+            length: T, the length of the batch; no row has more tokens.
 
         Returns:
             `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T]; `word_positions` int32
-            [B, W], where the first tokens of words stand, `labels` int32 [B, W] of these words, -1
-            after the last of them, and `weights` float32 [B, W], 0 there; `label_before` and
-            `label_after` int32 [B], see `TaggedRow`. W is T without the special tokens.
+            [B, W], the positions of the first tokens of words; `labels` int32 [B, W] of these
+            words, -1 after the last one; `weights` float32 [B, W], 0 after the last word;
+            `label_before` and `label_after` int32 [B], see `TaggedRow`. W is T without the
+            special tokens.
         """
         shape = len(rows), max(length - self._tokenizer.num_special_tokens(pair=False), 1)  # BW
         positions, labels = np.zeros(shape, np.int32), np.full(shape, -1, np.int32)
@@ -131,7 +133,7 @@ class TaggedRows:
                 labels[index, : len(row.labels)] = row.labels
                 beside[:, index] = row.before, row.after
         return {
-            **self._sequences.pad(rows, length, self._tokenizer),
+            **self.sequences.pad(rows, length, self._tokenizer),
             "word_positions": positions,
             "labels": labels,
             "weights": np.where(labels < 0, np.float32(0), self._weights[labels]),
@@ -144,7 +146,7 @@ def _tagged_rows(
     example: TaggedSentence, windows: Sequence[WordWindow], tag_set: TagSet
 ) -> Iterator[TaggedRow]:
     tags = example.tags or ()
-    # Nothing is learned of a word without tokens; an entity that began there begins later.
+    # A word without tokens is not learned; an entity that began with it begins at the next word.
     read = [tags[word] for window in windows for word in window.words]
     labels = np.append(tag_set.numbers(read), np.int32(-1))  # after the last, and so before 0
     start = 0
@@ -155,15 +157,23 @@ def _tagged_rows(
         start = end
 
 
+# The metrics of tags that mark entities.
+_METRICS = ("f1", "precision", "recall", "accuracy")
+
+
 class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     """The first token of each word has its label; the others have none.
 
-    With `model.use_crf` the labels of a row are learned as a path of a conditional random field; of
-    a long sentence each window, with the labels beside it fixed. Paths that the scheme does not
-    allow have no share in the probability, neither here nor when words are tagged.
+    With `model.use_crf` the labels of a row are learned as a path of a conditional random field;
+    for a long sentence the path of each window, with the neighbouring labels fixed. Paths that the
+    scheme does not allow have probability 0, in training as in prediction.
     """
 
     PREDICT = PREDICT
+    score_kind = "classes"
+    scores_tokens = True
+    reads_pairs = False
+    unit = "sentences"
 
     def __init__(
         self,
@@ -171,22 +181,20 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         model: TrainedModel,
         options: LabelledOptions,
         tag_set: TagSet,
-        reading: TaggedOptions,
         *,
         balanced: bool = False,
     ) -> None:
-        """See `LabelledTask`.
+        """See also `LabelledTask`.
 
         Args:
             splits: the examples.
-            model: what is trained.
-            options: of all labelled tasks.
-            tag_set: the tags and their scheme.
-            reading: how the files of the examples are read.
-            balanced: whether every tag has the same weight in the loss; else every word.
+            model: the model that is trained.
+            options: options of all labelled tasks.
+            tag_set: tags and their scheme.
+            balanced: whether every tag has the same weight in the loss; otherwise every word.
 
         Raises:
-            UserError: tags are to be balanced in the loss of a CRF, which has no terms to weight.
+            UserError: `balanced` is set with a CRF, where the loss has no term per tag to weight.
         """
         if balanced and model.description.config.use_crf:
             raise OptionError(
@@ -197,7 +205,6 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             )
         super().__init__(splits, model, options)
         self._tag_set = tag_set
-        self._reading = reading
         self._balanced = balanced
 
     @functools.cached_property
@@ -213,16 +220,15 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
 
     @property
     def examples_per_epoch(self) -> int:
-        """The rows: sentences, and windows of those that are too long for one."""
+        """Number of rows: sentences, and windows of sentences that are too long for one row."""
         return len(self.rows)
 
     def make_batches(self) -> LabelledBatches:
-        return self.batches_of(self.rows.lengths, self.rows.batch)
+        return self.batches_of(self.rows.lengths, self.rows.batch, self.rows.sequences)
 
-    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
-        """The loss, and the words whose tag is right."""
-        logits: Any = self.forward(params, batch, dropout_key)
-        scores = gather_positions(logits, batch["word_positions"])  # BWC
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        """The loss, and the number of words with the correct tag."""
+        scores = self.scores(params, batch, outputs)
         labels, weights = batch["labels"], batch["weights"]
         if self.description.config.use_crf:
             crf_params = mask_invalid_transitions(
@@ -238,32 +244,31 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
             tags = scores.argmax(axis=-1)
         return {"": {"loss": loss, **weighted_sums(weights, {"accuracy": tags == labels})}}
 
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        """Scores of the tags of each word; with a CRF, without those of transitions."""
+        return gather_positions(outputs, batch["word_positions"])  # BWC
+
     def predictor(self, model: Model) -> Predictor[Any, Tagging]:
-        return TagPredictor(model, BatchOptions(self.options.batch_size, self.options.length))
-
-    def predictor_input(self, example: TaggedSentence) -> Sequence[str]:
-        return example.words
-
-    def label_of(self, example: TaggedSentence) -> tuple[str, ...] | None:
-        return example.tags
+        return TagPredictor(model, self.options.batches)
 
     def metrics(
         self, examples: list[TaggedSentence], predictions: list[Tagging]
     ) -> dict[str, float]:
-        """F1, precision and recall of entities as conlleval has them, and the accuracy of tags.
+        """F1, precision and recall of entities, computed as in conlleval, and the accuracy of tags.
 
-        All words count, also those of which the tokenizer leaves nothing. Tags that mark no
-        entities have an accuracy alone.
+        All words count, also those without tokens. Tags that mark no entities have an accuracy
+        only.
         """
         return self._scores(examples, [tagging.tags for tagging in predictions])
 
     def metric_names(self, examples: list[TaggedSentence]) -> Iterable[str]:
-        return self._scores(examples, [self._gold(example) for example in examples])
+        marks_entities = entity_tags((), self._tag_set.labels) is not None
+        return _METRICS if marks_entities else ("accuracy",)
 
     def baseline_metrics(self, examples: list[TaggedSentence]) -> dict[str, float]:
-        """`<metric>_lexicon`: each word has the most common of its tags in the training sentences.
+        """`<metric>_lexicon`: each word has its most common tag in the training sentences.
 
-        A word that is not among these has the tag that is the most common of all.
+        A word that does not occur in them has the most common tag of all words.
         """
         if not self._lexicon:
             return {}
@@ -273,7 +278,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
 
     @functools.cached_property
     def _lexicon(self) -> tuple[dict[str, str], str] | None:
-        """The most common tag of each training word, and of all; None without such sentences."""
+        """The most common tag of each training word, and of all words; None without sentences."""
         by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
         total: Counter[str] = Counter()
         for example in self.splits.train:
@@ -295,15 +300,15 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     def write(
         self, directory: Path, eval_set: EvalSet[TaggedSentence], predictions: list[Tagging]
     ) -> None:
-        """`<set>.jsonl`, reports, and `<set>.conll`, the file's lines with a further column.
+        """Writes `<set>.jsonl`, reports, and `<set>.conll`: the file's lines with one more column.
 
-        In columns, tags are in the scheme of their file, if that has any.
+        The tags in this column are in the scheme of the file, if it has one.
         """
         super().write(directory, eval_set, predictions)
         tags: Sequence[Sequence[str]] = [tagging.tags for tagging in predictions]
         if self.is_labelled(eval_set):
             _, tags = self._tag_set.comparable(eval_set.examples, tags)
-        text = add_tag_column(eval_set.source, eval_set.examples, tags, self._reading)
+        text = add_tag_column(eval_set.examples, tags)
         write_atomically(directory / f"{eval_set.name}.{CONLL}", text.encode())
 
     def write_reports(
@@ -328,12 +333,12 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         if counts is None:
             return {"accuracy": self._confusion(examples, tags).accuracy}
         precision, recall, f1 = counts.overall
-        return {"f1": f1, "precision": precision, "recall": recall, "accuracy": counts.accuracy}
+        return dict(zip(_METRICS, (f1, precision, recall, counts.accuracy), strict=True))
 
     def _counts(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> EntityCounts | None:
-        """Counts of entities; None where the tags mark none."""
+        """Counts of entities; None if the tags mark none."""
         labels = self._tag_set.labels
         if entity_tags((), labels) is None:
             return None
@@ -346,10 +351,10 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
     def _confusion(
         self, examples: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]
     ) -> ConfusionMatrix:
-        number = {label: number for number, label in enumerate(self._tag_set.labels)}
-        gold = [number[tag] for example in examples for tag in self._gold(example)]
-        predicted = [number[tag] for sentence in tags for tag in sentence]
-        return ConfusionMatrix(self._tag_set.labels, np.array(gold), np.array(predicted))
+        labels = self._tag_set.labels
+        gold = [labels.index(tag) for example in examples for tag in self._gold(example)]
+        predicted = [labels.index(tag) for sentence in tags for tag in sentence]
+        return ConfusionMatrix(labels, np.array(gold), np.array(predicted))
 
 
 def defaults() -> dict[str, dict[str, Any]]:
@@ -357,6 +362,12 @@ def defaults() -> dict[str, dict[str, Any]]:
     return labelled_defaults(
         {**keys_of(TaggedOptions), "scheme": "iob2", "labels": (), "class_weights": ""}
     )
+
+
+def check_options(config: ConfigDict) -> None:
+    """Raises OptionError where a key of the task is out of range; reads no file."""
+    check_labelled_options(config)
+    from_keys(TaggedOptions, config.data)
 
 
 def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
@@ -369,11 +380,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
         lambda source, split: read_tagged(source, reading, needs_tags=split == "train"),
         with_train=not model_init.is_finished,
     )
-    known = list(splits.train)
-    if not data.validation and not model_init.is_finished:
-        # The validation examples are a part of the training file.
-        known += [example for eval_set in splits.validation for example in eval_set.examples]
-    tag_set = find_tag_set(known, model_init, data.scheme, tuple(map(str, data.labels)))
+    tag_set = find_tag_set(splits.all_train, model_init, data.scheme, tuple(map(str, data.labels)))
     for eval_set in splits.validation:
         tag_set.check(eval_set.examples)
     test = [tag_set.drop_unknown_tags(eval_set) for eval_set in splits.test]
@@ -386,9 +393,8 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
         TrainedModel(tokenizer, description, model_init.execution),
         labelled_options(config, metric),
         tag_set,
-        reading,
         balanced=is_balanced(data.class_weights),
     )
 
 
-TRAIN = TrainingTask(create, defaults)
+TRAIN = TrainSpec(create, defaults, check_options=check_options)

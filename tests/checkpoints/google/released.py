@@ -131,8 +131,8 @@ def load(files, head=None) -> Model:
     return Model(description, *load_params(files, description, module))
 
 
-def same(one, other) -> bool:
+def same(first, second) -> bool:
     """Whether two trees are equal to the bit."""
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)

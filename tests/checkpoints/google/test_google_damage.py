@@ -46,11 +46,11 @@ def test_a_flipped_bit(released):
     [
         (
             {"intermediate_size": 8},
-            r"layer_0/intermediate/dense/kernel has shape \(6, 5\), .*\(6, 8\)",
+            r"layer_0/intermediate/dense/bias has shape \(5,\), but intermediate_size is 8; fix",
         ),
         ({"num_hidden_layers": 3}, "has no tensor bert/encoder/layer_2/"),
         ({"hidden_act": "linear"}, "bert_config.json: .*hidden_act is 'linear'; known are gelu"),
-        ({"vocab_size": "7"}, "bert_config.json: .*vocab_size is '7'; it must be a int"),
+        ({"vocab_size": "7"}, "bert_config.json: .*vocab_size is '7'; it must be a whole number"),
     ],
 )
 def test_a_config_of_another_model(released, fields, message):

@@ -208,5 +208,5 @@ def test_as_users_load_it(released, tmp_path):
     with pytest.raises(UserError, match="the tokenizer has 8 ids, the model only 7"):
         loading.load(released)
     (released / "vocab.txt").unlink()
-    with pytest.raises(UserError, match="has no tokenizer.json, vocab.txt or"):
+    with pytest.raises(UserError, match="has no tokenizer.json, vocab.txt, vocab.json or"):
         loading.load(released)

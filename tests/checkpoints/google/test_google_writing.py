@@ -12,6 +12,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.google_files import find, load_description, save
 from bert_jax.data.tensorflow import import_tensorflow
 from bert_jax.errors import UserError
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
@@ -45,22 +46,23 @@ def make(head, **fields):
 )
 def test_there_and_back_to_the_bit(tmp_path, tokenizer, head):
     description, params = make(head)
-    one, other = tmp_path / "one", tmp_path / "other"
-    save(one, description, params, tokenizer)
-    model = load(find(one))
+    written, rewritten = tmp_path / "one", tmp_path / "other"
+    save(written, description, params, tokenizer)
+    model = load(find(written))
     assert model.description.head is head
     assert model.description.config == description.config
     assert model.description.other == description.other
-    assert load_tokenizer(one).fingerprint() == tokenizer.fingerprint()
+    assert load_tokenizer(written).fingerprint() == tokenizer.fingerprint()
     assert model.report.complete
     assert same(model.params, params)
-    save(other, model.description, model.params, load_tokenizer(one))
-    assert {path.name for path in one.iterdir()} == {
+    save(rewritten, model.description, model.params, load_tokenizer(written))
+    assert {path.name for path in written.iterdir()} == {
         *("bert_config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json"),
         *("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"),
+        "bert_jax.json",
     }
-    for path in one.iterdir():
-        assert (other / path.name).read_bytes() == path.read_bytes()
+    for path in written.iterdir():
+        assert (rewritten / path.name).read_bytes() == path.read_bytes()
 
 
 def test_labels_survive(tmp_path, tokenizer):
@@ -108,6 +110,7 @@ def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
     assert back.config.hidden_act == ours
     assert back.other == {"directionality": "bidi"}
     fields["hidden_act"] = "tanh"  # by hand
+    (tmp_path / "model" / MANIFEST).unlink()
     (tmp_path / "model" / "bert_config.json").write_text(json.dumps(fields))
     assert load_description(find(tmp_path / "model")).config.hidden_act == "tanh"
 
@@ -119,6 +122,7 @@ def test_the_config_is_one_that_google_reads(tmp_path, tokenizer, ours, theirs):
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False; .* computes True alone"),
         ({"layer_norm_eps": 1e-6}, "layer_norm_eps is 1e-06; .* computes 1e-12 alone"),
         ({"use_crf": True}, "use_crf is True; .* computes False alone"),
+        ({"qa_head": "joint"}, "qa_head is joint; .* computes independent alone"),
     ],
 )
 def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message):
@@ -134,7 +138,7 @@ def test_models_that_google_cannot_compute(tmp_path, tokenizer, fields, message)
 def test_tokenizers_that_google_has_not(tmp_path, switches):
     description, params = make(Head.MASKED_LM)
     tokenizer = WordPieceTokenizer.from_vocabulary(PIECES, switches)
-    with pytest.raises(UserError, match="WordPiece with BERT's own rules alone, and the model's"):
+    with pytest.raises(UserError, match="only WordPiece with BERT's own rules, and the model's"):
         save(tmp_path / "model", description, params, tokenizer)
     assert not list(tmp_path.iterdir())
 
@@ -144,16 +148,19 @@ def test_sentencepiece_is_none_of_googles(tmp_path):
     tokenizer = train_sentencepiece(
         ["the cat sat on a mat"] * 9, vocab_size=30, lowercase=True, model_type="bpe"
     )
-    with pytest.raises(UserError, match="WordPiece with BERT's own rules alone, and the model's"):
+    with pytest.raises(UserError, match="only WordPiece with BERT's own rules, and the model's"):
         save(tmp_path / "model", description, params, tokenizer)
 
 
-def test_a_model_replaces_the_one_before(released, tokenizer):
-    description, params = make(Head.MASKED_LM)
-    save(released / "bert_model.ckpt", description, params, tokenizer)
-    assert same(load(find(released)).params, params)
-    assert not (released / "bert_model.ckpt.meta").exists()  # the graph of the model before
-    assert not list(released.parent.glob("*.partial"))
+def test_a_model_replaces_one_of_ours_and_no_other(tmp_path, released, tokenizer):
+    first, second = make(Head.PRETRAINING), make(Head.MASKED_LM)
+    save(tmp_path / "model", *first, tokenizer)
+    save(tmp_path / "model", *second, tokenizer)
+    assert same(load(find(tmp_path / "model")).params, second[1])
+    before = {path.name: path.read_bytes() for path in released.iterdir()}
+    with pytest.raises(UserError, match="was not written by bert_jax"):
+        save(released / "bert_model.ckpt", *second, tokenizer)
+    assert {path.name: path.read_bytes() for path in released.iterdir()} == before
 
 
 def test_a_model_in_the_working_directory(tmp_path, monkeypatch, tokenizer):
@@ -165,12 +172,13 @@ def test_a_model_in_the_working_directory(tmp_path, monkeypatch, tokenizer):
     assert same(load(find(Path())).params, params)
 
 
-def test_a_write_that_fails_leaves_the_model_before(released, tokenizer):
+def test_a_write_that_fails_leaves_the_model_before(tmp_path, tokenizer):
     description, params = make(Head.MASKED_LM)
-    released.with_name(f".{released.name}.partial").write_text("in the way")
+    save(tmp_path / "model", description, params, tokenizer)
+    (tmp_path / ".model.partial").write_text("in the way")
     with pytest.raises(UserError, match="cannot write .*; free space or give another directory"):
-        save(released, description, params, tokenizer)
-    assert load(find(released)).report.complete
+        save(tmp_path / "model", description, params, tokenizer)
+    assert load(find(tmp_path / "model")).report.complete
 
 
 def test_places_that_are_taken(tmp_path, tokenizer):

@@ -134,13 +134,19 @@ def test_strides_are_those_of_numpy_or_refused(length, offset, steps, path, writ
     path.unlink(missing_ok=True)  # an earlier example may still be mapped
     write_zip(path, pickled, {"k": elements.tobytes()})
     indices = np.lib.stride_tricks.as_strided(np.arange(200), shape, [8 * step for step in strides])
-    if indices.size and offset + indices.max() >= length:
-        with pytest.raises(UserError, match="'a' reaches beyond its storage of"):
+    if indices.size and (offset + indices.max() >= length or indices.size > length):
+        with pytest.raises(UserError, match="'a' (reaches beyond|has more elements than) its stor"):
             PytorchFile(path)
         return
     with PytorchFile(path) as file:
         expected = elements[offset + indices] if indices.size else np.zeros(shape, "<i2")
         np.testing.assert_array_equal(file.read("a"), expected, strict=True)
+
+
+def test_a_few_bytes_do_not_make_a_large_tensor(path, write_zip):
+    pickled = named(a=tensor(FLOATS, 0, [10**6, 10**6], [0, 0]))
+    with pytest.raises(UserError, match="'a' has more elements than its storage, which has 6; co"):
+        PytorchFile(write_zip(path, pickled, SIX))
 
 
 # The layout before PyTorch 1.6.

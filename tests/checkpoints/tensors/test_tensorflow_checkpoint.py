@@ -1,5 +1,7 @@
 """Checkpoints of TensorFlow: what is written comes back, and damage is named."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -45,15 +47,24 @@ def test_tensorflow_reads_what_is_written(tmp_path):
 
 
 def test_the_order_of_the_variables_does_not_matter(tmp_path):
-    one, other = np.float32([1, 2]), np.float32([3])
-    write_checkpoint(tmp_path / "a", {"one": one, "other": other})
-    write_checkpoint(tmp_path / "b", {"other": other, "one": one})
+    pair, single = np.float32([1, 2]), np.float32([3])
+    write_checkpoint(tmp_path / "a", {"one": pair, "other": single})
+    write_checkpoint(tmp_path / "b", {"other": single, "one": pair})
     for ending in ("index", "data-00000-of-00001"):
         assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
 
 
 def test_a_checkpoint_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match=r"a.ckpt cannot be read: .*; copy its .index file"):
+    with pytest.raises(UserError, match=r"a.ckpt.index does not exist; copy its .index file"):
+        TensorflowCheckpoint(tmp_path / "a.ckpt")
+
+
+@pytest.mark.parametrize("ending", ["index", "data-00000-of-00001"])
+def test_a_named_pipe_in_place_of_a_file(tmp_path, ending):
+    write_checkpoint(tmp_path / "a.ckpt", {"one": np.float32([1])})
+    (tmp_path / f"a.ckpt.{ending}").unlink()
+    os.mkfifo(tmp_path / f"a.ckpt.{ending}")
+    with pytest.raises(UserError, match=f"a.ckpt.{ending} is a named pipe, not a regular file; co"):
         TensorflowCheckpoint(tmp_path / "a.ckpt")
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.errors import UserError
 
@@ -15,8 +16,15 @@ SHAPES_AND_DTYPES = {
     "masked_lm_positions": ("BP", np.int32),
     "masked_lm_ids": ("BP", np.int32),
     "masked_lm_weights": ("BP", np.float32),
+}
+LABELS = {
     "next_sentence_labels": ("B", np.int32),
     "next_sentence_weights": ("B", np.float32),
+}
+BOUNDARIES = {
+    "span_left_positions": ("BP", np.int32),
+    "span_right_positions": ("BP", np.int32),
+    "span_weights": ("BP", np.float32),
 }
 
 
@@ -35,15 +43,19 @@ def numbered_batches(numbered_tokenizer, make_numbered_split):
 
 @pytest.mark.parametrize("length", [8, 128, 512])
 @pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
-@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+@pytest.mark.parametrize("unit", masking.UNITS)
 def test_shapes_dtypes_and_text_of_every_kind(numbered_batches, length, objective, unit):
     predictions = max(1, round(0.15 * length))
+    has_boundaries = (objective, unit) == ("none", "span")
     batch = numbered_batches(
-        length=length, objective=objective, masking=unit, max_predictions=predictions
-    ).batch(3, 16)
+        length=length, objective=objective, masking=unit, max_predictions=predictions,
+        span_boundary=has_boundaries,
+    ).batch(3, 16)  # fmt: skip
     sizes = {"B": 16, "T": length, "P": predictions}
-    assert list(batch) == list(SHAPES_AND_DTYPES)
-    for name, (axes, dtype) in SHAPES_AND_DTYPES.items():
+    expected = SHAPES_AND_DTYPES | (LABELS if objective != "none" else {})
+    expected |= BOUNDARIES if has_boundaries else {}
+    assert list(batch) == list(expected)
+    for name, (axes, dtype) in expected.items():
         assert batch[name].shape == tuple(sizes[axis] for axis in axes), name
         assert batch[name].dtype == dtype, name
     for row in rows_of(batch):
@@ -92,11 +104,15 @@ def check_row(row, objective: str, unit: str, probability: float = 0.15) -> None
     wanted = max(1, min(round(length * probability), len(chosen)))
     words = words_of(original)
     partly = [w for w in words if 0 < len(set(w) & set(positions)) < len(w)]
-    if unit == "whole_word":
+    if unit in ("whole_word", "ngram"):
         assert partly == []
         left = wanted - count
         assert left >= 0
-        assert all(len(word) > left for word in words if not set(word) & set(positions))
+        unmasked = [word for word in words if not set(word) & set(positions)]
+        # An n-gram of a masked and an unmasked word is skipped; a single word never is.
+        assert unit == "ngram" or all(len(word) > left for word in unmasked)
+    elif unit == "token_with_replacement":
+        assert 1 <= count <= wanted
     else:
         assert count == wanted
     if unit == "span":
@@ -118,7 +134,7 @@ def words_of(ids: np.ndarray) -> list[list[int]]:
 @given(
     lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
     objective=st.sampled_from(["nsp", "sop", "none"]),
-    unit=st.sampled_from(["token", "whole_word", "span"]),
+    unit=st.sampled_from(masking.UNITS),
     length=st.integers(8, 60),
     max_predictions=st.integers(1, 10),
     fraction=st.floats(0.05, 0.5),
@@ -176,7 +192,7 @@ def test_more_predictions_than_tokens_leave_the_rest_empty(numbered_batches):
     assert batch["masked_lm_weights"].sum(axis=1).max() == 5  # all but [CLS] and two [SEP]
 
 
-@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+@pytest.mark.parametrize("unit", masking.UNITS)
 def test_four_hosts_make_the_rows_of_one(numbered_batches, unit):
     batches = numbered_batches(masking=unit, length=64)
     whole = batches.batch(5, 12)

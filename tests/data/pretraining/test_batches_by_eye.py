@@ -2,6 +2,8 @@
 
 import copy
 
+import numpy as np
+
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
@@ -19,7 +21,7 @@ def assert_rows(batch, expected: str) -> None:
 
 # Above the ids stand the words of the corpus; a vocabulary is in tests/conftest.py.
 def test_next_sentences_and_token_masks_by_eye(tiny_batches):
-    batch = tiny_batches(seed=7).batch(0, 3)
+    batch = tiny_batches(seed=7).examples(np.array([5, 8, 4]))
     # 0: 17 tokens, 3 masked. "was" became "boy" (13); "low" and "." became [MASK] (4); random.
     #   [CLS] the song was long and low . [SEP] the dog ran to the tree . [SEP]
     # 1: "the" is missing: 13 + 5 tokens were one too many. "." was chosen and stays; "sun" became
@@ -85,7 +87,8 @@ def test_special_tokens_stand_where_the_template_says(tokenizer, make_split):
 
 
 def test_sentence_order_and_whole_words_by_eye(tiny_batches):
-    batch = tiny_batches(seed=2, objective="sop", masking="whole_word").batch(0, 3)
+    batches = tiny_batches(seed=2, objective="sop", masking="whole_word")
+    batch = batches.examples(np.array([3, 1, 5]))
     # 0: swapped. The first "the" and the last "." of the longer segment are missing.
     #   [CLS] song was long and low . the sun went down [SEP] a bird sang in the tree . [SEP]
     # 1: in order. "it" is missing.
@@ -118,7 +121,8 @@ masked_lm_weights   1  1  1  0
 
 
 def test_full_sentences_and_spans_by_eye(tiny_batches):
-    batch = tiny_batches(seed=2, objective="none", masking="span").batch(0, 3)
+    batches = tiny_batches(seed=2, objective="none", masking="span")
+    batch = batches.examples(np.array([3, 1, 5]))
     # [CLS] a bird sang in the tree . the song was long and low . [SEP]
     # [CLS] the cat sat on the mat . it was warm . the dog ran to the tree . [SEP]
     # [CLS] the sun went up . the sea was low and the boy ##s ran down to it . [SEP]
@@ -143,12 +147,11 @@ masked_lm_weights   1  1  1  0
 """
     assert_rows(batch, expected)
     assert batch["token_type_ids"].tolist() == [[0] * 20] * 3
-    assert batch["next_sentence_labels"].tolist() == [0, 0, 0]
-    assert batch["next_sentence_weights"].tolist() == [0.0, 0.0, 0.0]
+    assert not {"next_sentence_labels", "next_sentence_weights"} & set(batch)
 
 
 def test_examples_as_text_by_eye(tiny_batches, tokenizer):
-    batch = {name: array[::2] for name, array in tiny_batches(seed=7).batch(0, 3).items()}
+    batch = tiny_batches(seed=7).examples(np.array([5, 4]))
     assert as_text(batch, tokenizer, "nsp") == (
         "example 0: 17 tokens (9 + 8), 3 of padding, 3 masked\n"
         "  [CLS] the song boy←was long and [MASK]←low [MASK]←. [SEP]\n"
@@ -160,7 +163,7 @@ def test_examples_as_text_by_eye(tiny_batches, tokenizer):
         "  the sea was low and the boy ##s ran down←down [MASK]←to it [SEP]\n"
         "  label 0: the second sentence is the next one"
     )
-    full = tiny_batches(seed=2, objective="none", masking="span").batch(0, 1)
+    full = tiny_batches(seed=2, objective="none", masking="span").examples(np.array([3]))
     assert as_text(full, tokenizer, "none") == (
         "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
         "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]"

@@ -1,5 +1,6 @@
 """Opening a corpus: literal arrays, and every kind of damage."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -33,8 +34,10 @@ def file(request, path):
 
 
 def rewrite_manifest(path, **changes):
-    manifest = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(manifest | changes))
+    manifest = json.loads((path / "manifest.json").read_text()) | changes
+    del manifest["checksum"]
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    (path / "manifest.json").write_text(json.dumps(manifest | {"checksum": digest}))
 
 
 def test_the_arrays_by_eye(path):
@@ -90,7 +93,7 @@ def test_a_changed_byte_is_found_by_its_checksum(file, path):
 
 def test_a_file_of_another_size_or_none_is_found_without_checksums(file, path):
     file.write_bytes(file.read_bytes() + b"x")
-    with pytest.raises(UserError, match=f"^{file}: damaged: .* bytes where the manifest says"):
+    with pytest.raises(UserError, match=f"^{file}: damaged: .* bytes, but .* in the manifest"):
         Corpus.open(path, verify=False)
     file.unlink()
     with pytest.raises(UserError, match=f"^{file}: this file of the corpus is missing"):
@@ -117,6 +120,44 @@ def test_a_manifest_of_another_version_or_damaged(path):
         Corpus.open(path)
 
 
+def test_a_changed_value_in_the_manifest_is_found(path):
+    manifest = path / "manifest.json"
+    text = manifest.read_text()
+    for old, new in (
+        ('"unknown_tokens": 1', '"unknown_tokens": 0'),
+        ('"weight": 2.0', '"weight": 3.0'),
+        ('"sentences": "lines"', '"sentences": "lineS"'),
+        ('"fingerprint": "', '"fingerprint": "0'),
+        ('"checksum": "', '"checksum": "0'),
+        ('"checksum": ', '"checksun": '),
+    ):
+        assert old in text
+        manifest.write_text(text.replace(old, new, 1))
+        with pytest.raises(UserError, match=r"manifest.json: damaged.*; prepare the corpus again"):
+            Corpus.open(path)
+    manifest.write_text(json.dumps(json.loads(text)))  # the same values
+    Corpus.open(path)
+
+
+def test_a_manifest_with_values_of_another_kind(path):
+    fields = json.loads((path / "manifest.json").read_text())
+    train, source, files = fields["splits"]["train"], fields["sources"][0], fields["files"]
+    for changes, message in (
+        ({"dtype": "object"}, "the dtype of the ids is 'object'"),
+        ({"dtype": 2**53}, "the dtype of the ids is 9007199254740992"),
+        ({"vocab_size": "40"}, "a count or size is no whole number"),
+        ({"splits": fields["splits"] | {"train": train | {"tokens": -1}}}, "a count or size is no"),
+        ({"sources": [source | {"weight": float("nan")}]}, "the weight of a source is no pos"),
+        ({"sources": [source | {"weight": [1]}]}, "the weight of a source is no pos"),
+        ({"files": {"train.tokens.bin": files["train.tokens.bin"]}}, "files lacks train.sentences"),
+        ({"files": files | {"../a": files["train.tokens.bin"]}}, "files names '../a'"),
+        ({"sources": []}, "files of the split train and manifest.json are not of one corpus"),
+    ):
+        rewrite_manifest(path, **(fields | changes))
+        with pytest.raises(UserError, match=message):
+            Corpus.open(path)
+
+
 def test_ids_take_two_bytes_up_to_65536_pieces():
     assert token_dtype(65_536) == np.dtype("<u2")
     assert token_dtype(65_537) == np.dtype("<u4")
@@ -125,7 +166,6 @@ def test_ids_take_two_bytes_up_to_65536_pieces():
 def test_a_corpus_of_an_earlier_version_must_be_prepared_again(tmp_path):
     splits = {"train": {}, "held_out": {}}
     (tmp_path / "manifest.json").write_text(json.dumps({"format_version": 1, "splits": splits}))
-    with pytest.raises(
-        UserError, match=r"manifest.json: .* held_out, .*; prepare the corpus again"
-    ):
+    message = r"manifest.json: damaged, or of an earlier version of bert_jax .*; prepare the corpus"
+    with pytest.raises(UserError, match=message):
         Corpus.open(tmp_path)

@@ -39,7 +39,7 @@ MASK_ID, VOCAB_SIZE = 4, 3000
 
 
 def options_of(unit="token", max_predictions=8, **changes) -> MaskingOptions:
-    return MaskingOptions(unit, max_predictions, MASK_ID, VOCAB_SIZE, **changes)
+    return MaskingOptions(unit, max_predictions, MASK_ID, **changes)
 
 
 def keys_of(rows: int, seed: int = 3) -> np.ndarray:
@@ -110,7 +110,7 @@ def test_a_replaced_row_by_eye():
         options = options_of(
             mask_replace_prob=mask_replace_prob, random_replace_prob=random_replace_prob
         )
-        return replace_tokens(ids, chosen, keys_of(1), options)
+        return replace_tokens(ids, chosen, keys_of(1), options, np.arange(VOCAB_SIZE))
 
     masked, originals = replaced(1.0, 0.0)
     assert masked.tolist() == [[2, 4, 4, 4, 4, 4, 3, 0]]
@@ -132,7 +132,7 @@ def test_a_span_is_replaced_as_one():
         candidates, np.zeros_like(candidates), np.full(rows, 40), keys_of(rows), options
     )
     ids = np.full((rows, 40), 7, np.int32)
-    replaced, _ = replace_tokens(ids, masked, keys_of(rows), options)
+    replaced, _ = replace_tokens(ids, masked, keys_of(rows), options, np.arange(VOCAB_SIZE))
     outcomes: dict[tuple[int, int], list[int]] = {}
     for row, column in zip(*np.nonzero(masked.chosen), strict=True):
         position, first = masked.positions[row, column], masked.deciders[row, column]
@@ -164,11 +164,14 @@ def test_rules_that_hold_for_any_row(rows, unit, max_predictions, probability, s
         assert not positions[~chosen].any()
         assert all(row[position] != "s" for position in masked)
         words = words_of(row)
-        if unit == "whole_word":
+        if unit in ("whole_word", "ngram"):
             assert len(masked) <= wanted
             assert all(set(word) <= set(masked) or not set(word) & set(masked) for word in words)
             left = wanted - len(masked)
-            assert all(len(word) > left for word in words if not set(word) & set(masked))
+            unmasked = [word for word in words if not set(word) & set(masked)]
+            assert unit == "ngram" or all(len(word) > left for word in unmasked)
+        elif unit == "token_with_replacement":
+            assert min(1, (row != "s").sum()) <= len(masked) <= wanted
         else:
             assert len(masked) == min(wanted, (row != "s").sum())
         if unit == "span":
@@ -215,18 +218,32 @@ def test_all_tokens_are_chosen_equally_often():
     np.testing.assert_allclose(shares, 0.2, atol=0.008)
 
 
-def test_spans_are_as_long_as_in_spanbert():
-    # 1,000 of 20,000 words: spans are so far apart that few touch each other.
-    candidates = np.ones((10, 20_000), bool)
+def run_lengths(unit: str) -> np.ndarray:
+    """Lengths of masked spans or n-grams, so few that hardly any two touch: int64 [n]."""
+    candidates = np.ones((40, 8_000), bool)
     candidates[:, 0] = False
-    options = options_of("span", 1000, mask_fraction=0.9)
-    found = choose_positions(candidates, ~candidates, np.full(10, 20_000), keys_of(10), options)
-    lengths = np.concatenate([np.unique(row, return_counts=True)[1] for row in found.deciders])
-    shares = np.bincount(lengths, minlength=11)[1:] / len(lengths)
-    # Section 3.1: geometric with p = 0.2, cut at 10, which makes 3.8 on average.
-    expected = np.array([0.2 * 0.8**n for n in range(10)])
-    np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.025)
-    assert lengths.mean() == pytest.approx(3.8, abs=0.15)
+    options = options_of(unit, 80, mask_fraction=0.9)
+    found = choose_positions(candidates, ~candidates, np.full(40, 8_000), keys_of(40), options)
+    starts = masking._run_starts(found)
+    return np.concatenate([np.unique(row, return_counts=True)[1] for row in starts])
+
+
+@pytest.mark.parametrize(
+    ("unit", "weights"),
+    [
+        # Section 3.1: geometric with p = 0.2, cut at 10, which makes 3.8 on average.
+        ("span", 0.2 * 0.8 ** np.arange(10)),
+        # ALBERT, section 4.1: p(n) proportional to 1 / n, n up to 3.
+        ("ngram", 1 / np.arange(1, 4)),
+    ],
+)
+def test_spans_and_ngrams_are_as_long_as_published(unit, weights):
+    lengths, expected = run_lengths(unit), weights / weights.sum()
+    assert len(lengths) > 800
+    counts = np.bincount(lengths, minlength=len(expected) + 1)[1 : len(expected) + 1]
+    deviation = np.sqrt(expected * (1 - expected) / len(lengths))
+    # Four standard deviations, and a fiftieth that touch each other or are cut at the number.
+    assert (np.abs(counts / len(lengths) - expected) < 4 * deviation + 0.02).all()
 
 
 def test_bad_options():
@@ -234,6 +251,3 @@ def test_bad_options():
         options_of("words")
     with pytest.raises(UserError, match="^max_predictions is 0; it must be at least 1"):
         options_of(max_predictions=0)
-    for probability in (0.0, 1.0, -0.1):
-        with pytest.raises(UserError, match="^mask_fraction is .*; it must lie between 0 and 1"):
-            options_of(mask_fraction=probability)

@@ -5,10 +5,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.pretraining import packing
+from bert_jax.data.pretraining import masking, packing
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.errors import UserError
+
+LABEL_KEYS = ("next_sentence_positions", "next_sentence_labels", "next_sentence_weights")
+SPAN_KEYS = ("span_left_positions", "span_right_positions", "span_weights")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -75,14 +78,15 @@ def examples_of(row) -> list[tuple]:
     assert not row["masked_lm_ids"][~chosen].any()
     positions = row["masked_lm_positions"][chosen].tolist()
     assert positions == sorted(set(positions))
-    for name in ("positions", "labels", "weights"):
-        assert not row[f"next_sentence_{name}"][count:].any()
+    for name in LABEL_KEYS:
+        assert name not in row or not row[name][count:].any()
 
     found = []
     for number in range(1, count + 1):
         places = np.flatnonzero(row["segment_ids"] == number)
         start, end = int(places[0]), int(places[-1]) + 1
-        assert row["next_sentence_positions"][number - 1] == start
+        if "next_sentence_positions" in row:
+            assert row["next_sentence_positions"][number - 1] == start
         assert row["position_ids"][start:end].tolist() == list(range(end - start))
         assert row["input_ids"][start] == 2
         own = [place for place, position in enumerate(positions) if start <= position < end]
@@ -92,8 +96,12 @@ def examples_of(row) -> list[tuple]:
                 tuple(row["token_type_ids"][start:end].tolist()),
                 tuple(positions[place] - start for place in own),
                 tuple(row["masked_lm_ids"][own].tolist()),
-                int(row["next_sentence_labels"][number - 1]),
-                float(row["next_sentence_weights"][number - 1]),
+                *(row[name][number - 1].item() for name in LABEL_KEYS[1:] if name in row),
+                *(
+                    tuple((row[name][own] - start * name.endswith("positions")).tolist())
+                    for name in SPAN_KEYS
+                    if name in row
+                ),
             )
         )
     return found
@@ -110,8 +118,8 @@ def unpacked(batch) -> list[tuple]:
                 tuple(row["token_type_ids"][:length].tolist()),
                 tuple(row["masked_lm_positions"][:masked].tolist()),
                 tuple(row["masked_lm_ids"][:masked].tolist()),
-                int(row["next_sentence_labels"]),
-                float(row["next_sentence_weights"]),
+                *(row[name].item() for name in LABEL_KEYS[1:] if name in row),
+                *(tuple(row[name][:masked].tolist()) for name in SPAN_KEYS if name in row),
             )
         )
     return found
@@ -121,7 +129,7 @@ def unpacked(batch) -> list[tuple]:
 @given(
     lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
     objective=st.sampled_from(["nsp", "sop", "none"]),
-    unit=st.sampled_from(["token", "whole_word", "span"]),
+    unit=st.sampled_from(masking.UNITS),
     length=st.integers(8, 80),
     spare=st.integers(0, 5),
     seed=st.integers(0, 1000),
@@ -132,7 +140,11 @@ def test_rows_hold_whole_examples_of_the_stretch_of_their_group(
 ):
     options = PretrainingOptions(
         length=length, objective=objective, masking=unit, seed=seed,
-        max_predictions=max(1, round(0.15 * length)) + spare,
+        max_predictions=max(1, round(0.15 * length)) + 1 + spare,
+        # Every other seed has the switches that only one text has.
+        cross_documents=objective == "none" and seed % 2 == 0,
+        span_boundary=(objective, unit) == ("none", "span"),
+        mask_rounding=masking.ROUNDINGS[seed % 3],
     )  # fmt: skip
     batches = PretrainingBatches(make_numbered_split(lengths), numbered_tokenizer, options)
     packed = PackedBatches(batches)
@@ -140,8 +152,8 @@ def test_rows_hold_whole_examples_of_the_stretch_of_their_group(
     pool = packed._pool
     expected = unpacked(batches.examples(np.arange(pool, 2 * pool)))
     left_out = list(expected)
-    for one in found:
-        left_out.remove(one)  # each is one of them, and none is there twice
+    for entry in found:
+        left_out.remove(entry)  # each is one of them, and none is there twice
     assert len(left_out) < 0.25 * pool
 
 
@@ -152,7 +164,7 @@ def test_shapes_and_dtypes(make_batches, length, objective):
     batches = make_batches(length=length, objective=objective, max_predictions=predictions)
     batch = PackedBatches(batches).batch(2, 9)
     tokens, masked, labels = (9, length), (9, predictions), (9, length // 8)
-    assert {name: (array.shape, array.dtype) for name, array in batch.items()} == {
+    expected = {
         "input_ids": (tokens, np.int32),
         "token_type_ids": (tokens, np.int32),
         "segment_ids": (tokens, np.int32),
@@ -160,11 +172,15 @@ def test_shapes_and_dtypes(make_batches, length, objective):
         "masked_lm_positions": (masked, np.int32),
         "masked_lm_ids": (masked, np.int32),
         "masked_lm_weights": (masked, np.float32),
-        "next_sentence_positions": (labels, np.int32),
-        "next_sentence_labels": (labels, np.int32),
-        "next_sentence_weights": (labels, np.float32),
     }
-    assert batch["next_sentence_weights"].any() == (objective == "nsp")
+    if objective == "nsp":
+        assert batch["next_sentence_weights"].any()
+        expected |= {
+            "next_sentence_positions": (labels, np.int32),
+            "next_sentence_labels": (labels, np.int32),
+            "next_sentence_weights": (labels, np.float32),
+        }
+    assert {name: (array.shape, array.dtype) for name, array in batch.items()} == expected
 
 
 # --- How full rows are ----------------------------------------------------------------------------
@@ -242,7 +258,7 @@ def test_a_batch_does_not_depend_on_what_was_made_before(make_batches):
     # Nor on how rows are grouped to batches.
     argmax_decode = [in_order.batch(number, 1) for number in range(80, 120)]
     same(
-        {name: np.concatenate([one[name] for one in argmax_decode]) for name in expected[2]},
+        {name: np.concatenate([batch[name] for batch in argmax_decode]) for name in expected[2]},
         expected[2],
     )
 
@@ -267,10 +283,10 @@ def test_a_batch_far_into_a_run_costs_no_more_than_the_first(make_batches):
 
 
 def test_seed_and_epoch_change_the_rows(make_batches):
-    one, other = (PackedBatches(make_batches(length=64, seed=seed)) for seed in (1, 2))
-    assert one.batch(0, 64)["input_ids"].tolist() != other.batch(0, 64)["input_ids"].tolist()
-    epoch = one.rows_per_epoch // 64
-    assert one.batch(0, 64)["input_ids"].tolist() != one.batch(epoch, 64)["input_ids"].tolist()
+    first, second = (PackedBatches(make_batches(length=64, seed=seed)) for seed in (1, 2))
+    assert first.batch(0, 64)["input_ids"].tolist() != second.batch(0, 64)["input_ids"].tolist()
+    epoch = first.rows_per_epoch // 64
+    assert first.batch(0, 64)["input_ids"].tolist() != first.batch(epoch, 64)["input_ids"].tolist()
 
 
 def test_too_little_room_for_masks_is_refused(make_batches):

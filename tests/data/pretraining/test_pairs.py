@@ -73,6 +73,61 @@ def test_full_sentences_by_eye(make_numbered_split):
     ]
 
 
+def test_full_sentences_across_documents_by_eye(make_numbered_split):
+    split = make_numbered_split(THREE_DOCUMENTS)
+    plan, segments = plan_epoch(
+        split, objective="none", max_tokens=12, short_probability=0.0, cross_documents=True
+    )
+    # 31 tokens and 2 separators: three examples.
+    assert np.stack(segments, axis=1)[:, :2].tolist() == [
+        [3, 14],  # another sentence would make 14 tokens
+        [14, 25],  # 14-16, a separator, and all of document 1: 12 tokens
+        [21, 31],  # the last sentence of document 1, a separator, and document 2
+    ]
+    before, exists = plan.separators(segments)
+    assert [row[there].tolist() for row, there in zip(before, exists, strict=True)] == [
+        [],
+        [3],
+        [4],
+    ]
+
+
+@given(
+    lengths=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=5), min_size=1, max_size=12),
+    max_tokens=st.integers(5, 60),
+    sources=st.integers(1, 3),
+    seed=st.integers(0, 1000),
+)
+def test_rules_of_full_sentences_across_documents(
+    make_numbered_split, lengths, max_tokens, sources, seed
+):
+    boundaries = sorted({0, len(lengths) // sources, len(lengths)})
+    split = make_numbered_split(lengths, boundaries, [1.0] * (len(boundaries) - 1))
+    plan, found = plan_epoch(
+        split, seed=seed, epoch=seed, objective="none", max_tokens=max_tokens,
+        short_probability=0.0, cross_documents=True,
+    )  # fmt: skip
+    _, exists = plan.separators(found)
+    starts = split.sentence_offsets[split.document_offsets]
+    for start, end, count in zip(found.first_start, found.first_end, exists.sum(1), strict=True):
+        assert start in split.sentence_offsets
+        assert count == ((starts > start) & (starts < end)).sum()
+        assert 1 <= end - start + count <= max_tokens
+        # In one source.
+        first, last = document_of(split, np.array([start, end - 1]))
+        assert np.searchsorted(boundaries, first, "right") == np.searchsorted(
+            boundaries, last, "right"
+        )
+        if end not in split.sentence_offsets:  # a sentence that is too long is cut
+            assert end - start == max_tokens
+            continue
+        if end in starts[boundaries]:
+            continue
+        # The next sentence does not fit.
+        following = split.sentence_offsets[split.sentence_offsets > end][0]
+        assert following - start + count + (end in starts) > max_tokens
+
+
 def test_an_epoch_has_as_many_examples_as_the_tokens_fill(make_numbered_split):
     split = make_numbered_split([[16], [17], [1], [8, 8, 8]])
     plan, _ = plan_epoch(split, max_tokens=8)
@@ -207,10 +262,13 @@ def times_seen(split, epochs: int, **options) -> np.ndarray:
     return np.cumsum(changes)[:-1]
 
 
-@pytest.mark.parametrize("objective", pairs.OBJECTIVES)
-def test_every_token_is_seen_within_a_hundred_epochs(make_numbered_split, objective):
+@pytest.mark.parametrize(
+    ("objective", "cross"), [("nsp", False), ("sop", False), ("none", False), ("none", True)]
+)
+def test_every_token_is_seen_within_a_hundred_epochs(make_numbered_split, objective, cross):
     split = make_numbered_split([[10] * 10, [7, 9, 4] * 5, [3], [20, 20]])
-    seen = times_seen(split, 100, objective=objective, max_tokens=25, short_probability=0.0)
+    options = {"max_tokens": 25, "short_probability": 0.0, "cross_documents": cross}
+    seen = times_seen(split, 100, objective=objective, **options)
     assert np.flatnonzero(seen == 0).tolist() == []
 
 
@@ -320,8 +378,11 @@ def test_bad_options_and_an_empty_split(make_split):
         PairOptions(objective="mlm")
     with pytest.raises(UserError, match="^max_tokens is 1; it must be at least 2"):
         PairOptions(max_tokens=1)
+    message = "^cross_documents is True; only objective=none continues in the next document"
+    with pytest.raises(UserError, match=message):
+        PairOptions(cross_documents=True)
     for share in (-0.1, 1.1):
-        with pytest.raises(UserError, match="^short_probability is .*; it must lie between 0 and"):
+        with pytest.raises(UserError, match="^short_probability is .*; it must be at least 0"):
             PairOptions(short_probability=share)
     with pytest.raises(UserError, match="the corpus has no document; prepare it from more text"):
         ExamplePlan(make_split([]), PairOptions())

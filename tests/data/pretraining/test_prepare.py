@@ -1,6 +1,5 @@
 """Text to corpus: literal ids, determinism, errors, statistics."""
 
-import fcntl
 import itertools
 import json
 import os
@@ -14,6 +13,7 @@ from bert_jax.data.pretraining.preparation.statistics import statistics
 from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError
+from bert_jax.files import locked
 
 
 def directory_bytes(path):
@@ -54,9 +54,10 @@ LINES = "\n".join(f"cat {'dog ' * (number % 7)}ran" for number in range(700))
 
 
 def test_the_corpus_does_not_depend_on_workers_or_batch_size(make, tmp_path):
-    # Long documents, so that several blocks and batches share one.
-    text = "\n\n".join([LINES, "the cat sat.\n" * 24_000, LINES, "\x07\n" * 140_000 + "cat\ndog"])
-    one = make(text, "one", layout="bert", validation_fraction=0.5)
+    # Long documents, so that several blocks (of 256 K characters) and batches share one.
+    sentence, nothing = "the cat sat " * 20 + ".\n", "\x07" * 99 + "\n"
+    text = "\n\n".join([LINES, sentence * 1_300, LINES, nothing * 2_800 + "cat\ndog"])
+    corpus = make(text, "whole", layout="bert", validation_fraction=0.5)
     make(
         text,
         "two",
@@ -66,11 +67,11 @@ def test_the_corpus_does_not_depend_on_workers_or_batch_size(make, tmp_path):
         call={"batch_characters": 1 << 16},
     )
     make(text, "tiny", layout="bert", validation_fraction=0.5, call={"batch_characters": 1})
-    expected = directory_bytes(tmp_path / "one")
+    expected = directory_bytes(tmp_path / "whole")
     assert directory_bytes(tmp_path / "two") == expected
     assert directory_bytes(tmp_path / "tiny") == expected
-    assert one.manifest.splits["train"].documents + one.manifest.splits["validation"].documents == 4
-    assert [6, 7] in documents(one, "train") + documents(one, "validation")
+    assert sum(split.documents for split in corpus.manifest.splits.values()) == 4
+    assert [6, 7] in documents(corpus, "train") + documents(corpus, "validation")
 
 
 def test_validation_documents_are_chosen_by_their_text(make):
@@ -147,13 +148,22 @@ def test_without_a_tokenizer_a_vocabulary_is_trained_from_the_train_split(make, 
     few = VocabularyOptions(vocab_size=80, train_characters=18)
     tokenizer = make(text, "b", tokenizer=None, vocabulary=few).tokenizer()
     assert (tokenizer.token_to_id("g"), tokenizer.token_to_id("d") is None) == (None, False)
+    byte_level = VocabularyOptions(kind="byte_level_bpe", vocab_size=300, lowercase=False)
+    corpus = make(text, "c", tokenizer=None, vocabulary=byte_level)
+    tokenizer = corpus.tokenizer()
+    assert [tokenizer.id_to_token(i) for i in corpus.splits["train"].tokens[:2]] == [
+        *("Ġalpha", "Ġbeta"),
+    ]
+    assert corpus.manifest.tokenizer_fingerprint == tokenizer.fingerprint()
     assert capfd.readouterr().err == ""  # progress=False
 
 
 def test_a_finished_corpus_is_not_made_again(make, tmp_path, capfd):
     make("cat\ndog")
     before = (tmp_path / "corpus" / "manifest.json").stat()
+    (tmp_path / "corpus" / "journal.json").write_text("")  # of a call that was killed at the end
     make("cat\ndog", call={"progress": True})
+    assert not (tmp_path / "corpus" / "journal.json").exists()
     assert "is finished already: nothing to do" in capfd.readouterr().err
     assert (tmp_path / "corpus" / "manifest.json").stat() == before
     with pytest.raises(UserError, match="holds a corpus of other text, options or tokenizer"):
@@ -175,7 +185,7 @@ def test_something_else_in_the_output_is_left_alone(make, tmp_path):
 
 def test_an_output_below_a_file_is_an_error(make, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/corpus.partial: Not a directory \(.*\); fix that"):
+    with pytest.raises(UserError, match=r"file/corpus: Not a directory \(.*\); fix that"):
         make("cat", "file/corpus")
 
 
@@ -191,12 +201,19 @@ def test_work_for_another_text_starts_again(make, tmp_path, capfd):
 
 
 def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
-    (tmp_path / "corpus.partial").mkdir()
-    with open(tmp_path / "corpus.partial" / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another bert-jax prepare is writing there"):
-            make("cat")
+    with locked(tmp_path / "corpus"), pytest.raises(UserError, match="corpus is being written by"):
+        make("cat")
+    assert not (tmp_path / "corpus.partial").exists()
     assert documents(make("cat"), "train") == [[6]]
+
+
+def test_a_partial_directory_of_others_is_not_touched(make, tmp_path):
+    tokenizer = tmp_path / "corpus.partial" / "tokenizer" / "vocab.txt"
+    tokenizer.parent.mkdir(parents=True)
+    tokenizer.write_text("years of work")
+    with pytest.raises(UserError, match=r"corpus.partial holds other files and no journal.json"):
+        make("cat")
+    assert tokenizer.read_text() == "years of work"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +222,11 @@ def test_two_at_a_time_do_not_write_the_same_corpus(make, tmp_path):
         ("", {}, "text.txt': it has no text"),
         (" \n\n", {}, "text.txt': it has no text"),
         ("\x07\n", {}, "no token in the text of 'text:"),
-        ("cat", {"validation_fraction": 1.0}, "validation_fraction is 1.0; it is a share of doc"),
+        (
+            "cat",
+            {"validation_fraction": 1.0},
+            "validation_fraction is 1.0; it must be",
+        ),
         ("cat", {"sentences": "word"}, "sentences is 'word'; known are"),
         ("cat", {"call": {"limit": 0}}, "limit is 0; it must be at least 1"),
         ("cat", {"workers": 0}, "workers is 0; it must be at least 1"),
@@ -226,6 +247,8 @@ def test_sources_and_vocabulary_options_are_checked():
         PrepareOptions(())
     with pytest.raises(UserError, match="^kind is 'bpe'; known are"):
         VocabularyOptions(kind="bpe")
+    with pytest.raises(UserError, match="^lowercase is True; byte-level BPE keeps upper and"):
+        VocabularyOptions(kind="byte_level_bpe")
     with pytest.raises(UserError, match="^train_characters is 0; it must be at least 1"):
         VocabularyOptions(train_characters=0)
 

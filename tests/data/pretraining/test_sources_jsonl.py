@@ -30,8 +30,8 @@ def test_a_document_per_record_in_the_named_field(tmp_path):
         ('["One."]', "not a JSON object but list"),
         ('{"title": "x", "body": "y"}', "no field 'text'; its fields are 'title', 'body'"),
         ("{}", "no field 'text'; its fields are none"),
-        ('{"text": null}', "field 'text' is not a string but NoneType"),
-        ('{"text": ["One."]}', "field 'text' is not a string but list"),
+        ('{"text": null}', "'text' is not a string but NoneType"),
+        ('{"text": ["One."]}', "'text' is not a string but list"),
         ('{"text": "a\\ud83d"}', "field 'text' has half a surrogate pair at character 2"),
     ],
 )

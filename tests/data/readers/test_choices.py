@@ -19,8 +19,8 @@ def choices(tmp_path):
         path = tmp_path / name
         path.write_text(content)
         found = list(read_choices(path, ChoiceOptions(**options), needs_labels=needs_labels))
-        assert all(one.place.startswith(f"{path}:") for one in found)
-        return [(one.prompt, one.question, one.choices, one.label, one.id) for one in found]
+        assert all(item.place.startswith(f"{path}:") for item in found)
+        return [(item.prompt, item.question, item.choices, item.label, item.id) for item in found]
 
     return read
 
@@ -134,12 +134,12 @@ def test_json_lines_of_ones_own(choices):
         (
             "a.csv",
             "a,b\n1,2\n",
-            "a.csv:2: these are no choices as in swag, cosmos, arc, jsonl; there",
+            "a.csv:2: no choices as in swag, cosmos, arc, jsonl; there",
         ),
         (
             "a.jsonl",
             '{"prompt": "p", "choices": "x"}',
-            "a.jsonl:1: these are no choices as in swag",
+            "a.jsonl:1: no choices as in swag",
         ),
         ("a.jsonl", '{"choices": ["x", "y"]}', "a.jsonl:1: there is no 'question', only 'choices'"),
         (
@@ -147,7 +147,7 @@ def test_json_lines_of_ones_own(choices):
             '{"prompt": "", "choices": ["x", "y"]}',
             "a.jsonl:1: the prompt is empty; fix",
         ),
-        ("a.jsonl", '{"prompt": "p", "choices": ["x", 2]}', "choice 1 is not a string but int"),
+        ("a.jsonl", '{"prompt": "p", "choices": ["x", 2]}', "'choice 1' is not a string but int"),
         (
             "a.jsonl",
             '{"prompt": "p", "choices": [], "label": 0}',
@@ -187,7 +187,7 @@ def test_what_is_wrong_is_said_with_its_place(choices, name, content, message):
 
 def test_files_and_options_that_are_none(choices):
     assert choices("a.jsonl", "") == []
-    with pytest.raises(UserError, match="a.txt: its ending does not say what it is; set form"):
+    with pytest.raises(UserError, match="a.txt: its ending names no format; set form"):
         choices("a.txt", "")
     with pytest.raises(UserError, match="format is 'race'; known are swag, cosmos, ar"):
         ChoiceOptions("race")
@@ -216,4 +216,4 @@ def test_any_choices_survive(tmp_path_factory, rows):
             file.write(json.dumps(fields) + "\n")
     for name in ("a.csv", "a.jsonl"):
         found = read_choices(folder / name)
-        assert [(one.prompt, one.question, one.choices, one.label) for one in found] == expected
+        assert [(row.prompt, row.question, row.choices, row.label) for row in found] == expected

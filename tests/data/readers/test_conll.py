@@ -8,11 +8,12 @@ import hypothesis.strategies as st
 import pytest
 
 from bert_jax.data.readers.conll import (
-    ColumnBlock,
     ColumnOptions,
+    ColumnSentence,
     as_columns,
     read_blocks,
     read_sentences,
+    with_tag_column,
 )
 from bert_jax.data.readers.lines import Lines, open_lines
 from bert_jax.errors import UserError
@@ -32,7 +33,7 @@ def lines_of(text: str) -> Lines:
     return Lines("f.txt", io.BytesIO(text.encode()), None)
 
 
-def blocks_of(text: str, **options) -> list[ColumnBlock]:
+def blocks_of(text: str, **options) -> list[ColumnSentence]:
     return list(read_blocks(lines_of(text), ColumnOptions(**options)))
 
 
@@ -124,7 +125,9 @@ def test_an_unknown_separator():
 
 def test_the_lines_come_back_with_a_further_column():
     tags = [["B-ORG", "O"], ["B-PER"]]
-    found = "".join(block.tagged(of) for block, of in zip(blocks_of(CONLL), tags, strict=True))
+    found = "".join(
+        with_tag_column(block, row) for block, row in zip(blocks_of(CONLL), tags, strict=True)
+    )
     assert (
         found
         == """\
@@ -142,20 +145,20 @@ Peter NNP I-NP I-PER B-PER
 def test_ends_of_lines_and_comments_stay():
     text = "# of Bonn\r\nBonn\tO \r\n\r\n\r\nis\tO\r\n"
     first, second = blocks_of(text, comments="# ")
-    assert first.tagged(["B-LOC"]) == "# of Bonn\r\nBonn\tO\tB-LOC\r\n"
-    assert second.tagged(["O"]) == "\r\n\r\nis\tO\tO\r\n"
+    assert with_tag_column(first, ["B-LOC"]) == "# of Bonn\r\nBonn\tO\tB-LOC\r\n\r\n"
+    assert with_tag_column(second, ["O"]) == "\r\nis\tO\tO\r\n"
 
 
 def test_a_single_column_gets_a_second_one():
     (block,) = blocks_of("EU\nrejects")
-    assert block.tagged(["B-ORG", "O"]) == "EU\tB-ORG\nrejects\tO"
+    assert with_tag_column(block, ["B-ORG", "O"]) == "EU\tB-ORG\nrejects\tO"
 
 
 def test_blanks_in_columns_between_tabs_stay():
     (block,) = blocks_of("New York\nBonn \n", separator="tab")
-    assert block.tagged(["B-LOC", "B-LOC"]) == "New York\tB-LOC\nBonn \tB-LOC\n"
+    assert with_tag_column(block, ["B-LOC", "B-LOC"]) == "New York\tB-LOC\nBonn \tB-LOC\n"
     (block,) = blocks_of("1\tNew York\r\n2\t\r\n", separator="tab", word_column=0, tag_column=5)
-    assert block.tagged(["O", "O"]) == "1\tNew York\tO\r\n2\t\tO\r\n"
+    assert with_tag_column(block, ["O", "O"]) == "1\tNew York\tO\r\n2\t\tO\r\n"
 
 
 LINES = st.sampled_from(
@@ -167,8 +170,8 @@ LINES = st.sampled_from(
 def test_all_lines_are_in_a_block_and_every_word_in_one_row(lines, end, ends_open):
     text = end.join(lines) + ("" if ends_open else end)
     blocks = blocks_of(text, comments="#")
-    assert "".join(line for block in blocks for line in block.lines) == text
-    tagged = "".join(block.tagged(["T"] * len(block.rows)) for block in blocks)
+    assert "".join(block.lines for block in blocks) == text
+    tagged = "".join(with_tag_column(block, ["T"] * len(block.rows)) for block in blocks)
     assert len(tagged.splitlines()) == len(text.splitlines())
     for before, after in zip(text.split(end), tagged.split(end), strict=True):
         is_row = before.strip() and not before.startswith("#")
@@ -186,8 +189,8 @@ def test_blocks_are_read_one_at_a_time(tmp_path):
     path.write_bytes(gzip.compress(b"a O\n\nb O\n\nc\n"))
     with open_lines(path) as lines:
         blocks = read_blocks(lines)
-        assert next(blocks).sentence.words == ("a",)
-        assert next(blocks).sentence.words == ("b",)
+        assert next(blocks).words == ("a",)
+        assert next(blocks).words == ("b",)
         with pytest.raises(UserError, match=r"words.txt.gz:5: 1 columns, but line 1 has 2"):
             next(blocks)
 

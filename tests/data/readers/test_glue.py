@@ -153,7 +153,7 @@ def test_layouts():
         "rte": "accuracy",
         "wnli": "accuracy",
     }
-    assert {of.submission for layout in GLUE.values() for of in layout.test} == {
+    assert {part.submission for layout in GLUE.values() for part in layout.test} == {
         *("CoLA.tsv", "SST-2.tsv", "MRPC.tsv", "STS-B.tsv", "QQP.tsv"),
         *("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "WNLI.tsv"),
     }

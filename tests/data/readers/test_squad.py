@@ -83,7 +83,7 @@ def test_squad_by_hand(read):
         read("dev.json", "\ufeff" + json.dumps(SQUAD, indent=1).replace("\n", "\r\n")) == EXPECTED
     )
     packed = read("dev.json.gz", gzip.compress(json.dumps(SQUAD).encode()))
-    assert [question.answers for question in packed] == [one.answers for one in EXPECTED]
+    assert [question.answers for question in packed] == [item.answers for item in EXPECTED]
     assert len(read("questions", SQUAD, format="squad")) == 3
 
 
@@ -126,7 +126,7 @@ def test_rows(read):
 {"question": "Who?", "context": "A bird"}
 """
     found = read("a.jsonl", lines)
-    assert [(one.id, one.passage, one.place) for one in found] == [
+    assert [(item.id, item.passage, item.place) for item in found] == [
         ("x", "The sea", "a.jsonl:1"),
         ("1", "A bird", "a.jsonl:3"),
     ]
@@ -142,7 +142,7 @@ def test_columns_of_ones_own(read):
         answers_column="Antwort",
         id_column="nr",
     )
-    assert [(one.id, one.question, one.passage, one.answers) for one in found] == [
+    assert [(item.id, item.question, item.passage, item.answers) for item in found] == [
         ("1", "Wer?", "Die See", (GoldAnswer("See", -1),)),
         ("2", "Was?", "Die Sonne", ()),
     ]
@@ -203,7 +203,7 @@ def test_reading_is_lazy(read, tmp_path):
         (
             "a.json",
             '{"data": [{"question": "\\ud83d", "passage": "b"}]}',
-            r"a.json: data\[0\]: 'question' has half of a surrogate pair",
+            r"a.json: data\[0\]: half of a surrogate pair is not a character",
         ),
         (
             "a.jsonl",
@@ -230,7 +230,7 @@ def test_reading_is_lazy(read, tmp_path):
             '{"question": "a", "passage": "b", "answers": {"start": [1]}}',
             "a.jsonl:1: its answers have no 'text'",
         ),
-        ("a.xml", "<a/>", "a.xml: its ending does not say what it is; set format to one of"),
+        ("a.xml", "<a/>", "a.xml: its ending names no format; set format to one of"),
     ],
 )
 def test_damaged_files(read, name, content, message):

@@ -21,7 +21,7 @@ def test_json_lines(tmp_path):
         {"words": [], "tags": []},
     )
     found = list(read_tagged(path))
-    assert [(one.words, one.tags, one.id) for one in found] == [
+    assert [(sentence.words, sentence.tags, sentence.id) for sentence in found] == [
         (("EU", "rejects"), ("B-ORG", "O"), "7"),
         (("New York",), ("B-LOC",), "1"),
         ((), (), "2"),
@@ -29,9 +29,14 @@ def test_json_lines(tmp_path):
     assert found[1].place == f"{path}:2"
 
 
+def test_rows_without_an_id_are_numbered(tmp_path):
+    path = write(tmp_path / "a.jsonl", *({"words": ["a"], "id": id} for id in (None, "", 7)))
+    assert [one.id for one in read_tagged(path)] == ["0", "1", "7"]
+
+
 def test_json_lines_without_tags(tmp_path):
     path = write(tmp_path / "a.jsonl", {"words": ["EU"]}, {"words": ["EU"], "tags": None})
-    assert [one.tags for one in read_tagged(path)] == [None, None]
+    assert [sentence.tags for sentence in read_tagged(path)] == [None, None]
     with pytest.raises(UserError, match=r"a.jsonl:1: there is no list of tags \('tags', "):
         list(read_tagged(path, needs_tags=True))
 

@@ -22,8 +22,8 @@ def texts(tmp_path):
             path, TextOptions(**options), regression=regression, needs_labels=needs_labels
         )
         return [
-            (one.text, one.pair, one.label, one.id, int(one.place.removeprefix(f"{path}:")))
-            for one in found
+            (item.text, item.pair, item.label, item.id, int(item.place.removeprefix(f"{path}:")))
+            for item in found
         ]
 
     return read
@@ -42,6 +42,14 @@ def test_the_table_of_a_newcomer(texts):
     assert texts("mine.tsv.gz", gzip.compress(NEWCOMER.encode())) == expected
     assert texts("mine.txt", NEWCOMER, format="tsv", needs_labels=True) == expected
     assert texts("mine.csv", 'label,Review\r\ngood,"a, b"\r\n') == [("a, b", None, "good", "0", 2)]
+
+
+def test_columns_of_objects_inside_objects(texts):
+    content = '{"doc": {"text": "a"}, "meta": {"label": 1, "id": "x"}}\n'
+    names = {"text_column": "doc.text", "label_column": "meta.label", "id_column": "meta.id"}
+    assert texts("a.jsonl", content, **names) == [("a", None, "1", "x", 1)]
+    with pytest.raises(UserError, match="a.jsonl:1: there is no column 'doc.body', only"):
+        texts("a.jsonl", content, **names | {"text_column": "doc.body"})
 
 
 def test_usual_names(texts):
@@ -176,7 +184,7 @@ def test_empty_texts_are_kept_where_requested(texts, capsys):
             "a.tsv",
             "text\tx\n",
             {"label_column": "y", "needs_labels": True},
-            ":1: there is no column 'y' among 'text', 'x', but labels are needed here; set l",
+            ":1: there is no column 'y' among 'text', 'x', but labels are required; set l",
         ),
         ("a.jsonl", '{"text": ["a"]}', {}, ":1: 'text' is not a string but list; fix the row"),
         ("a.jsonl", '{"text": "a", "label": {}}', {}, ":1: 'label' is not a label but dict; give "),
@@ -254,4 +262,4 @@ def test_any_text_survives(tmp_path_factory, rows):
     keys = ("sentence1", "sentence2", "label")
     lines = [json.dumps(dict(zip(keys, row, strict=True)), ensure_ascii=False) for row in rows]
     path.write_bytes("".join(line + "\n" for line in lines).encode())
-    assert [(one.text, one.pair, one.label) for one in read_texts(path)] == rows
+    assert [(item.text, item.pair, item.label) for item in read_texts(path)] == rows

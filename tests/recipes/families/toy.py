@@ -30,7 +30,8 @@ FAMILY = Family(
     required_fields=("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
     field_names={"hidden_size": "dim", "num_hidden_layers": "n_layers"},
     heads_of_labels=(Head.CLASSIFICATION,),
-    # As RoBERTa: two rows of the position table are used by no text.
-    position_offset=2,
+    # As RoBERTa: positions count from the row after that of padding.
+    sizes=bert.SIZES,
+    constants={"positions_after_padding": True},
     label_parameters=("classifier/",),
 )

@@ -4,7 +4,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
-from bert_jax.tasks.base.labelled_task import DATA
+from bert_jax.tasks.base.labelled_options import DATA
 from bert_jax.tasks.base.splits import read_splits
 
 
@@ -34,18 +34,18 @@ def test_files_are_read_as_what_they_are(files):
     assert [(part.name, len(part.examples)) for part in found.test] == [("test", 4)]
 
 
-def test_several_development_files_have_their_names(files):
+def test_several_validation_files_have_their_names(files):
     found = splits(files, train="train.txt", validation=("dev.txt", "dev2.txt"))
     assert [part.name for part in found.validation] == ["dev", "dev2"]
 
 
-def test_a_share_is_held_out_always_the_same(files):
+def test_the_validation_share_is_always_the_same(files):
     found = splits(files, train="train.txt", validation_fraction=0.25)
     (part,) = found.validation
     assert (len(part.examples), len(found.train)) == (5, 15)
     assert not set(part.examples) & set(found.train)
     assert splits(files, train="train.txt", validation_fraction=0.25) == found
-    # A finished model is judged by the very same examples.
+    # A finished model is evaluated on exactly the same examples.
     assert splits(files, train="train.txt", validation_fraction=0.25, with_train=False).train == []
     assert splits(
         files, train="train.txt", validation_fraction=0.25, with_train=False
@@ -80,7 +80,6 @@ def test_names_of_a_benchmark(files):
         ({}, "train is ''; give a file of examples"),
         ({"train": "no.txt"}, "no.txt does not exist; give another file as train"),
         ({"train": "empty.txt"}, "empty.txt: no examples"),
-        ({"train": "train.txt", "limit": -1}, "limit is -1; it must be 0"),
         (
             {"train": "train.txt", "validation_fraction": 0.0},
             "validation_fraction is 0.0; without validation",
@@ -90,7 +89,7 @@ def test_names_of_a_benchmark(files):
             "validation_fraction is 0.001; of 20 examples it is 0",
         ),
         ({"train": "train.txt", "validation": ("empty.txt",)}, "empty.txt: no examples"),
-        ({"train": "train.txt", "validation": ("dev.txt", "dev.txt")}, "have a name in common"),
+        ({"train": "train.txt", "validation": ("dev.txt", "dev.txt")}, "have the same name"),
     ],
 )
 def test_what_is_missing(files, keys, message):

@@ -1,13 +1,15 @@
 """Labels of a file: JSON lines, and GLUE's tables."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
-from bert_jax.models.config import Head
-from bert_jax.tasks.classification.predict import Classification, as_record
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.tasks.classification.predict import Classification, as_record, to_prediction
 
 # exp(0) : exp(1.0986) : exp(1.3863) = 1 : 3 : 4
 SCORES = (0.0, float(np.log(3)), float(np.log(4)))
@@ -18,6 +20,24 @@ LABELS = ("bad", "fine", "good")
 def classifier(make_labelled):
     """Says the same of everything: good with probability 1/2."""
     return make_labelled(Head.CLASSIFICATION, LABELS, SCORES)
+
+
+def test_of_very_many_labels_the_most_probable_are_shown():
+    labels = tuple(f"label {number}" for number in range(1200))
+    config = EncoderConfig(vocab_size=10, num_labels=1200)
+    description = ModelDescription(config, Head.CLASSIFICATION, labels)
+    scores = np.random.default_rng(0).permutation(1200).astype(np.float32) / 100
+    record = as_record(to_prediction(description, scores))
+    # The 200 lowest scores are 0.00 to 1.99.
+    kept = [label for label, score in zip(labels, scores, strict=True) if score >= 2]
+    assert list(record["probabilities"]) == kept
+    assert record["label"] == labels[int(scores.argmax())]
+    assert record["probabilities"][record["label"]] == record["score"]
+    all_of_them = to_prediction(
+        ModelDescription(dataclasses.replace(config, num_labels=1000), None, labels[:1000]),
+        scores[:1000],
+    )
+    assert list(all_of_them.probabilities) == list(labels[:1000])
 
 
 def test_records_keep_the_other_columns(answered, classifier):
@@ -90,6 +110,39 @@ def test_glue_has_an_index_and_a_prediction(answered, classifier):
     # Told, the form does not depend on the name.
     (line,) = answered(classifier, "a\n", "in.txt", "out.tsv", output_format="jsonl").splitlines()
     assert json.loads(line)["label"] == "good"
+
+
+ROW = '{"n": 7, "doc": {"text": "a\\tb", "by": [1]}, "label": "bad"}\n{"doc": {"text": "c"}}\n'
+
+
+def test_chosen_columns_are_kept(answered, classifier):
+    names = {"text_column": "doc.text", "keep_columns": ("doc.text", "n", "doc.by", "label")}
+    first, second = map(json.loads, answered(classifier, ROW, **names).splitlines())
+    assert list(first.items())[:5] == [
+        *[("doc.text", "a\tb"), ("n", 7), ("doc.by", [1]), ("expected", "bad"), ("label", "good")]
+    ]
+    assert list(second.items())[:2] == [("doc.text", "c"), ("label", "good")]
+    assert answered(classifier, ROW, output="out.tsv", **names) == (
+        "doc.text\tn\tdoc.by\tlabel\tprediction\na b\t7\t[1]\tbad\tgood\nc\t\t\t\tgood\n"
+    )
+    table = {"name": "in.csv", "output": "out.tsv"}
+    semicolons = "text;n\na, b;7\n"
+    assert answered(classifier, semicolons, **table, keep_columns=("n", "text")) == (
+        "n\ttext\tprediction\n7\ta, b\tgood\n"
+    )
+    assert answered(classifier, semicolons, **table, keep_columns=()) == "prediction\ngood\n"
+
+
+@pytest.mark.parametrize(
+    ("keep", "message"),
+    [
+        (("n", "m"), "in.csv:2: there is no column 'm', only 'text', 'n'; choose among these"),
+        (("n", "prediction"), "keep_columns .* the output has its own column 'prediction'"),
+    ],
+)
+def test_columns_that_cannot_be_kept(answered, classifier, keep, message):
+    with pytest.raises(UserError, match=message):
+        answered(classifier, "text,n\na,7\n", "in.csv", "out.tsv", keep_columns=keep)
 
 
 def test_a_file_of_glue_without_header(answered, classifier):

@@ -1,7 +1,9 @@
 """Which labels a task has, in which order, and what kind of problem they make."""
 
 import dataclasses
+import itertools
 
+import numpy as np
 import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
@@ -90,5 +92,30 @@ def test_a_test_file_with_strange_labels_is_predicted(capsys):
     known = EvalSet("test", "t.tsv", [example("a"), example("b")])
     assert drop_unknown_labels(known, problem) is known
     strange = EvalSet("test", "t.tsv", [example("a"), example("x", "t.tsv:3")])
-    assert [one.label for one in drop_unknown_labels(strange, problem).examples] == [None, None]
+    assert [row.label for row in drop_unknown_labels(strange, problem).examples] == [None, None]
     assert "t.tsv:3: label 'x' is none of a, b" in capsys.readouterr().err
+
+
+def test_the_majority_is_the_best_constant_answer():
+    """Against all constant answers, on random targets with ties and with one example."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        count = int(rng.integers(1, 12))
+        numbers, several = rng.integers(0, 3, count), rng.integers(0, 2, (count, 3))
+        values = rng.integers(-2, 3, count).astype(np.float32)
+
+        single, target = SingleLabel(("a", "b", "c")), numbers.astype(np.int32)
+        answers = [np.full(count, number) for number in range(3)]
+        found = single.decide(single.majority(target)[None]).repeat(count, axis=0)
+        assert (found == target).mean() == max((each == target).mean() for each in answers)
+
+        multi, target = MultiLabel(("a", "b", "c")), several.astype(np.float32)
+        answers = [np.tile(each, (count, 1)) for each in itertools.product([False, True], repeat=3)]
+        found = multi.decide(multi.majority(target)[None]).repeat(count, axis=0)
+        best = max((each == (target > 0)).mean() for each in answers)  # of single decisions
+        assert (found == (target > 0)).mean() == best
+
+        regression = Regression()
+        found = regression.decide(regression.majority(values)[None]).repeat(count, axis=0)
+        errors = [np.square(values - each).mean() for each in np.linspace(-2, 2, 401)]
+        assert np.square(values - found).mean() <= min(errors) + 1e-6

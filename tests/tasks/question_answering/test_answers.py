@@ -11,9 +11,9 @@ import pytest
 
 from bert_jax.data.examples import Question
 from bert_jax.errors import UserError
-from bert_jax.inference.streams import predict_examples
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import ExampleError
+from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.question_answering.predict import (
     Answer,
     AnswerOptions,
@@ -29,7 +29,7 @@ def answer(model, question, passage, *arguments, **options):
 
 
 def spans(model, questions, **options):
-    return predict_examples(model, SpanPredictor(model, AnswerOptions(**options)), questions)
+    return predict_examples(SpanPredictor(model, AnswerOptions(**options)), questions)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_an_answer_by_hand(finder):
 def test_several_answers(finder):
     found = answer(finder("mat", "warm"), "What?", PASSAGE, top_k=4)
     # Of the same score, 10: those that begin or end with "mat"; the shorter come first.
-    assert [one.text for one in found] == [
+    assert [candidate.text for candidate in found] == [
         "mat",  # 10 + 10
         "mat. It was warm",  # 10 + 6
         "warm",  # 6 + 6
@@ -84,7 +84,7 @@ def test_several_answers(finder):
     # The probabilities are those among the 20 best.
     total = np.exp(20) + np.exp(16) + np.exp(12) + 9 * np.exp(10) + 8 * np.exp(6)
     np.testing.assert_allclose(
-        [one.score for one in found], np.exp([20, 16, 12, 10]) / total, rtol=1e-3
+        [candidate.score for candidate in found], np.exp([20, 16, 12, 10]) / total, rtol=1e-3
     )
 
 
@@ -127,10 +127,10 @@ def test_the_threshold_of_the_model(finder):
 def test_one_or_many(finder):
     model = finder("cat", "dog")
     both = answer(model, ["Who?", "What?"], ["the dog ran", "the cat sat"])
-    assert [one.text for one in both] == ["dog", "cat"]
-    assert [one.text for one in answer(model, "Who?", ["a dog", "a cat"])] == ["dog", "cat"]
-    assert [one.text for one in answer(model, ["Who?", "What?"], "a dog")] == ["dog", "dog"]
-    assert [[one.text for one in of] for of in answer(model, ["Who?"], ["a dog"], top_k=2)] == [
+    assert [best.text for best in both] == ["dog", "cat"]
+    assert [best.text for best in answer(model, "Who?", ["a dog", "a cat"])] == ["dog", "cat"]
+    assert [best.text for best in answer(model, ["Who?", "What?"], "a dog")] == ["dog", "dog"]
+    assert [[best.text for best in top] for top in answer(model, ["Who?"], ["a dog"], top_k=2)] == [
         ["dog", "a dog"]
     ]
     assert answer(model, [], []) == []
@@ -139,7 +139,7 @@ def test_one_or_many(finder):
 def test_nothing_to_read(finder, capsys):
     model = finder("cat")
     found = answer(model, ["Who?", "", "Who?"], [" ", "the cat", "the cat"])
-    assert [one.text for one in found] == ["", "cat", "cat"]
+    assert [best.text for best in found] == ["", "cat", "cat"]
     assert found[0] == Answer("", 0, 0, 1.0)
     assert capsys.readouterr().err == ("2 of 3 questions were empty, or about an empty passage\n")
 
@@ -184,12 +184,12 @@ def test_answers_do_not_depend_on_the_batches(qa_model):
     once, alone = (
         list(spans(qa_model, iter(asked), batch_size=size, window_step=10)) for size in (32, 1)
     )
-    for one, other, question in zip(once, alone, asked, strict=True):
-        assert one.null_odds == pytest.approx(other.null_odds, abs=1e-4)
-        for span in one.best:
+    for batched, single, question in zip(once, alone, asked, strict=True):
+        assert batched.null_odds == pytest.approx(single.null_odds, abs=1e-4)
+        for span in batched.best:
             assert question.passage[span.start : span.end] == span.text
-        if one.best:
-            assert one.best[0].score == pytest.approx(other.best[0].score, abs=1e-4)
+        if batched.best:
+            assert batched.best[0].score == pytest.approx(single.best[0].score, abs=1e-4)
 
 
 def test_a_stream_without_end(finder):
@@ -201,18 +201,18 @@ def test_a_stream_without_end(finder):
             yield Question("Who?", "a dog " * (number % 5) + "a cat", None, str(number), "")
 
     found = itertools.islice(spans(finder("cat"), endless(), batch_size=2), 300)
-    assert [one.answer(None).text for one in found] == ["cat"] * 300
+    assert [prediction.answer(None).text for prediction in found] == ["cat"] * 300
     assert len(asked) < 700
 
 
 def test_records(finder):
     model = finder("[CLS]", "cat", null_score_diff_threshold=9.5)
-    one = answer(model, "Who?", "a cat")
-    record = as_record([one])
+    best = answer(model, "Who?", "a cat")
+    record = as_record([best])
     assert list(record) == ["answer", "start", "end", "score", "no_answer_score"]
     assert (record["answer"], record["start"], record["end"]) == ("cat", 2, 5)
-    assert record["score"] == pytest.approx(one.score, rel=1e-6)
-    record = as_record([dataclasses.replace(one, no_answer_score=None)])
+    assert record["score"] == pytest.approx(best.score, rel=1e-6)
+    record = as_record([dataclasses.replace(best, no_answer_score=None)])
     assert list(record) == ["answer", "start", "end", "score"]
     record = as_record(answer(model, "Who?", "a cat", top_k=3))
     assert [entry["answer"] for entry in record["n_best"]] == ["cat", "", "a cat"]
@@ -238,5 +238,6 @@ def test_questions_that_are_refused(finder):
     with pytest.raises(UserError, match="this BertModel does not answer questions; give the dire"):
         answer(dataclasses.replace(model, description=encoder), "Who?", PASSAGE)
     config = dataclasses.replace(model.config, type_vocab_size=1)
+    one_type = dataclasses.replace(model.description, config=config)
     with pytest.raises(UserError, match="questions need .* but this one has type_vocab_size 1"):
-        answer(dataclasses.replace(model, config=config), "Who?", PASSAGE)
+        answer(dataclasses.replace(model, description=one_type), "Who?", PASSAGE)

@@ -11,7 +11,7 @@ from bert_jax.data.examples import Entry, Question
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_task import PredictOptions
+from bert_jax.tasks.base.predict_spec import PredictOptions
 from bert_jax.tasks.question_answering.predict import PREDICT, RankedSpans
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
 
@@ -64,7 +64,7 @@ def test_the_official_files_by_hand(tmp_path, threshold):
     PREDICT.write(
         tmp_path / "a.json",
         [Entry(question, {"id": question.id}, question.place, question.id) for question in asked],
-        [RankedSpans(one, threshold) for one in spans],
+        [RankedSpans(span, threshold) for span in spans],
     )
     answers, best = tmp_path / "a.json", tmp_path / "nbest_a.json"
     odds = tmp_path / "null_odds_a.json"
@@ -76,7 +76,7 @@ def test_the_official_files_by_hand(tmp_path, threshold):
         assert not odds.exists()
     else:
         assert answers.read_text() == '{\n "q1": "cat",\n "é": ""\n}\n'
-        assert [one["probability"] for one in json.loads(best.read_text())["q1"]] == [0.5, 0.5]
+        assert [span["probability"] for span in json.loads(best.read_text())["q1"]] == [0.5, 0.5]
         assert odds.read_text() == '{\n "q1": 0.0,\n "é": 1.0\n}\n'
 
 
@@ -85,6 +85,16 @@ def test_the_official_files(answered, model, squad, rows, left):
     for content, name in [(squad, "in.json"), (rows, "in.jsonl")]:
         assert json.loads(answered(model, content, name, "a.json")) == expected
         assert "nbest_a.json" in left()
+
+
+def test_kept_columns(answered, model, squad, rows):
+    kept = {"keep_columns": ("id", "context")}
+    for content, name in [(squad, "in.json"), (rows, "in.jsonl")]:
+        first = json.loads(answered(model, content, name, **kept).splitlines()[0])
+        assert list(first)[:3] == ["id", "context", "answer"]
+        assert (first["id"], first["context"]) == ("q1", PASSAGES[0])
+    with pytest.raises(UserError, match="the output format squad has no other columns; leave keep"):
+        answered(model, rows, "in.jsonl", "a.json", **kept)
 
 
 def test_records(answered, model, squad, rows):
@@ -102,7 +112,7 @@ def test_several_answers_and_none(answered, model, rows):
     first = json.loads(answered(model, rows, top_k=3).splitlines()[0])
     assert len(first["n_best"]) == 3
     assert first["n_best"][0]["answer"] == first["answer"]
-    assert sum(one["score"] for one in first["n_best"]) < 1
+    assert sum(span["score"] for span in first["n_best"]) < 1
     first = json.loads(answered(model, rows, null_threshold=-1e6).splitlines()[0])
     assert (first["answer"], first["start"], first["end"]) == ("", 0, 0)
     assert "no_answer_score" in first
@@ -158,7 +168,7 @@ def test_ids_that_come_twice(answered, model, rows, left):
 
 def test_no_questions(answered, model, left):
     assert answered(model, '{"data": []}', "in.json", "out.json") == "{}\n"
-    assert left() == {"in.json", "out.json", "nbest_out.json"}
+    assert left() == {"in.json", "out.json", "nbest_out.json", "bert_jax.json"}
 
 
 @pytest.mark.parametrize(

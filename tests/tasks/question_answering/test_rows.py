@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.data.windows.passages import PassageWindows
-from bert_jax.tasks.question_answering.task import SpanRows
+from bert_jax.tasks.question_answering.rows import SpanRows
 
 PASSAGE = "The dogs ran up."
 
 
 def ask(question, passage, *answers, place="a:1"):
-    return Question(question, passage, tuple(GoldAnswer(*one) for one in answers), "0", place)
+    return Question(question, passage, tuple(GoldAnswer(*gold) for gold in answers), "0", place)
 
 
 @pytest.fixture

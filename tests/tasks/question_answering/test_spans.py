@@ -1,13 +1,20 @@
 """Spans out of scores, by hand; and gold spans out of their own scores."""
 
+import re
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import UserError
-from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction, best_spans
+from bert_jax.tasks.question_answering.spans import (
+    AnswerSpan,
+    SpanPrediction,
+    best_spans,
+    whole_words,
+)
 
 # Characters:  0   4   8   12 15  19 22
 PASSAGE = "The cat sat on the mat."
@@ -93,6 +100,54 @@ def test_the_text_is_that_of_the_passage(read):
     assert passage[found.best[0].start : found.best[0].end] == found.best[0].text
 
 
+def test_no_answer_begins_or_ends_inside_a_word(read):
+    """Pieces of words as the vocabulary has them: cat ##s, 2 , 700, and letters."""
+    cases = [
+        # passage, positions of the first and the last token from 3, answer
+        ("the cats ran", 4, 4, "cats"),
+        ("the cats ran", 5, 5, "cats"),
+        ("the cats ran", 5, 6, "cats ran"),
+        ("the cat's mat", 4, 4, "cat"),
+        ("the cat-mat", 4, 4, "cat"),
+        ("(cats)", 4, 4, "cats"),
+    ]
+    for passage, first, last, answer in cases:
+        found = read({first: 3.0}, {last: 3.0}, passage=passage).best[0]
+        assert found.text == answer
+        assert passage[found.start : found.end] == answer
+    # Both spans of pieces are the same word, which counts once.
+    found = read({4: 3.0, 5: 2.0}, {4: 3.0, 5: 2.0}, passage="the cats", n_best=2)
+    assert [(span.text, span.start, span.score) for span in found.best] == [
+        ("cats", 4, 6.0),
+        ("the cats", 0, 3.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("passage", "start", "end", "expected"),
+    [
+        ("unheard of", 2, 5, "unheard"),
+        ("in the 1990s", 7, 11, "1990s"),
+        ("2,700 km²", 0, 4, "2,700"),
+        ("2,700 km²", 6, 8, "km²"),
+        ("at 45°", 3, 5, "45"),
+        ("Straße", 0, 4, "Straße"),
+        ("cafe\u0301s", 0, 4, "cafe\u0301s"),
+        ("Нормандия", 0, 4, "Нормандия"),
+        ("snake_case", 0, 5, "snake"),
+        ("  sun  ", 2, 5, "sun"),
+        # Particles, or no spaces between words: the model alone knows where a word ends.
+        ("赤本ブームを", 0, 5, "赤本ブーム"),
+        ("서울에서", 0, 2, "서울"),
+        ("ครูสิบปี", 3, 8, "สิบปี"),
+        ("بالرهبان", 1, 8, "الرهبان"),
+    ],
+)
+def test_words_of_scripts_with_spaces_are_whole(passage, start, end, expected):
+    start, end = whole_words(passage, start, end)
+    assert passage[start:end] == expected
+
+
 def test_probabilities(read):
     found = read({3: 1.0}, {3: 1.0, 0: 1.5}, n_best=2)
     assert [span.score for span in found.best] == [2.0, 1.0]
@@ -165,7 +220,9 @@ def test_gold_spans_are_read_out_of_their_own_scores(tokenizer, data):
                 row[place] = 10.0
         logits.append(tuple(scores))
     best = best_spans(passage, windows, logits).best[0]
-    start, stop = tokens.offsets[first][0], tokens.offsets[last][1]
+    spaced = list(re.finditer(r"\S+", passage))  # an answer has whole words
+    start = max(word.start() for word in spaced if word.start() <= tokens.offsets[first][0])
+    stop = min(word.end() for word in spaced if word.end() >= tokens.offsets[last][1])
     assert (best.start, best.end, best.text) == (start, stop, passage[start:stop])
     assert best.score == 20.0
 
@@ -186,7 +243,47 @@ def test_no_span_is_better_than_the_best(tokenizer, data):
     assert [every[span.text] for span in found.best] == [span.score for span in found.best]
 
 
+@settings(max_examples=40)
+@given(data=st.data())
+def test_no_span_of_several_windows_is_better_than_the_best(tokenizer, data):
+    length, step = data.draw(st.integers(6, 9)), data.draw(st.integers(1, 3))
+    (windows,) = PassageWindows(tokenizer, length=length, step=step)([("it", PASSAGE)])
+    assert len(windows) > 1
+    # Few different scores: many ties.
+    scores = st.integers(-2, 2)
+    logits = [
+        tuple(
+            np.array(data.draw(st.lists(scores, min_size=len(w), max_size=len(w))), np.float32)
+            for _ in range(2)
+        )
+        for w in windows
+    ]
+    longest = data.draw(st.integers(1, 8))
+    found = best_spans(PASSAGE, windows, logits, 4, longest)
+    every, nulls = {}, []
+    for window, (start, end) in zip(windows, logits, strict=True):
+        nulls.append(start[0] + end[0])
+        begin, stop = window.positions
+        for first in range(*window.max_context):
+            assert begin <= first < stop
+            for last in range(first, min(first + longest, stop)):
+                text = PASSAGE[window.offsets[first][0] : window.offsets[last][1]]
+                every[text] = max(every.get(text, -np.inf), start[first] + end[last])
+    best = [span.score for span in found.best]
+    assert best == sorted(every.values(), reverse=True)[:4]
+    assert [every[span.text] for span in found.best] == best
+    assert found.null.score == min(nulls)
+
+
 def test_damaged_parameters(read):
     for broken in (np.nan, np.inf):
         with pytest.raises(UserError, match="scores of a question are not finite; the parameters"):
             read({4: broken}, {})
+
+
+def test_the_largest_options_cost_no_memory(tokenizer):
+    windows = PassageWindows(tokenizer, 16, 2**31 - 1, 2**31 - 1)([("cat", "the dog ran")])[0]
+    logits = [(np.arange(16.0), np.arange(16.0)[::-1])]
+    most = best_spans("the dog ran", windows, logits, n_best=2**31 - 1, answer_length=2**31 - 1)
+    assert most == best_spans("the dog ran", windows, logits, n_best=6, answer_length=3)
+    assert len(most.best) == 6  # all spans of three words

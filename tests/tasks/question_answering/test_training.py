@@ -15,8 +15,10 @@ from bert_jax.data.examples import GoldAnswer, Question
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.metrics.squad import score_v1, score_v2
+from bert_jax.models.architectures import QuestionAnsweringOutput
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.labelled_task import TrainedModel, labelled_options
+from bert_jax.tasks.base.labelled_options import labelled_options
+from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.question_answering.predict import AnswerOptions
 from bert_jax.tasks.question_answering.spans import AnswerSpan, SpanPrediction
@@ -63,9 +65,11 @@ def read(path):
 
 
 @pytest.mark.slow
-def test_answers_are_learned(train, write):
+@pytest.mark.parametrize("qa_head", ["independent", "joint"])
+def test_answers_are_learned(train, write, qa_head):
     result, workdir = train(
         "question_answering",
+        model__qa_head=qa_head,
         data__train=write("train.jsonl", rows(300)),
         data__validation=write("dev.jsonl", rows(40, seed=1)),
         data__test=write("test.jsonl", [{**row, "answers": None} for row in rows(9, seed=2)]),
@@ -79,7 +83,7 @@ def test_answers_are_learned(train, write):
     answered = read(predictions / "validation.json")
     assert score_v1(given, answered) == {key: result[key] for key in ("exact_match", "f1")}
     best = read(predictions / "nbest_validation.json")
-    assert {key: of[0]["text"] for key, of in best.items()} == answered
+    assert {key: candidates[0]["text"] for key, candidates in best.items()} == answered
     assert sum(entry["probability"] for entry in best["q0"]) == pytest.approx(1)
     assert not (predictions / "null_odds_validation.json").exists()
     lines = (predictions / "test.jsonl").read_text().splitlines()
@@ -88,19 +92,22 @@ def test_answers_are_learned(train, write):
     # The model directory answers as the task did.
     model = bert_jax.load(workdir / "model")
     assert model.description.head is Head.QUESTION_ANSWERING
+    assert model.config.qa_head == qa_head
     asked = rows(40, seed=1)
     found = model.answer(
         [row["question"] for row in asked],
         [row["context"] for row in asked],
         options=AnswerOptions(max_length=32),
     )
-    assert [one.text for one in found] == list(answered.values())
+    assert [answer.text for answer in found] == list(answered.values())
 
 
 @pytest.mark.slow
-def test_the_threshold_is_tuned_and_stored(train, write):
+@pytest.mark.parametrize("qa_head", ["independent", "joint"])
+def test_the_threshold_is_tuned_and_stored(train, write, qa_head):
     result, workdir = train(
         "question_answering",
+        model__qa_head=qa_head,
         data__train=write("train.jsonl", rows(300, impossible=0.4)),
         data__validation=write("dev.jsonl", rows(60, impossible=0.4, seed=1)),
         train__epochs=4.0,
@@ -122,7 +129,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
     model = bert_jax.load(workdir / "model")
     asked = rows(60, impossible=0.4, seed=1)
     found = model.answer("it ?", [row["context"] for row in asked])
-    assert [one.text for one in found] == list(answered.values())
+    assert [answer.text for answer in found] == list(answered.values())
     # The finished model keeps its threshold, whatever it is evaluated on.
     config = complete_config({"task": "question_answering"}, where="test")
     config.data.length = 32
@@ -137,7 +144,7 @@ def test_the_threshold_is_tuned_and_stored(train, write):
 def make_task(base_model):
     """Builds a task on questions."""
 
-    def make(questions, *, tunes_threshold=True, threshold=None, **keys):
+    def make(questions, *, tunes_threshold=True, threshold=None, qa_head="independent", **keys):
         config = complete_config(
             {"task": "question_answering", "init_from": str(base_model)}, where="test"
         )
@@ -149,7 +156,10 @@ def make_task(base_model):
         base = model_init.of_config(config)
         other = {} if threshold is None else {"null_score_diff_threshold": threshold}
         description = dataclasses.replace(
-            base.description, head=Head.QUESTION_ANSWERING, other=other
+            base.description,
+            config=dataclasses.replace(base.description.config, qa_head=qa_head),
+            head=Head.QUESTION_ANSWERING,
+            other=other,
         )
         return QuestionAnsweringTask(
             Splits(questions, questions, parts, []),
@@ -167,8 +177,8 @@ PASSAGE = "the cat sat on the mat . it was warm . the dog ran to the sea and the
 
 def questions(*answers, passage=PASSAGE):
     return [
-        Question("it ?", passage, tuple(GoldAnswer(*one) for one in of), str(number), "a:1")
-        for number, of in enumerate(answers)
+        Question("it ?", passage, tuple(GoldAnswer(*gold) for gold in golds), str(number), "a:1")
+        for number, golds in enumerate(answers)
     ]
 
 
@@ -190,6 +200,48 @@ def test_batches_by_hand(make_task):
         )
     )
     assert found == [(0, 0, 0.0, 0), (5, 5, 1.0, 16), (9, 10, 1.0, 16), (16, 16, 1.0, 27)]
+
+
+def test_batches_for_the_joint_head_by_hand(make_task):
+    short = questions([("cat", 4)], [], passage=PASSAGE[:39])
+    task = make_task(short + questions([("dog", 43)])[:1], qa_head="joint")
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    found = sorted(
+        zip(
+            batch["start_positions"].tolist(),
+            batch["passages"].tolist(),
+            batch["without_answer"].tolist(),
+            strict=True,
+        )
+    )
+    # A row of padding alone has no passage; that of a question without an answer is the passage.
+    assert found == [(0, [0, 0], 0.0), (0, [4, 15], 1.0), (5, [4, 15], 0.0), (16, [4, 26], 0.0)]
+
+
+@pytest.mark.slow
+def test_the_joint_loss_is_the_same_in_packed_rows(make_task):
+    asked = questions([("cat", 4)], [], [("warm", 32)], passage=PASSAGE[:39])
+    task = make_task(asked, qa_head="joint", threshold=0.0)
+    params = jax.jit(task.module.init)(jax.random.key(0), np.zeros((1, 4), np.int32))["params"]
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    packed = task.pack_rows(batch)
+    assert packed["pack_indices"].shape[0] < 4
+    loss, of_packed = (
+        float(jax.jit(task.loss_sums)(params, each)[""]["loss"]) for each in (batch, packed)
+    )
+    assert of_packed == pytest.approx(loss, rel=1e-5)
+    # Of version 1.1, nothing is learned about having an answer.
+    task = make_task(asked, qa_head="joint")
+    without, gradient = jax.jit(
+        jax.value_and_grad(lambda params: task.loss_sums(params, batch)[""]["loss"])
+    )(params)
+    used = {name: np.abs(part["kernel"]).max() > 0 for name, part in gradient["qa_joint"].items()}
+    assert used == dict.fromkeys(["start", "end_hidden", "end"], True) | dict.fromkeys(
+        ["no_answer_hidden", "no_answer"], False
+    )
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    # Untrained, an answer has a chance of about 1/2: three rows, each 0.5 · log 2 more.
+    assert loss - float(without) == pytest.approx(1.5 * np.log(2), rel=0.05)
 
 
 @pytest.mark.slow
@@ -227,6 +279,22 @@ def test_the_loss_is_the_mean_of_both_and_blind_to_padding(make_task):
     assert sums["accuracy"] <= 3
 
 
+def test_padding_cannot_be_an_answer(make_task, monkeypatch):
+    task = make_task(questions([("cat", 4)]))
+    logits = np.array([[0.0, 0.0, 50.0], [0.0, 0.0, 50.0]])
+    monkeypatch.setattr(task, "forward", lambda *_: QuestionAnsweringOutput(logits, logits))
+    batch = {
+        "attention_mask": np.array([[1, 1, 0], [1, 1, 1]]),
+        "start_positions": np.array([0, 2]),
+        "end_positions": np.array([0, 2]),
+        "weights": np.ones(2, np.float32),
+    }
+    # Of two tokens with equal scores either has probability 1/2, and the first one counts as best.
+    sums = task.loss_sums({}, batch)[""]
+    assert sums["loss"] == pytest.approx(np.log(2))
+    assert sums["accuracy"] == 2
+
+
 def spans_of(text, score, null):
     return SpanPrediction((AnswerSpan(text, 0, 1, score, 0.0),), AnswerSpan("", 0, 0, null, 0.0))
 
@@ -243,7 +311,7 @@ def test_metrics_by_hand(make_task):
     task = make_task(asked, threshold=0.0)
     # In the order of the odds: "cat" is right (1), "sun" was to be left out (-1), "mat warm" has
     # half of its words right, so F1 is 2/3; then "sea" (-1). Best after the first: 3 of 4.
-    task.calibrate(asked, found)
+    task.description = task.calibrated(asked, found)
     assert task.metrics(asked, found) == {
         "exact_match": 75.0,
         "f1": 75.0,
@@ -256,13 +324,13 @@ def test_metrics_by_hand(make_task):
     }
     assert task.description.other == {"null_score_diff_threshold": -2.5}
     fixed = make_task(asked, threshold=0.0, tunes_threshold=False)
-    fixed.calibrate(asked, found)
+    fixed.description = fixed.calibrated(asked, found)
     metrics = fixed.metrics(asked, found)
     assert metrics["null_threshold"] == 0.0
     assert metrics["f1"] == pytest.approx(100 * (1 + 2 / 3 + 1 + 0) / 4)
     # 1.1 knows no thresholds.
     first = make_task(asked[:2])
-    first.calibrate(asked[:2], found[:2])
+    first.description = first.calibrated(asked[:2], found[:2])
     assert not first.description.other
     assert first.metrics(asked[:2], found[:2]) == {
         "exact_match": 50.0,
@@ -274,7 +342,7 @@ def test_where_no_answer_is_always_best(make_task):
     asked = questions([], [])
     task = make_task(asked, threshold=0.0)
     found = [spans_of("sea", 3.0, 0.0), spans_of("sun", 9.0, 0.0)]
-    task.calibrate(asked, found)
+    task.description = task.calibrated(asked, found)
     metrics = task.metrics(asked, found)
     assert metrics["f1"] == metrics["best_f1"] == 100.0
     assert metrics["null_threshold"] < -9.0
@@ -298,6 +366,18 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
     # Hugging Face makes as many outputs as there are names here, two if there are none.
     assert "id2label" not in read(tmp_path / "answers" / "config.json")
     assert bert_jax.load(tmp_path / "answers").report.complete
+
+
+def test_the_version_is_that_of_the_file_whatever_is_drawn(base_model, write):
+    config = complete_config(
+        {"task": "question_answering", "init_from": str(base_model)}, where="test"
+    )
+    for key, found in (("train", rows(9, impossible=0.3, seed=2)), ("validation", rows(3))):
+        set_key(config, f"data.{key}", write(f"{key}.jsonl", found), where="test")
+    config.data.update(limit=1, length=32)
+    task = Experiment.from_config(config).task
+    assert [bool(question.answers) for question in task.splits.train] == [True]
+    assert task.description.other == {"null_score_diff_threshold": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -324,7 +404,7 @@ def test_the_outputs_are_two_whatever_the_base_was(base_model, write, tmp_path):
             {"data__validation_fraction": 0.5},
             "no training question has an answer that its passage has; give another file",
         ),
-        ([], {"data__version": "3"}, "version is '3'; known are 1.1 and 2.0"),
+        ([], {"data__version": "3"}, "version is '3'; known are 1.1, 2.0"),
         ([], {"data__length": 33}, "33; this model takes 3 to 32"),
         ([], {"data__window_step": 0}, "window_step is 0; it must be at least 1"),
     ],

@@ -57,7 +57,7 @@ def test_which_pairs_belong_together(capsys):
 
 def test_equal_texts_have_equal_numbers():
     texts = [("a", "b"), ("c", "a"), ("b", "b")]
-    examples = [TextExample(one, two, None, "", "") for one, two in texts]
+    examples = [TextExample(first, second, None, "", "") for first, second in texts]
     assert text_numbers(examples).tolist() == [[0, 1], [2, 0], [1, 1]]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.inference.streams import predict_examples
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
+from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.similarity.predict import (
     Match,
     PairPredictor,
@@ -24,7 +24,7 @@ TEXTS = ["the cat sat on the mat .", "a dog", "it was warm .", "the sea was low"
 def similarities(model, pairs, pooling=None, advance=None, **sizes):
     """The cosine of each pair."""
     predictor = PairPredictor(model, BatchOptions(**sizes), pooling=pooling)
-    predictions = predict_examples(model, predictor, pairs, advance=advance)
+    predictions = predict_examples(predictor, pairs, advance=advance)
     return (cosine(prediction.vectors) for prediction in predictions)
 
 
@@ -43,8 +43,8 @@ def test_every_text_with_every_other(model):
     found = model.similarity(TEXTS, TEXTS[:3])
     assert found.shape == (4, 3)
     assert found.dtype == np.float32
-    for (row, one), (column, other) in itertools.product(enumerate(TEXTS), enumerate(TEXTS[:3])):
-        assert found[row, column] == pytest.approx(by_hand(model, one, other), abs=1e-5)
+    for (row, text), (column, second) in itertools.product(enumerate(TEXTS), enumerate(TEXTS[:3])):
+        assert found[row, column] == pytest.approx(by_hand(model, text, second), abs=1e-5)
     itself = model.similarity(TEXTS)
     np.testing.assert_allclose(np.diag(itself), 1, atol=1e-6)
     assert (np.abs(itself) <= 1).all()
@@ -54,7 +54,7 @@ def test_every_text_with_every_other(model):
 
 @pytest.mark.parametrize(
     "pooling",
-    ["mean", *(pytest.param(one, marks=pytest.mark.slow) for one in ("cls", "max", "pooler"))],
+    ["mean", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cls", "max", "pooler"))],
 )
 def test_pairs(model, pooling):
     pairs = list(itertools.permutations(TEXTS, 2))

@@ -57,6 +57,19 @@ def test_steps_of_bioes():
     assert ends == {"O", "E-PER", "S-PER"}
 
 
+@pytest.mark.parametrize("labels", ["BIES", "BMES", "BILU"])
+def test_steps_of_word_segmentation(labels):
+    labels = tuple(labels)
+    begin, inside, end, single = labels
+    pairs, starts, ends = allowed(labels)
+    assert pairs == {
+        *(f"{begin} {inside}", f"{begin} {end}", f"{inside} {inside}", f"{inside} {end}"),
+        *(f"{end} {begin}", f"{end} {single}", f"{single} {begin}", f"{single} {single}"),
+    }
+    assert starts == {begin, single}
+    assert ends == {end, single}
+
+
 def test_tags_of_no_scheme_follow_as_they_like():
     labels = ("NN", "VB", "DT")
     params = zero_params(labels)

@@ -6,11 +6,12 @@ import threading
 
 import pytest
 
-from bert_jax.data.readers.tagged import TaggedOptions, add_tag_column, read_tagged
+from bert_jax.data.readers.conll import add_tag_column
+from bert_jax.data.readers.tagged import read_tagged
 from bert_jax.errors import UserError
 from bert_jax.inference.predict import predict
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.predict_task import PredictOptions
+from bert_jax.tasks.base.predict_spec import PredictOptions
 from bert_jax.tasks.base.splits import EvalSet
 
 LABELS = ("O", "B-PER", "I-PER")
@@ -71,7 +72,7 @@ def test_many_sentences_stay_in_line(answered, tagger):
     words = ["the", "sun", "dogs", "ran", "low", "sea"]
     sentences = [[words[(3 * n + k) % 6] for k in range(n * 7 % 40)] for n in range(1, 200)]
     sentences = [sentence for sentence in sentences if sentence]
-    content = "".join("".join(f"{word} x\n" for word in one) + "\n" for one in sentences)
+    content = "".join("".join(f"{word} x\n" for word in sentence) + "\n" for sentence in sentences)
     found = answered(tagger, content, "in.conll", "out.conll").splitlines()
     lines = content.splitlines()
     assert [line.rpartition(" ")[0] if line else "" for line in found] == lines
@@ -157,7 +158,7 @@ def test_objects_with_words_or_texts(answered, constant):
         ('{"words": ["a", 1]}', "in.jsonl", "in.jsonl:1: 'words' is not a list of strings; give"),
         ('{"tags": []}', "in.jsonl", "in.jsonl:1: no column has a usual name of a text, only 'ta"),
         ("text1,text2\na,b\n", "in.csv", "in.csv:2: a pair of texts; set text_column to the one"),
-        ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- stands in files of columns; if"),
+        ("-DOCSTART- O\n\na x\n", "in.txt", "in.txt:1: -DOCSTART- marks a file in columns; if"),
     ],
 )
 def test_errors_leave_nothing(answered, left, constant, content, name, message):
@@ -173,7 +174,7 @@ PREDICTED = [["I-ORG", "O"], ["I-PER", "B-PER"]]
 
 
 def add(part, tags):
-    return add_tag_column(part.source, part.examples, tags, TaggedOptions())
+    return add_tag_column(part.examples, tags)
 
 
 @pytest.fixture
@@ -197,7 +198,11 @@ def test_a_part_of_the_file(part_of):
     whole = part_of(IOB1)
     part = EvalSet("validation", whole.source, whole.examples[1:])
     found = add(part, PREDICTED[1:])
-    assert found == "\r\nPeter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
+    assert found == "Peter NNP I-PER I-PER\r\nJan NNP B-PER B-PER\r\n"
+    part = EvalSet("validation", whole.source, whole.examples[:1])
+    assert add(part, PREDICTED[:1]) == (
+        "-DOCSTART- -X- O O\r\n\r\nEU NNP I-ORG I-ORG\r\nin IN O O\r\n\r\n"
+    )
 
 
 def test_a_file_without_tags(part_of):

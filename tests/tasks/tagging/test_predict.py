@@ -17,9 +17,10 @@ from bert_jax.data.examples import Entry
 from bert_jax.data.readers.conll import read_blocks
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError, UserError
-from bert_jax.inference.streams import predict_examples
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
+from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.tagging.predict import PREDICT, TagPredictor, entity_tags
 from bert_jax.tokenization import Template
 
@@ -49,13 +50,13 @@ def knowing(make_model, tokenizer):
         params["classifier"]["kernel"][: len(labels)] = np.eye(len(labels))
         config = dataclasses.replace(plain.config, **fields)
         description = dataclasses.replace(plain.description, config=config, labels=labels)
-        return dataclasses.replace(plain, params=params, description=description, config=config)
+        return dataclasses.replace(plain, params=params, description=description)
 
     return make
 
 
 def taggings(model, sentences, **options):
-    return predict_examples(model, TagPredictor(model, BatchOptions(**options)), sentences)
+    return predict_examples(TagPredictor(model, BatchOptions(**options)), sentences)
 
 
 def tag(model, sentence, **options):
@@ -64,7 +65,7 @@ def tag(model, sentence, **options):
 
 
 def entities_of(found):
-    return [(one.type, one.text, one.start, one.end, one.words) for one in found.entities]
+    return [(span.type, span.text, span.start, span.end, span.words) for span in found.entities]
 
 
 def test_a_text_by_eye(knowing):
@@ -80,7 +81,7 @@ def test_a_text_by_eye(knowing):
         ("PER", "bird", 6, 10, (3, 4)),
         ("LOC", "Sea", 19, 22, (7, 8)),
     ]
-    assert all(text[one.start : one.end] == one.text for one in found.entities)
+    assert all(text[entity.start : entity.end] == entity.text for entity in found.entities)
     np.testing.assert_allclose([word.score for word in found.words], SURE, rtol=1e-5)
 
 
@@ -136,9 +137,7 @@ def with_chain():
         config = dataclasses.replace(model.config, use_crf=True)
         description = dataclasses.replace(model.description, config=config)
         module = description.make_module(model.module.execution)
-        return dataclasses.replace(
-            model, params=params, config=config, description=description, module=module
-        )
+        return dataclasses.replace(model, params=params, description=description, module=module)
 
     return make
 
@@ -183,7 +182,7 @@ def test_labels_as_others_name_them(knowing, labels, entities):
     found = tag(dataclasses.replace(model, description=described), "the boy bird sea tree")
     names = labels or tuple(f"LABEL_{number}" for number in range(5))
     assert found.tags == names
-    assert [(one.type, one.text) for one in found.entities] == entities
+    assert [(entity.type, entity.text) for entity in found.entities] == entities
 
 
 def test_neighbours_of_a_label_without_prefix_are_one_entity():
@@ -222,8 +221,8 @@ def test_a_file_without_end_is_tagged_as_it_comes(knowing):
     endless = (line for line in itertools.cycle([b"boy\n", b"\n"]))
     stream = io.BufferedReader(_Endless(endless))
     blocks = read_blocks(Lines("stdin", stream, None))
-    found = taggings(knowing(), (block.sentence.words for block in blocks), batch_size=1)
-    assert [one.tags for one in itertools.islice(found, 200)] == [("B-PER",)] * 200
+    found = taggings(knowing(), (block.words for block in blocks), batch_size=1)
+    assert [tagging.tags for tagging in itertools.islice(found, 200)] == [("B-PER",)] * 200
 
 
 class _Endless(io.RawIOBase):
@@ -304,6 +303,7 @@ def test_a_saved_chain_tags_as_before(knowing, with_chain, tmp_path):
 def test_a_model_without_a_chain_may_get_a_new_one(knowing, tmp_path):
     knowing().save(tmp_path / "model")
     path = tmp_path / "model" / "config.json"
+    path.with_name(MANIFEST).unlink()
     path.write_text(json.dumps({**json.loads(path.read_text()), "use_crf": True}))
     again = bert_jax.load(tmp_path / "model")
     assert again.report.new == ("crf_end", "crf_start", "crf_transitions")

@@ -13,15 +13,14 @@ import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config
 from bert_jax.data.examples import TaggedSentence
-from bert_jax.data.readers.tagged import TaggedOptions
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.inference.evaluation import evaluate
 from bert_jax.metrics.entities import EntityCounts
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.tasks.base.labelled_task import LabelledOptions, TrainedModel
+from bert_jax.tasks.base.labelled_options import LabelledOptions
+from bert_jax.tasks.base.labelled_task import TrainedModel
 from bert_jax.tasks.base.splits import EvalSet, Splits
 from bert_jax.tasks.base.task import means
 from bert_jax.tasks.tagging.tags import TagSet
@@ -45,7 +44,7 @@ def tagged(count, seed=0):
 
 def write(path, sentences, *, end="\n"):
     blocks = (
-        end.join(f"{word} X {tag}" for word, tag in zip(*one, strict=True)) for one in sentences
+        end.join(f"{word} X {tag}" for word, tag in zip(*pair, strict=True)) for pair in sentences
     )
     text = f"-DOCSTART- X O{end}{end}" + (end + end).join(blocks) + end
     path.write_bytes(text.encode())
@@ -82,7 +81,7 @@ def test_names_are_learned(train, tmp_path, use_crf):
     assert model.description.labels == labels
     assert model.config.use_crf == use_crf
     (found,) = tag(workdir / "model", "A dog bird was in the sea.")
-    assert [(one.type, one.text, one.start) for one in found.entities] == [
+    assert [(entity.type, entity.text, entity.start) for entity in found.entities] == [
         ("ANIMAL", "dog bird", 2),
         ("PLACE", "sea", 22),
     ]
@@ -93,7 +92,7 @@ def test_names_are_learned(train, tmp_path, use_crf):
     assert [line.rpartition(" ")[0] for line in columns] == given
     # Tags of the file's own scheme; scored again, they have the same score.
     blocks = [block.split("\r\n") for block in "\r\n".join(columns[2:-1]).split("\r\n\r\n")]
-    gold, found = ([[line.split()[at] for line in of] for of in blocks] for at in (2, 3))
+    gold, found = ([[line.split()[at] for line in lines] for lines in blocks] for at in (2, 3))
     counts = EntityCounts.of(gold, found)
     assert (counts.overall.f1, counts.accuracy) == (result["f1"], result["accuracy"])
     assert "ANIMAL: precision:" in (predictions / "validation.report.txt").read_text()
@@ -152,7 +151,6 @@ def make_task(tiny_config, tokenizer):
             TrainedModel(tokenizer, description, Execution()),
             LabelledOptions("f1", batch_size=4, length=length, seed=0),
             TagSet(labels, "iob2"),
-            TaggedOptions(),
         )
         return task, random_params(task.module, scale=0.3)
 
@@ -230,7 +228,7 @@ def test_windows_are_learned_with_the_tags_beside_them(make_task):
 
 def test_evaluation_and_its_baseline(make_task):
     task, params = make_task(8)
-    found = evaluate(task, params, one_device_mesh())
+    found = task.evaluate(params, one_device_mesh())
     assert set(found) == {"f1", "precision", "recall", "accuracy"}
     assert task.baselines() == {
         "f1_lexicon": 1.0, "precision_lexicon": 1.0, "recall_lexicon": 1.0, "accuracy_lexicon": 1.0
@@ -251,7 +249,7 @@ def test_evaluation_and_its_baseline(make_task):
             r"with a CRF the loss is that of whole paths",
         ),
         ("a B-X\n\n" * 9, {"data__format": "xml"}, r"format is 'xml'"),
-        ("a B-X\n\n" * 9, {"data__length": 2}, r"length is 2; this model takes 3 to 32"),
+        ("a B-X\n\n" * 9, {"data__length": 2}, r"length is 2; it must be at least 3"),
     ],
 )
 def test_bad_files_are_refused_before_anything_is_made(train, tmp_path, text, keys, message):
@@ -267,3 +265,17 @@ def test_development_tags_that_nobody_can_learn(train, tmp_path):
     strange.write_text("a X O\nb X B-PLANT\n")
     with pytest.raises(UserError, match=r"dev.txt:1: the tag 'B-PLANT' of 'b' is unknown to the"):
         train("tagging", data__train=path, data__validation=(str(strange),))
+
+
+def test_rare_tags_that_are_not_drawn_are_known(base_model, tmp_path):
+    train, rare = write(tmp_path / "train.txt", tagged(20)), tmp_path / "dev.txt"
+    rare.write_text("a X O\nb X B-PLANT\n")
+    with open(train, "a") as file:
+        file.write("\na X O\nrose X I-PLANT\n")
+    data = {"train": train, "validation": str(rare), "limit": 2, "length": 16}
+    config = complete_config(
+        {"task": "tagging", "init_from": str(base_model), "data": data}, where="test"
+    )
+    task = Experiment.from_config(config).task
+    assert "I-PLANT" in task.description.labels
+    assert not any("rose" in example.words for example in task.splits.train)

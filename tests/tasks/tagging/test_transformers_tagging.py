@@ -27,7 +27,7 @@ def saved(model, directory, **fields):
     """Writes a model with the labels, and other fields of its config."""
     config = dataclasses.replace(model.config, **fields)
     described = dataclasses.replace(model.description, config=config, labels=LABELS)
-    dataclasses.replace(model, config=config, description=described).save(directory)
+    dataclasses.replace(model, description=described).save(directory)
     return directory
 
 

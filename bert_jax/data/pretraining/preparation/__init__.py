@@ -1,1 +1,1 @@
-"""Text to corpus: read, split into sentences, encode, write down."""
+"""Text to corpus: read, split into sentences, encode, write."""

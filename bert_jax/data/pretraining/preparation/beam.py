@@ -24,15 +24,17 @@ def beam_runner(
     """Checks the options of a Beam runner.
 
     Args:
-        options: as on a command line: "--runner=DataflowRunner --project=P …"; "" for this machine.
-        workers: processes of this machine's runner; None for Beam's default.
-        output: the corpus; the files of the shards are beside it.
+        options: options as on a command line: "--runner=DataflowRunner --project=P …"; "" for the
+            local runner.
+        workers: number of processes of the local runner; None for Beam's default.
+        output: directory of the corpus; the files of the shards are written next to it.
 
     Returns:
         A function that encodes shards with this runner, see `prepare.EncodeShards`.
 
     Raises:
-        UserError: Beam is not installed, an option is unknown, or the runner cannot reach `output`.
+        UserError: Beam is not installed, an option is unknown, or the runner cannot access
+            `output`.
     """
     try:
         with _quiet():
@@ -121,7 +123,7 @@ def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The error of a worker in one line: Beam wraps it in reports of several pages."""
+    """The error of a worker in one line, out of Beam's reports of several pages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [match for line in lines if (match := _OWN_ERROR.search(line))]
     if own:

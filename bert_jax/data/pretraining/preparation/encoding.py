@@ -1,7 +1,7 @@
 """Text → sentences → token ids.
 
-One process reads all sources in order (`read_batches`): it numbers the documents, chooses those of
-the validation split, and cuts the text into batches of about a megabyte. To encode such a batch
+One process reads all sources in order (`read_batches`): it numbers the documents, assigns them to
+the splits, and cuts the text into batches of about a megabyte. Encoding such a batch
 (`encode_batch`) is a pure function, run in worker processes or on other machines.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax.data.pretraining.corpus import SPLITS, token_dtype
 from bert_jax.data.pretraining.sources import Source
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, require_one_of
 from bert_jax.tokenization.interface import Tokenizer
 
 
@@ -26,7 +26,7 @@ class NumberedBlock:
     Attributes:
         document: number of the document, counted over all sources from 0.
         split: "train" or "validation".
-        text: the block's text.
+        text: text of the block.
     """
 
     document: int
@@ -40,8 +40,8 @@ class TextBatch:
 
     Attributes:
         source: index of the source.
-        blocks: at least one.
-        position: bytes of all sources that were read up to the end of the batch.
+        blocks: blocks of the batch, at least one.
+        position: total bytes of all sources read up to the end of the batch.
     """
 
     source: int
@@ -51,10 +51,10 @@ class TextBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ValidationSplit:
-    """Chooses the documents of the validation split.
+    """The choice of the documents of the validation split.
 
     Attributes:
-        fraction: expected share of documents, in [0, 1).
+        fraction: expected fraction of documents, in [0, 1).
         seed: another seed chooses other documents.
     """
 
@@ -64,7 +64,7 @@ class ValidationSplit:
     def split_of(self, text: str) -> str:
         """The split of a document, from the text of its first block.
 
-        So all copies of a document are in the same split.
+        All copies of a document are in the same split.
         """
         key = self.seed.to_bytes(16, "little", signed=True)
         digest = hashlib.blake2b(text.encode(), digest_size=8, key=key).digest()
@@ -78,10 +78,10 @@ def read_batches(
     """The text of all sources, one after the other.
 
     Args:
-        sources: opened sources.
-        validation: chooses the split of each document.
-        limit: the most documents of each source; None for all.
-        characters: the size of a batch: it ends with the block that reaches this number.
+        sources: the opened sources.
+        validation: assigns each document to a split.
+        limit: maximum number of documents of each source; None for all.
+        characters: size of a batch, which ends with the block that reaches this number.
 
     Raises:
         UserError: a source cannot be read or is empty.
@@ -111,12 +111,12 @@ def source_batches(
     """The text of one source, which may be empty.
 
     Args:
-        source: opened.
-        validation: chooses the split of each document.
-        index: `TextBatch.source`.
+        source: the opened source.
+        validation: assigns each document to a split.
+        index: index of the source, see `TextBatch.source`.
         first_document: number of the first document.
-        limit: the most documents; None for all.
-        characters: see `read_batches`.
+        limit: maximum number of documents; None for all.
+        characters: size of a batch, see `read_batches`.
     """
     document = first_document - 1
     split = "train"
@@ -152,33 +152,32 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 def check_mode(mode: str, language: str) -> None:
     """Raises UserError for values that `split_sentences` does not accept."""
-    if mode not in MODES:
-        raise OptionError("sentences", mode, f"known are {', '.join(MODES)}")
+    require_one_of("sentences", mode, MODES)
     if not _LANGUAGE.fullmatch(language):
         rule = "it must be a language code such as 'en', 'de' or 'zh-hant'"
         raise OptionError("language", language, rule)
 
 
 def split_sentences(paragraph: str, mode: str = "split", language: str = "en") -> list[str]:
-    """The sentences of a paragraph, stripped of white space, empty ones left out.
+    """The sentences of a paragraph, without surrounding white space; empty ones are left out.
 
     Args:
-        paragraph: text without line ends that UTF-8 can encode.
-        mode: "split" by the rules of the `sentencex` library, or "lines": the paragraph is one
+        paragraph: text that UTF-8 can encode, without line ends.
+        mode: "split": split by the rules of the `sentencex` library; "lines": the paragraph is one
             sentence.
-        language: code of the language for "split"; for a language without rules, sentencex uses
-            those of a related language, or of English.
+        language: language code for "split"; for a language without rules, sentencex uses those of a
+            related language, or of English.
 
     Returns:
         Sentences of at most `PIECE_CHARACTERS` characters; a longer one is cut at white space, or
-        anywhere if it has none.
+        at any place if it has none.
     """
     pieces = _pieces(paragraph, language if mode == "split" else None)
     return [sentence for piece in pieces if (sentence := piece.strip())]
 
 
 def _pieces(paragraph: str, language: str | None) -> Iterator[str]:
-    """Sentences, or pieces of one where `language` is None."""
+    """The sentences, or pieces of one sentence if `language` is None."""
     import sentencex
 
     start = 0
@@ -204,13 +203,13 @@ _BATCH_SENTENCES = 4096
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EncodedSplit:
-    """Token ids of a text batch, of one split; M sentences, D documents.
+    """The token ids of one split of a text batch; M sentences, D documents.
 
     Attributes:
         tokens: uint16 or uint32 [tokens], ids of all sentences.
         sentence_lengths: int64 [sentences], each in [1, 512].
-        documents: int64 [D, 5], for each document with at least one sentence: its number, then
-            its sentences, tokens, unknown tokens and cut sentences.
+        documents: int64 [D, 5], for each document with at least one sentence: its number, and its
+            numbers of sentences, tokens, unknown tokens and cut sentences.
     """
 
     tokens: np.ndarray
@@ -225,12 +224,12 @@ def encode_batch(
 
     Args:
         batch: the text.
-        tokenizer: gives the ids.
-        mode: see `split_sentences`.
-        language: see `split_sentences`.
+        tokenizer: tokenizer of the corpus.
+        mode: sentence mode, see `split_sentences`.
+        language: language of the text, see `split_sentences`.
 
     Returns:
-        The sentences of "train" and of "validation"; those without a token are dropped.
+        The sentences of "train" and of "validation"; sentences without a token are dropped.
     """
     encoded = {}
     for split in SPLITS:
@@ -271,19 +270,19 @@ def _encode(sentences: list[str], documents: np.ndarray, tokenizer: Tokenizer) -
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:
-    """Start of each sentence, and end of the last one: int64 [sentences + 1]."""
+    """The start of each sentence, and the end of the last one: int64 [sentences + 1]."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _cut_lengths(lengths: np.ndarray, pieces: np.ndarray) -> np.ndarray:
-    """Lengths of the pieces of cut sentences: int64 [sum(pieces)]."""
+    """The lengths of the pieces of cut sentences: int64 [sum(pieces)]."""
     cut = np.full(int(pieces.sum()), SENTENCE_TOKENS, np.int64)
     cut[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * SENTENCE_TOKENS
     return cut
 
 
 def _document_rows(documents: np.ndarray, columns: list[np.ndarray]) -> np.ndarray:
-    """Sums of each column over the sentences of each document; see `EncodedSplit.documents`."""
+    """The sums of each column over the sentences of each document; see `EncodedSplit.documents`."""
     numbers, first = np.unique(documents, return_index=True)
     if not len(numbers):
         return np.zeros((0, 1 + len(columns)), np.int64)

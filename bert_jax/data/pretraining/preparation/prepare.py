@@ -1,8 +1,8 @@
 """`bert-jax prepare`: text to corpus, with constant memory, on all cores, resumable.
 
 One process reads; workers split sentences and encode; the reader appends their results, in order,
-to `OUTPUT.partial/`, which is renamed when it is complete. So a corpus is complete or does not
-exist, and its bytes do not depend on the number of workers.
+to `OUTPUT.partial/`, which is renamed at the end. So a corpus is complete or does not exist, and
+its bytes do not depend on the number of workers.
 
 With `encode_shards`, other machines read and encode (`workers.Shard`), and this one appends.
 """
@@ -52,14 +52,16 @@ from bert_jax.data.pretraining.preparation.writer import (
     finished_manifest,
     partial_directory,
     publish,
+    remove_journal,
     resume,
 )
 from bert_jax.data.pretraining.sources import Source, SourceSpec, no_source, open_source
-from bert_jax.errors import OptionError
-from bert_jax.files import as_path, atomic_directory, remove
+from bert_jax.errors import OptionError, require_at_least, require_between
+from bert_jax.files import as_path, atomic_directory, locked, remove
 from bert_jax.tokenization.interface import Tokenizer
 
 BATCH_CHARACTERS = 1 << 20
+MOST_WORKERS = 4096  # each holds some batches in memory
 JOURNAL_SECONDS = 10.0
 
 
@@ -72,16 +74,16 @@ _Encoded = tuple[int, int, dict[str, EncodedSplit]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrepareOptions:
-    """The text of a corpus, and how it is encoded.
+    """The text of a corpus, and options of its encoding.
 
     Attributes:
-        sources: the text; several sources are a mixture. Their weights are stored, text is not
-            repeated.
+        sources: sources of the text; several sources are a mixture. Their weights are stored, text
+            is not repeated.
         tokenizer: directory or file of a tokenizer; None to train one.
-        vocabulary: how a tokenizer is trained if none is given.
-        validation_fraction: expected share of documents in the validation split, in [0, 1).
+        vocabulary: options for training a tokenizer, if none is given.
+        validation_fraction: expected fraction of documents in the validation split, in [0, 1).
         sentences: "split" or "lines", see `split_sentences`.
-        language: for "split".
+        language: language of the text, for "split".
         seed: another seed chooses other validation documents.
     """
 
@@ -96,9 +98,7 @@ class PrepareOptions:
     def __post_init__(self) -> None:
         if not self.sources:
             raise no_source()
-        if not 0 <= self.validation_fraction < 1:
-            rule = "it is a share of documents, 0 or more and below 1"
-            raise OptionError("validation_fraction", self.validation_fraction, rule)
+        require_between("validation_fraction", self.validation_fraction, 0, 1, without_high=True)
         check_mode(self.sentences, self.language)
 
 
@@ -113,82 +113,82 @@ def prepare(
     batch_characters: int = BATCH_CHARACTERS,
     journal_seconds: float = JOURNAL_SECONDS,
 ) -> Manifest:
-    """Makes a corpus, or continues where an earlier call was interrupted.
+    """Makes a corpus, or continues an interrupted call.
 
     Args:
-        options: the text and how it is encoded.
-        output: the corpus directory; until it is finished, its files are in `OUTPUT.partial` (if
+        options: the text and the options of its encoding.
+        output: directory of the corpus; until it is finished, its files are in `OUTPUT.partial` (if
             `output` is in a bucket, in the user's cache).
-        workers: processes that encode; None for one per core.
-        limit: the most documents of each source; None for all.
+        workers: number of processes that encode; None for one per core.
+        limit: maximum number of documents of each source; None for all.
         progress: whether progress is shown on stderr.
-        encode_shards: encodes shards elsewhere, in place of the workers here; see `beam`.
-        batch_characters: how much text a worker encodes at a time; it does not change the corpus.
-        journal_seconds: the most work, in seconds, that is lost when the process is killed.
+        encode_shards: encodes shards elsewhere, instead of local workers; see `beam`.
+        batch_characters: characters that a worker encodes at a time; the corpus does not depend on
+            it.
+        journal_seconds: maximum work, in seconds, that is lost if the process is killed.
 
     Returns:
         The manifest. If `output` is already a corpus of the same text, options and tokenizer,
         nothing is done.
 
     Raises:
-        UserError: bad text or options, full disk, or `output` holds something else.
+        UserError: bad text or options, full disk, or `output` contains something else, or is being
+            written by another process.
     """
     output = as_path(output)
     workers = _usable_cores() if workers is None else workers
-    for name, value in (("workers", workers), ("limit", 1 if limit is None else limit)):
-        if value < 1:
-            raise OptionError(name, value, "it must be at least 1")
+    require_at_least("workers", workers, 1, MOST_WORKERS)
+    require_at_least("limit", limit, 1)
     job = _Job(
         options=options,
         sources=[open_source(spec) for spec in options.sources],
-        validation=ValidationSplit(options.validation_fraction, options.seed),
         limit=limit,
-        workers=workers,
         progress=progress,
-        encode_shards=encode_shards,
         batch_characters=batch_characters,
-        journal_seconds=journal_seconds,
     )
     user_tokenizer = _load_tokenizer(options)
     fingerprint = job.fingerprint(user_tokenizer)
     shards = output.with_name(f"{output.name}.shards-{fingerprint}")
-    if finished := finished_manifest(output, fingerprint):
-        remove(shards)  # left by a call that was interrupted at the very end
-        job.report(f"{output} is finished already: nothing to do")
-        return finished
-    with partial_directory(output) as partial:
-        # The journal counts batches, so it is only valid for the same batch size.
-        batches = f"{batch_characters} in shards" if encode_shards else str(batch_characters)
-        state = _resume_or_begin(job, partial, f"{fingerprint}/{batches}")
-        tokenizer = _write_tokenizer(job, partial, user_tokenizer)
-        with CorpusWriter(partial, token_dtype(tokenizer.vocab_size), state) as writer:
-            if encode_shards:
-                _append_all(job, writer, _from_shards(job, tokenizer, shards, encode_shards))
-            else:
-                _append_all(job, writer, _from_workers(job, partial, state.batches))
-            _fill_empty_split(job, writer)
-            writer.finish()
-        manifest = _manifest(job, partial, fingerprint, tokenizer, state)
-        manifest.write(partial)
-        publish(partial, output)
-    if encode_shards:
-        remove(shards)
+    with locked(output):
+        if manifest := finished_manifest(output, fingerprint):
+            remove_journal(output)
+            job.report(f"{output} is finished already: nothing to do")
+        else:
+            with partial_directory(output) as partial:
+                # The journal counts batches, so it is only valid for the same batch size.
+                kind = f"{batch_characters} in shards" if encode_shards else str(batch_characters)
+                state = _resume_or_begin(job, partial, f"{fingerprint}/{kind}")
+                tokenizer = _write_tokenizer(job, partial, user_tokenizer)
+                with CorpusWriter(partial, token_dtype(tokenizer.vocab_size), state) as writer:
+                    if encode_shards:
+                        results = _from_shards(job, tokenizer, shards, encode_shards)
+                        results = itertools.islice(results, state.batches, None)
+                    else:
+                        results = _from_workers(job, partial, workers, state.batches)
+                    _append_all(job, writer, results, journal_seconds)
+                    _fill_empty_split(job, writer)
+                    writer.finish()
+                manifest = _manifest(job, partial, fingerprint, tokenizer, state)
+                manifest.write(partial)
+                publish(partial, output)
+        remove(shards)  # of this call, or of one that was interrupted just before its end
     return manifest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Job:
-    """One call of `prepare`: its arguments, and the sources opened."""
+    """The arguments of `prepare` that several functions read, and the opened sources."""
 
     options: PrepareOptions
     sources: list[Source]
-    validation: ValidationSplit
     limit: int | None
-    workers: int
     progress: bool
-    encode_shards: EncodeShards | None
     batch_characters: int
-    journal_seconds: float
+
+    @property
+    def validation(self) -> ValidationSplit:
+        """Chooses the documents of the validation split."""
+        return ValidationSplit(self.options.validation_fraction, self.options.seed)
 
     def report(self, message: str) -> None:
         if self.progress:
@@ -233,7 +233,7 @@ def _resume_or_begin(job: _Job, partial: Path, fingerprint: str) -> Journal:
 
 
 def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None) -> Tokenizer:
-    """Writes the tokenizer to the corpus (trains it first if none is given), and loads it."""
+    """Trains a tokenizer if none is given, writes it to the corpus, and loads it."""
     from bert_jax.tokenization import load_tokenizer
 
     directory = partial / TOKENIZER_DIRECTORY
@@ -250,24 +250,23 @@ def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None)
     return load_tokenizer(directory)
 
 
-def _from_workers(job: _Job, partial: Path, done: int) -> Iterator[_Encoded]:
-    """All batches, encoded by processes of this machine; the first `done` are left empty."""
+def _from_workers(job: _Job, partial: Path, workers: int, done: int) -> Iterator[_Encoded]:
+    """All batches but the first `done`, encoded by processes of this machine."""
     encoder = BatchEncoder(
         partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language
     )
     batches = read_batches(
         job.sources, job.validation, limit=job.limit, characters=job.batch_characters
     )
-    for batch in itertools.islice(batches, done):
-        yield batch.source, batch.position, {}
-    for batch, encoded in encode_in_order(batches, encoder, job.workers):
+    batches = itertools.islice(batches, done, None)
+    for batch, encoded in encode_in_order(batches, encoder, workers):
         yield batch.source, batch.position, encoded
 
 
 def _from_shards(
     job: _Job, tokenizer: Tokenizer, directory: Path, encode_shards: EncodeShards
 ) -> Iterator[_Encoded]:
-    """All batches, encoded elsewhere and written to files in a directory beside the corpus."""
+    """All batches, encoded elsewhere and written to files in a directory next to the corpus."""
     options = job.options
     with atomic_directory(directory / TOKENIZER_DIRECTORY) as partial:
         tokenizer.save(partial)
@@ -279,24 +278,22 @@ def _from_shards(
     yield from join_shards(shards, work)
 
 
-def _append_all(job: _Job, writer: CorpusWriter, results: Iterator[_Encoded]) -> None:
-    """Appends every batch that is not yet written."""
+def _append_all(
+    job: _Job, writer: CorpusWriter, results: Iterator[_Encoded], journal_seconds: float
+) -> None:
+    """Appends batches, and writes the journal now and then."""
     state = writer.progress
-    done = state.batches
     size = sum(source.size for source in job.sources)
     with tqdm(
         total=size, desc="prepare", unit="B", unit_scale=True, disable=not job.progress
     ) as bar:
         begun_tokens, begun = state.tokens(), time.monotonic()
         journal_time = begun
-        for number, (source, position, encoded) in enumerate(results):
+        for source, position, encoded in results:
             bar.update(position - bar.n)
-            if number < done:
-                begun = journal_time = time.monotonic()
-                continue
             writer.append(source, encoded)
             now = time.monotonic()
-            if now - journal_time >= job.journal_seconds:
+            if now - journal_time >= journal_seconds:
                 writer.write_journal()
                 journal_time = now
             rate = (state.tokens() - begun_tokens) / max(now - begun, 1e-3)
@@ -305,7 +302,7 @@ def _append_all(job: _Job, writer: CorpusWriter, results: Iterator[_Encoded]) ->
 
 
 def _fill_empty_split(job: _Job, writer: CorpusWriter) -> None:
-    """Moves one document if by chance a split is empty."""
+    """Moves one document if a split happens to be empty."""
     documents = {split: writer.progress.splits[split].total().documents for split in SPLITS}
     if not any(documents.values()):
         sources = ", ".join(repr(spec.source) for spec in job.options.sources)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
-from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
+from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
 
@@ -18,19 +18,19 @@ class PreparationStatistics:
 
     Attributes:
         documents: number of documents.
-        validation_documents: those of the validation split.
+        validation_documents: number of documents of the validation split.
         sentences: sentences with at least one token.
-        cut_sentences: sentences that were too long and cut.
-        tokens: token ids without special tokens.
-        unknown_share: share of [UNK] among them.
-        mean_sentence_tokens, median_sentence_tokens: tokens of a sentence.
-        mean_document_tokens, median_document_tokens: tokens of a document.
-        length: T, for `padding_share`.
-        padding_share: expected share of [PAD] in batches: a document of n tokens takes
+        cut_sentences: number of sentences that were cut, since they were too long.
+        tokens: number of token ids, without special tokens.
+        unknown_share: fraction of [UNK] among them.
+        mean_sentence_tokens, median_sentence_tokens: tokens per sentence.
+        mean_document_tokens, median_document_tokens: tokens per document.
+        length: T, tokens of an example, for `padding_share`.
+        padding_share: expected fraction of [PAD] in batches: a document of n tokens takes
             ceil(n / (T - 3)) examples, each with the three special tokens of a pair.
         packed_padding_share: the same with `data.packing`, measured on sentence pairs; a tenth of
             them is short by design.
-        packed_left_out_share: share of the pairs that an epoch of packed rows leaves out.
+        packed_left_out_share: fraction of the pairs that an epoch of packed rows leaves out.
     """
 
     documents: int
@@ -61,13 +61,13 @@ def statistics(
 
     Args:
         options: see `prepare`.
-        length: T, tokens of an example with special tokens.
-        limit: the most documents of each source; None for all.
+        length: T, tokens of an example, including special tokens.
+        limit: maximum number of documents of each source; None for all.
         workers: see `prepare`.
         progress: whether progress is shown on stderr.
 
     Raises:
-        UserError: as `prepare` does; also if `length` is too small.
+        UserError: see `prepare`; or `length` is too small.
     """
     PretrainingOptions(length=length)  # checks the length first
     with tempfile.TemporaryDirectory(prefix="bert-jax-dry-run-") as folder:
@@ -83,7 +83,12 @@ def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
     sentence_tokens = np.concatenate(
         [np.diff(split.sentence_offsets) for split in corpus.splits.values()]
     )
-    document_tokens = np.concatenate([_document_tokens(split) for split in corpus.splits.values()])
+    document_tokens = np.concatenate(
+        [
+            np.diff(split.sentence_offsets[split.document_offsets])
+            for split in corpus.splits.values()
+        ]
+    )
     tokenizer = corpus.tokenizer()
     special_tokens = tokenizer.num_special_tokens(pair=True)
     examples = -(-document_tokens // (length - special_tokens))
@@ -108,8 +113,3 @@ def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
         packed_padding_share=1 - packed.filled,
         packed_left_out_share=packed.left_out,
     )
-
-
-def _document_tokens(split: CorpusSplit) -> np.ndarray:
-    """Tokens of each document, int64 [documents]."""
-    return np.diff(split.sentence_offsets[split.document_offsets])

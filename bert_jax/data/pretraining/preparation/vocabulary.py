@@ -7,23 +7,28 @@ from tqdm import tqdm
 
 from bert_jax.data.pretraining.preparation.encoding import ValidationSplit, read_batches
 from bert_jax.data.pretraining.sources import Source
-from bert_jax.errors import OptionError, renamed_options
-from bert_jax.tokenization.interface import Tokenizer
+from bert_jax.errors import OptionError, renamed_options, require_at_least, require_one_of
+from bert_jax.tokenization.interface import (
+    BYTE_LEVEL_BPE,
+    SENTENCEPIECE,
+    WORDPIECE,
+    Tokenizer,
+)
 
-KINDS = ("wordpiece", "sentencepiece")
+KINDS = (WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE)
 
 _READ_CHARACTERS = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VocabularyOptions:
-    """How a vocabulary is trained.
+    """Options of the training of a vocabulary.
 
     Attributes:
-        kind: "wordpiece" or "sentencepiece".
-        vocab_size: number of ids, special tokens included.
-        lowercase: whether text is lower-cased first.
-        train_characters: the most text it is trained from, in characters; the sources of a mixture
+        kind: "wordpiece", "sentencepiece" or "byte_level_bpe".
+        vocab_size: number of ids, including special tokens.
+        lowercase: whether text is lower-cased first; byte-level BPE keeps the case.
+        train_characters: maximum amount of training text, in characters; the sources of a mixture
             share it by their weights.
     """
 
@@ -33,10 +38,12 @@ class VocabularyOptions:
     train_characters: int = 200_000_000
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise OptionError("kind", self.kind, f"known are {', '.join(KINDS)}")
-        if self.train_characters < 1:
-            raise OptionError("train_characters", self.train_characters, "it must be at least 1")
+        require_one_of("kind", self.kind, KINDS)
+        if self.lowercase and self.kind == BYTE_LEVEL_BPE:
+            rule = "byte-level BPE keeps upper and lower case: set {lowercase} to false"
+            raise OptionError("lowercase", True, rule)
+        for name in ("vocab_size", "train_characters"):
+            require_at_least(name, getattr(self, name), 1)
 
 
 def train_vocabulary(
@@ -50,18 +57,22 @@ def train_vocabulary(
     """Trains a tokenizer from the documents of "train", the first ones of each source.
 
     Args:
-        options: kind and size.
-        sources: opened sources.
-        validation: chooses the documents that are left out.
-        limit: the most documents of each source.
+        options: kind and size of the vocabulary.
+        sources: the opened sources.
+        validation: the split, whose validation documents are left out.
+        limit: maximum number of documents of each source.
         progress: whether a progress bar is shown on stderr.
 
     Raises:
-        UserError: a source cannot be read, or the text is too little for the vocabulary.
+        UserError: a source cannot be read, or there is too little text for the vocabulary.
     """
-    from bert_jax.tokenization import train_sentencepiece, train_wordpiece
+    from bert_jax.tokenization import (
+        train_byte_level_bpe,
+        train_sentencepiece,
+        train_wordpiece,
+    )
 
-    train = train_wordpiece if options.kind == "wordpiece" else train_sentencepiece
+    size, lowercase = options.vocab_size, options.lowercase
     with tqdm(
         total=options.train_characters,
         desc="vocabulary: at most",
@@ -72,7 +83,10 @@ def train_vocabulary(
         texts = _train_texts(options.train_characters, sources, validation, limit, bar)
         # A config has a size of the vocabulary in section `model`, too.
         with renamed_options(vocab_size="tokenizer.vocab_size"):
-            return train(texts, vocab_size=options.vocab_size, lowercase=options.lowercase)
+            if options.kind == BYTE_LEVEL_BPE:
+                return train_byte_level_bpe(texts, vocab_size=size)
+            train = train_wordpiece if options.kind == WORDPIECE else train_sentencepiece
+            return train(texts, vocab_size=size, lowercase=lowercase)
 
 
 def _train_texts(
@@ -82,7 +96,7 @@ def _train_texts(
     limit: int | None,
     bar: tqdm,
 ) -> Iterator[str]:
-    """Paragraphs of all sources; each source has a number of characters by its weight."""
+    """Paragraphs of all sources; each source contributes a number of characters by its weight."""
     total_weight = sum(source.spec.weight for source in sources)
     for source in sources:
         left = characters * source.spec.weight / total_weight

@@ -1,8 +1,8 @@
 """Encodes text batches in parallel: in processes of this machine, or in shards on any machines.
 
-A shard is some batches of some files. Its worker reads the files from their start, which is fast,
-and encodes only the batches of the shard, which is slow. The result is one file in a directory that
-all machines can reach.
+A shard is a set of batches of some files. Its worker reads the files from their start, which is
+fast, and encodes only the batches of the shard, which is slow. The result is one file in a
+directory that all machines can access.
 """
 
 import collections
@@ -37,6 +37,7 @@ from bert_jax.tokenization.interface import Tokenizer
 
 # With fewer batches than this, starting processes takes longer than the work.
 _FEWEST_BATCHES = 3
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ def encode_in_order(
     """Encodes batches; results come in their order.
 
     Args:
-        batches: read as needed, about two per worker ahead.
-        encoder: how they are encoded.
+        batches: batches to encode, read on demand, about two per worker ahead.
+        encoder: options of the encoding.
         workers: number of processes; with 1, and for very little text, the work is done in this
             process (where the tokenizers library may use several threads).
 
@@ -90,7 +91,8 @@ def encode_in_order(
     )
     try:
         for batch in batches:
-            pending.append((batch, pool.submit(_work, batch)))
+            with _signals_held_back():
+                pending.append((batch, pool.submit(_work, batch)))
             if len(pending) > 2 * workers:
                 yield _take(pending)
         while pending:
@@ -122,16 +124,27 @@ class _Worker:
 _worker = _Worker()
 
 
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Processes that are started within it get no signals before `_start_worker`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start_worker(encoder: BatchEncoder) -> None:
-    # With one process per core, threads of the tokenizers library only compete.
+    # With one process per core, threads of the tokenizers library would only compete for cores.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops its workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _worker.encoder, _worker.tokenizer = encoder, load_tokenizer(encoder.tokenizer)
 
 
 def _exit_with_parent() -> None:
-    """Without this, the workers of a killed parent would wait for ever."""
+    """Ends this process with its parent: workers of a killed parent would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -149,12 +162,12 @@ SHARD_BYTES = 64 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
-    """Some batches of some files of one source.
+    """A set of batches of some files of one source.
 
     Attributes:
         source: index of the source.
         text: the source, reduced to these files.
-        position: bytes of all sources before these files.
+        position: total bytes of all sources before these files.
         turn: the batches `turn`, `turn + turns`, `turn + 2 turns`, … of these files.
         turns: number of shards that share these files.
         name: name of the result file.
@@ -170,14 +183,15 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShardWork:
-    """How shards are encoded, the same for each.
+    """The options for encoding shards, the same for each.
 
     Attributes:
         directory: directory of the results; a string, since it is sent to other machines.
-        encoder: how batches are encoded; its tokenizer is in a directory that all machines reach.
-        validation: how documents are split.
-        limit: the most documents of each source.
-        batch_characters: size of a batch.
+        encoder: options of the encoding; its tokenizer is in a directory that all machines can
+            access.
+        validation: the split of documents.
+        limit: maximum number of documents of each source.
+        batch_characters: size of a batch in characters.
     """
 
     directory: str
@@ -190,9 +204,9 @@ class ShardWork:
 def plan_shards(
     sources: Sequence[Source], limit: int | None, shard_bytes: int = SHARD_BYTES
 ) -> list[Shard]:
-    """Cuts sources into shards of about `shard_bytes`, in the order of the corpus.
+    """Divides sources into shards of about `shard_bytes`, in the order of the corpus.
 
-    Small files are grouped. A large one is shared by several shards, and so is a whole source of
+    Small files are grouped. A large one is divided among several shards, and so is a source of
     which only the first documents are read.
     """
     shards: list[Shard] = []
@@ -265,7 +279,7 @@ def join_shards(
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of neighbours with at most `most` bytes together; each has at least one."""
+    """Ranges of neighbours with at most `most` bytes in total; each has at least one element."""
     start, size = 0, 0
     for stop, added in enumerate(sizes):
         if stop > start and size + added > most:
@@ -280,7 +294,7 @@ def _key(number: int, split: str, field: str) -> str:
 
 
 def _open(path: Path, opened: contextlib.ExitStack) -> tuple["np.lib.npyio.NpzFile", list[int]]:
-    """A shard's file, opened, and the positions of its batches."""
+    """Opens a shard's file; returns it with the positions of its batches."""
     try:
         with reachable(path):
             file = opened.enter_context(open_binary(path))

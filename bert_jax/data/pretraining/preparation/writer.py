@@ -1,14 +1,13 @@
 """Writes a corpus to `OUTPUT.partial/`, which is renamed to OUTPUT when it is complete.
 
 The files only grow. From time to time a journal records their lengths and the number of text
-batches they hold; after an interruption, everything that was written later is cut off. A corpus in
-a bucket is made in the user's cache and then uploaded, its manifest last.
+batches they contain; after an interruption, everything written later is cut off. A corpus in a
+bucket is made in the user's cache and then uploaded, its manifest last.
 """
 
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import io
 import itertools
 import json
@@ -32,6 +31,7 @@ from bert_jax.data.pretraining.corpus import (
 from bert_jax.data.pretraining.preparation.encoding import EncodedSplit
 from bert_jax.errors import UserError
 from bert_jax.files import (
+    check_locks,
     is_remote,
     reachable,
     read_json_object,
@@ -48,13 +48,13 @@ _OFFSET = np.dtype("<i8")
 
 @dataclasses.dataclass(slots=True)
 class SplitProgress:
-    """Counts of what is written of one split.
+    """Counts of the written part of one split.
 
     Attributes:
-        counts: by source.
-        last_document: number of the document that was written last, -1 at the start.
-        last_source: its source.
-        last_counts: its counts so far.
+        counts: counts of each source.
+        last_document: number of the last document written, -1 at the start.
+        last_source: index of its source.
+        last_counts: counts of that document so far.
     """
 
     counts: list[Counts]
@@ -63,11 +63,8 @@ class SplitProgress:
     last_counts: Counts = dataclasses.field(default_factory=Counts)
 
     def total(self) -> Counts:
-        """Counts of all sources together."""
-        total = Counts()
-        for counts in self.counts:
-            total.add(counts)
-        return total
+        """The counts of all sources together."""
+        return sum(self.counts, Counts())
 
 
 @dataclasses.dataclass(slots=True)
@@ -76,7 +73,7 @@ class Journal:
 
     Attributes:
         fingerprint: changes with text, options, tokenizer and batch size.
-        batches: number of text batches written.
+        batches: number of text batches that are written.
         splits: counts of each split.
     """
 
@@ -86,7 +83,7 @@ class Journal:
 
     @classmethod
     def begin(cls, fingerprint: str, sources: int) -> "Journal":
-        """Progress before the first batch."""
+        """The progress before the first batch."""
         splits = {split: SplitProgress([Counts() for _ in range(sources)]) for split in SPLITS}
         return cls(fingerprint, 0, splits)
 
@@ -124,9 +121,9 @@ class CorpusWriter:
     """Writes the files of both splits.
 
     Args:
-        directory: of the files; created by the caller.
-        dtype: of the token ids.
-        progress: where to continue; the files are cut to these counts.
+        directory: directory of the files; created by the caller.
+        dtype: dtype of the token ids.
+        progress: progress to continue from; the files are cut to these counts.
     """
 
     def __init__(self, directory: Path, dtype: np.dtype, progress: Journal):
@@ -156,7 +153,7 @@ class CorpusWriter:
     def _append_split(self, split: str, source: int, part: EncodedSplit) -> None:
         progress = self.progress.splits[split]
         before = progress.total()
-        # The start of a document that continues from the previous batch is written already.
+        # The start of a document that continues from the previous batch has already been written.
         is_new = part.documents[:, 0] != progress.last_document
         self._write(split, "tokens", part.tokens)
         self._write(split, "sentences", _starts(before.tokens, part.sentence_lengths))
@@ -166,11 +163,12 @@ class CorpusWriter:
                 progress.last_document, progress.last_source = row[0], source
                 progress.last_counts = Counts()
             counts = Counts(int(new), *row[1:])
-            progress.last_counts.add(counts)
-            progress.counts[source].add(counts)
+            progress.last_counts += counts
+            progress.counts[source] += counts
 
     def write_journal(self) -> None:
         """Flushes the files to disk, then replaces the journal."""
+        check_locks()
         for file in self._files.values():
             os.fsync(file.fileno())
         self.progress.write(self._directory)
@@ -178,18 +176,18 @@ class CorpusWriter:
     def move_last_document(self, origin: str, target: str) -> None:
         """Moves the last document of one split to the end of the other one.
 
-        The journal is written before the origin gets shorter, so that at any time the files hold
-        at least what the journal says.
+        The journal is written before the first split gets shorter, so that at any time the files
+        contain at least the recorded data.
         """
         source, destination = self.progress.splits[origin], self.progress.splits[target]
-        moved, before, remaining = source.last_counts, destination.total(), source.total()
-        remaining.subtract(moved)
+        moved, before = source.last_counts, destination.total()
+        remaining = source.total() - moved
         starts = self._read(origin, "sentences", remaining.sentences)
         self._write(target, "tokens", self._read(origin, "tokens", remaining.tokens))
         self._write(target, "sentences", starts - remaining.tokens + before.tokens)
         self._write(target, "documents", np.array([before.sentences]))
-        source.counts[source.last_source].subtract(moved)
-        destination.counts[source.last_source].add(moved)
+        source.counts[source.last_source] -= moved
+        destination.counts[source.last_source] += moved
         source.last_counts = Counts()
         self.write_journal()
         self._cut_to_progress()
@@ -205,7 +203,7 @@ class CorpusWriter:
 
     def _write(self, split: str, kind: str, values: np.ndarray) -> None:
         data = memoryview(values.astype(self._dtypes[kind]).tobytes())
-        while data:  # a write may stop early, as on a disk that is nearly full
+        while data:  # a write may stop early, for example on a nearly full disk
             data = data[self._files[split, kind].write(data) :]
 
     def _read(self, split: str, kind: str, start: int) -> np.ndarray:
@@ -221,7 +219,7 @@ class CorpusWriter:
                 if os.fstat(file.fileno()).st_size < size:
                     raise UserError(
                         f"{self._directory / split_file(split, kind)}: shorter than the {size} "
-                        f"bytes that the journal says; remove {self._directory} and start again"
+                        f"bytes in the journal; remove {self._directory} and start again"
                     )
                 file.truncate(size)
 
@@ -231,7 +229,6 @@ def _starts(first: int, lengths: np.ndarray) -> np.ndarray:
     return first + np.cumsum(lengths) - lengths
 
 
-_LOCK_NAME = "lock"
 _NAMES = {
     TOKENIZER_DIRECTORY,
     *itertools.starmap(split_file, itertools.product(SPLITS, FILE_KINDS)),
@@ -243,7 +240,7 @@ def finished_manifest(output: Path, fingerprint: str) -> Manifest | None:
     """The manifest of a finished corpus, or None if `output` does not exist or is empty.
 
     Raises:
-        UserError: `output` holds something else, or a corpus with another fingerprint.
+        UserError: `output` contains something else, or a corpus with another fingerprint.
     """
     remedy = "give another --output or remove it"
     with reachable(output):
@@ -264,25 +261,25 @@ def finished_manifest(output: Path, fingerprint: str) -> Manifest | None:
 
 @contextlib.contextmanager
 def partial_directory(output: Path) -> Iterator[Path]:
-    """Makes and locks `OUTPUT.partial`, on the local disk.
+    """Creates `OUTPUT.partial`, on the local disk.
 
     Raises:
-        UserError: another process has locked it, or it cannot be written (full disk, permissions).
-            It stays, so that the next call can continue.
+        UserError: it contains something else, or cannot be written (full disk, permissions). It is
+            kept, so that the next call can continue.
     """
     partial = output.with_name(output.name + ".partial")
     if is_remote(output):
         partial = user_cache() / "prepared" / os.fspath(partial).replace("://", "/")
     try:
         partial.mkdir(parents=True, exist_ok=True)
-        with open(partial / _LOCK_NAME, "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield partial
-    except BlockingIOError as error:
-        raise UserError(
-            f"{partial}: another bert-jax prepare is writing there; wait for it or give another "
-            "--output"
-        ) from error
+        # The journal is the first file of a corpus that is being made.
+        others = any(path.suffix != ".partial" for path in partial.iterdir())
+        if others and not (partial / JOURNAL_NAME).is_file():
+            raise UserError(
+                f"{partial} holds other files and no {JOURNAL_NAME}; move it away or give another "
+                "--output"
+            )
+        yield partial
     except OSError as error:
         if error.errno in _SPACE_ERRORS:
             reason = f"no space left ({error.strerror}); remove files"
@@ -299,7 +296,7 @@ def resume(partial: Path, fingerprint: str) -> Journal | None:
 
 def begin(partial: Path, fingerprint: str, sources: int) -> Journal:
     """Removes the files of an earlier call with another fingerprint, and starts a journal."""
-    (partial / JOURNAL_NAME).unlink(missing_ok=True)
+    Journal.begin("", sources).write(partial)  # continued by no call
     for split, kind in itertools.product(SPLITS, FILE_KINDS):
         (partial / split_file(split, kind)).unlink(missing_ok=True)
     shutil.rmtree(partial / TOKENIZER_DIRECTORY, ignore_errors=True)
@@ -310,6 +307,7 @@ def begin(partial: Path, fingerprint: str, sources: int) -> Journal:
 
 def publish(partial: Path, output: Path) -> None:
     """Renames (or uploads) a finished corpus to OUTPUT."""
+    check_locks()
     if is_remote(output):
         upload(partial, output, [*Manifest.read(partial).files, MANIFEST_NAME])
         shutil.rmtree(partial)
@@ -317,5 +315,10 @@ def publish(partial: Path, output: Path) -> None:
     remove_partial_files(partial)
     os.rename(partial, output)
     sync_directory(output.parent)
-    for name in (JOURNAL_NAME, _LOCK_NAME):
-        (output / name).unlink()
+    remove_journal(output)
+
+
+def remove_journal(output: Path) -> None:
+    """Removes the journal from a finished corpus; a call that was killed may have left it."""
+    if not is_remote(output):
+        (output / JOURNAL_NAME).unlink(missing_ok=True)

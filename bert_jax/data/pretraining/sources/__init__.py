@@ -14,7 +14,7 @@ from typing import cast
 from bert_jax.errors import OptionError
 
 BLOCK_CHARACTERS = 256 * 1024
-"""A block has at most so many characters, unless a single line is longer."""
+"""The maximum number of characters of a block, unless a single line is longer."""
 
 FORMATS = ("auto", "bert", "lines", "wikiextractor")
 PARAGRAPHS = ("lines", "blank")
@@ -23,20 +23,21 @@ ERRORS = ("strict", "replace")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """One source of text and how it is read; each kind ignores the fields of other kinds.
+    """One source of text and its options; each kind ignores the fields of other kinds.
 
     Attributes:
         source: "KIND:PLACE", such as "text:books/*.txt.gz".
-        weight: share of this source in a mixture, relative to the others.
-        format: of `text:` files; "bert" (blank lines between documents), "lines" (one document
-            per line), "wikiextractor" (`<doc …>` to `</doc>`), or "auto", which looks for `<doc`
-            at the start of each file and otherwise takes "bert".
-        field: which field of a `jsonl:` or `tfds:` record holds the text.
-        paragraphs: in `jsonl:` and `tfds:` texts; "lines" (each line is one) or "blank" (blank
-            lines separate them and the lines between are joined: hard-wrapped text, verse).
-        errors: undecodable bytes; "strict" is an error with their place, "replace" reads U+FFFD.
-        data_dir: of `tfds:`, where data sets are prepared; None for the default of
-            TensorFlow Datasets.
+        weight: weight of this source in a mixture, relative to the others.
+        format: format of `text:` files; "bert" (blank lines between documents), "lines" (one
+            document per line), "wikiextractor" (`<doc …>` to `</doc>`), or "auto": "wikiextractor"
+            if a file starts with `<doc`, else "bert".
+        field: field of a `jsonl:` or `tfds:` record that contains the text.
+        paragraphs: paragraphs in `jsonl:` and `tfds:` texts; "lines" (one per line) or "blank"
+            (blank lines separate them and the lines between are joined: hard-wrapped text, verse).
+        errors: handling of undecodable bytes; "strict": an error with their place, "replace":
+            U+FFFD.
+        data_dir: directory of prepared data sets, for `tfds:`; None for the default of TensorFlow
+            Datasets.
     """
 
     source: str
@@ -71,7 +72,7 @@ class SourceSpec:
 class Block:
     r"""A stretch of one document: lines separated by "\n", none of them blank.
 
-    Each line is a paragraph (or a sentence, where the source has one per line). The blocks of a
+    Each line is a paragraph (or a sentence, if the source has one per line). The blocks of a
     document follow one another.
 
     Attributes:
@@ -84,7 +85,7 @@ class Block:
 
 
 class BlockBuilder:
-    """Gathers the lines of documents into blocks."""
+    """Groups the lines of documents into blocks."""
 
     def __init__(self, limit: int = BLOCK_CHARACTERS):
         self._limit = limit
@@ -93,7 +94,7 @@ class BlockBuilder:
         self._starts_document = True
 
     def add(self, line: str) -> Block | None:
-        """Takes one line without its line end; returns the block that it did not fit into."""
+        """Adds a line without its line end; returns the previous block if the line did not fit."""
         line = line.strip()
         if not line:
             return None
@@ -105,7 +106,7 @@ class BlockBuilder:
         return block
 
     def end_document(self) -> Block | None:
-        """Ends the document; returns its last block, or None where it had no text left."""
+        """Ends the document; returns its last block, or None if there is no text left."""
         block = self._take() if self._lines else None
         self._starts_document = True
         return block
@@ -117,7 +118,7 @@ class BlockBuilder:
 
 
 def document_blocks(text: str, paragraphs: str) -> Iterator[Block]:
-    """The blocks of a document that is one string (`SourceSpec.paragraphs`)."""
+    """The blocks of a document that is one string (see `SourceSpec.paragraphs`)."""
     builder = BlockBuilder()
     lines = text.replace("\r\n", "\n").split("\n")
     for line in _join_wrapped(lines) if paragraphs == "blank" else lines:
@@ -139,12 +140,12 @@ def _join_wrapped(lines: list[str]) -> Iterator[str]:
 
 
 class Source(abc.ABC):
-    """A source whose files are known, but not yet read.
+    """A source that has located its files, but not read them yet.
 
     Attributes:
-        spec: what it was opened from.
+        spec: specification of the source.
         size: bytes on disk that `blocks` reads, for a progress bar; 0 if unknown.
-        position: bytes that have been read.
+        position: number of bytes that have been read.
     """
 
     def __init__(self, spec: SourceSpec, size: int):
@@ -154,7 +155,7 @@ class Source(abc.ABC):
 
     @property
     def piece_sizes(self) -> list[int]:
-        """Bytes of the pieces that can be read separately; documents never span two pieces."""
+        """The sizes in bytes of separately readable pieces; no document spans two pieces."""
         return [self.size]
 
     def pieces(self, start: int, stop: int) -> "Source":
@@ -164,7 +165,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def identity(self) -> dict[str, object]:
-        """JSON values that change when the text may have changed: names, sizes, times."""
+        """JSON values that change if the text may have changed: names, sizes, times."""
 
     @abc.abstractmethod
     def blocks(self) -> Iterator[Block]:
@@ -175,7 +176,7 @@ class Source(abc.ABC):
         """
 
 
-# The class of each kind, as "MODULE.CLASS" in this folder; imported when it is used.
+# The class of each kind, as "MODULE.CLASS" in this folder; imported at its first use.
 KINDS = {
     "text": "files.TextSource",
     "jsonl": "files.JsonLinesSource",
@@ -185,7 +186,7 @@ KINDS = {
 
 
 def open_source(spec: SourceSpec) -> Source:
-    """Finds the source that a spec names, without reading it.
+    """Opens the source of a spec, without reading it.
 
     Raises:
         UserError: the kind is unknown, or the place does not exist.
@@ -208,7 +209,7 @@ def source_specs(
     Args:
         source: one "KIND:PLACE", or a mixture: a list whose entries are such strings or mappings
             with the key "source" and any other field of `SourceSpec`.
-        defaults: fields of `SourceSpec` for entries that do not say otherwise.
+        defaults: fields of `SourceSpec` for entries that do not set them.
 
     Raises:
         UserError: there is no source, a key is unknown or a value is out of range.
@@ -228,7 +229,7 @@ def no_source() -> OptionError:
 
 
 def _spec(entry: str | Mapping[str, object], defaults: dict[str, object]) -> SourceSpec:
-    if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is no Mapping
+    if not isinstance(entry, str) and not hasattr(entry, "items"):  # a ConfigDict is not a Mapping
         problem = f"source {entry!r} is neither text:FILES nor a mapping"
         raise OptionError("source", entry, "correct {source}", problem)
     fields = {"source": entry} if isinstance(entry, str) else dict(entry.items())

@@ -1,4 +1,4 @@
-"""`text:PATTERN` and `jsonl:PATTERN`: documents of files that are found by a pattern."""
+"""`text:PATTERN` and `jsonl:PATTERN`: documents of files that match a pattern."""
 
 import copy
 import glob
@@ -17,8 +17,8 @@ from bert_jax.data.pretraining.sources import (
     document_blocks,
 )
 from bert_jax.data.readers.lines import Lines, decompress, named_errors
-from bert_jax.data.readers.tables import parse_object
-from bert_jax.errors import OptionError, UserError
+from bert_jax.data.readers.tables import parse_object, string_field
+from bert_jax.errors import OptionError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
 
 REMEDY = "convert the file, or set {errors=replace} to read U+FFFD in its place"
@@ -28,7 +28,7 @@ class FileSource(Source):
     """A source that reads files line by line.
 
     Attributes:
-        paths: the files, in reading order.
+        paths: paths of the files, in reading order.
     """
 
     def __init__(self, spec: SourceSpec, pattern: str):
@@ -38,7 +38,7 @@ class FileSource(Source):
         self._starts = self._find_starts()
 
     def _find_starts(self) -> dict[Path, int]:
-        """The bytes of the files before each one."""
+        """The total bytes of the files before each one."""
         ends = itertools.accumulate(state.size for state in self._states)
         return dict(zip(self.paths, [0, *ends], strict=False))
 
@@ -66,10 +66,11 @@ class FileSource(Source):
     def numbered_lines(self, path: Path) -> Iterator[tuple[int, str]]:
         """Lines of one of the files, without line ends, counted from 1.
 
-        A byte order mark is dropped. `position` follows.
+        A byte order mark is dropped. Updates `position`.
 
         Raises:
-            UserError: unreadable or damaged file, undecodable bytes, or a line above the limit.
+            UserError: a file is unreadable or damaged, has undecodable bytes, or a line above the
+                limit.
         """
         with reachable(path), named_errors(path), open_binary(path) as raw:
             lines = Lines(str(path), decompress(raw), errors=self.spec.errors, remedy=REMEDY)
@@ -79,13 +80,13 @@ class FileSource(Source):
 
 
 def find_files(pattern: str, spec: SourceSpec) -> list[Path]:
-    """The files that a file name, a directory (all files below it) or a glob pattern names.
+    """The files of a file name, a directory (all files below it) or a glob pattern.
 
-    Sorted by path; hidden files and folders inside directories are left out, and a file that is
-    matched twice is taken once.
+    Sorted by path; hidden files and folders in directories are left out, and a file that matches
+    twice is included once.
 
     Raises:
-        UserError: there are none.
+        UserError: there are no such files.
     """
     if not pattern:
         raise spec.error("it names no file, directory or pattern")
@@ -151,8 +152,8 @@ class TextSource(FileSource):
     def _tagged_documents(self, path: Path) -> Iterator[Block]:
         """Documents in WikiExtractor's `<doc id=… title=…>` … `</doc>`.
 
-        The title that is repeated as the first line is left out, so that a redirect or a stub
-        without text is not a document.
+        The title, which the first line repeats, is left out, so that a redirect or a stub without
+        text is not a document.
         """
         builder = BlockBuilder()
         inside, title = False, ""
@@ -186,7 +187,7 @@ class TextSource(FileSource):
 
 
 class JsonLinesSource(FileSource):
-    """One JSON object per line, whose field `data.field` is a document; blank lines are skipped."""
+    """One JSON object per line, with a document in field `data.field`; blank lines are skipped."""
 
     def blocks(self) -> Iterator[Block]:
         for path in self.paths:
@@ -203,14 +204,10 @@ class JsonLinesSource(FileSource):
             fields = ", ".join(map(repr, record)) or "none"
             problem = f"{place}: no field {field!r}; its fields are {fields}"
             raise OptionError("field", field, "set {field} to one of them", problem)
-        if not isinstance(record[field], str):
-            raise UserError(
-                f"{place}: field {field!r} is not a string but {type(record[field]).__name__}"
-            )
-        return self._without_surrogates(record[field], place)
+        return self._without_surrogates(string_field(record, field, place), place)
 
     def _without_surrogates(self, text: str, place: str) -> str:
-        r"""JSON can spell half of a surrogate pair ("\ud83d"), which no encoding can write."""
+        r"""Checks for half of a surrogate pair ("\ud83d" in JSON), which no encoding can write."""
         try:
             text.encode()
         except UnicodeEncodeError as error:

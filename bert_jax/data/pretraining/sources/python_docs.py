@@ -1,9 +1,8 @@
-"""`python-docs:`: English text that every CPython carries, for a first run without any data.
+"""`python-docs:`: English text that comes with every CPython, for a first run without any data.
 
-A document for each topic of `help()`, then one for each module of the standard library: its
-docstring and those of its classes and functions in the order of the source, which is read, never
-imported. This text is hard-wrapped and full of code; only paragraphs of prose are kept, each
-joined to one line.
+One document per topic of `help()`, then one per module of the standard library: its docstring and
+those of its classes and functions in the order of the source, which is read, never imported. This
+text is hard-wrapped and full of code; only paragraphs of prose are kept, each joined to one line.
 """
 
 import ast
@@ -35,20 +34,21 @@ class PythonDocs(Source):
         if place:
             raise spec.error("nothing may follow 'python-docs:'")
         library = library or Path(sysconfig.get_path("stdlib"))
-        paths = [
-            path for path in library.rglob("*.py") if _is_documented(path.relative_to(library))
-        ]
-        self._paths = sorted(paths)
+        self._paths = sorted(
+            path
+            for path in library.rglob("*.py")
+            if not _SKIPPED_FOLDERS.intersection(path.relative_to(library).parts)
+        )
         if not self._paths:
             raise spec.error(f"this Python has no source files in {library}; use another Python")
         super().__init__(spec, sum(path.stat().st_size for path in self._paths))
 
     def identity(self) -> dict[str, object]:
-        """The interpreter's version and how much source there is."""
+        """The interpreter's version and the size of the source."""
         return {"python": sys.version, "files": len(self._paths), "bytes": self.size}
 
     def blocks(self) -> Iterator[Block]:
-        # Parsing takes seconds and the text is small, so it is kept for the second reading.
+        # Parsing takes seconds and the text is small, so it is cached for the second reading.
         yield from self._all_blocks
         self.position = self.size
 
@@ -72,17 +72,13 @@ def _topics() -> dict[str, str]:
         ) from error
 
 
-def _is_documented(path: Path) -> bool:
-    return not _SKIPPED_FOLDERS.intersection(path.parts)
-
-
 def _docstrings(path: Path) -> Iterator[str]:
-    """Docstrings of a module and of what it defines, in the order of the source."""
+    """Docstrings of a module and its definitions, in the order of the source."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old escapes in strings
             module = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # a template, or a broken file of some package
+    except (SyntaxError, ValueError):  # a template, or a broken file of a package
         return
     yield from _docstrings_below(module)
 
@@ -110,7 +106,7 @@ def prose(text: str) -> str:
 
 
 def _is_prose(paragraph: str) -> bool:
-    """Whether it ends like a sentence and is made of words rather than of signs."""
+    """Whether a paragraph ends like a sentence and consists of words rather than of symbols."""
     if paragraph[-1:] not in {".", "!", "?", ":", ")", '"', "”"} or paragraph.count(" ") < 3:
         return False
     letters = sum(character.isalpha() or character == " " for character in paragraph)

@@ -1,4 +1,4 @@
-"""`tfds:NAME[/CONFIG][:VERSION][:SPLIT]`: text that TensorFlow Datasets has prepared on disk."""
+"""`tfds:NAME[/CONFIG][:VERSION][:SPLIT]`: text of prepared data sets of TensorFlow Datasets."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from bert_jax.errors import OptionError
 
 
 class TensorFlowDataset(Source):
-    """One split of a prepared data set; a document per example, in the order on disk."""
+    """One split of a prepared data set; one document per example, in the order on disk."""
 
     def __init__(self, spec: SourceSpec, place: str):
         name = f"source {spec.source!r}"
@@ -46,7 +46,7 @@ class TensorFlowDataset(Source):
             raise OptionError("field", self.spec.field, rule, problem)
 
     def _text(self, value: object, number: int) -> str:
-        """The text of a string, or of a list of strings: a paragraph each."""
+        """The text of a string, or of a list of strings, one paragraph each."""
         parts = value.tolist() if isinstance(value, np.ndarray) else [value]
         lines = [part for part in parts if isinstance(part, bytes)]
         if len(lines) < len(parts):

@@ -1,4 +1,4 @@
-"""Examples → batches of rows of like length → predictions, in order and in constant memory."""
+"""Examples → batches of rows of similar length → predictions, in order and in constant memory."""
 
 import queue
 import sys
@@ -16,38 +16,44 @@ from bert_jax.data.padding import bucket_length, bucket_rows, pad
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
-from bert_jax.tasks.base.predictor import Advance, Model, PredictionBatch, Predictor, Request
+from bert_jax.tasks.base.kept_outputs import KeptOutputs
+from bert_jax.tasks.base.predictor import Advance, PredictionBatch, Predictor, Request
 from bert_jax.tokenization import Tokenizer
 
 Item = TypeVar("Item")
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
 
-# The characters of a window: of however long texts, with their encodings some 100 MB.
+# The maximum number of characters in a window: some 100 MB with their encodings.
 WINDOW_CHARACTERS = 1_000_000
 
-# A micro-batch ends when so many items take longer than so long to come.
-_MANY = 256
-_SECONDS = 0.1
+# A micro-batch ends when the waits for this many items add up to more than this time.
+_TIMED_ITEMS = 256
+_MAX_WAIT_SECONDS = 0.1
 
 
 def predict_examples(
-    model: Model,
     predictor: Predictor[Example, Prediction],
     examples: Iterable[Example],
     *,
     advance: Advance | None = None,
+    after_window: Callable[[], None] = lambda: None,
+    kept: KeptOutputs | None = None,
 ) -> Iterator[Prediction]:
     """One prediction for each example, in the order of the examples.
 
     Examples are read one window ahead and no further, so memory does not grow with their number.
+    The predictions of a window do not depend on the windows before it, to the bit.
     With several hosts, each passes the same examples and gets all predictions.
 
     Args:
-        model: its tokenizer defines the padding; batches are computed on its mesh.
-        predictor: made for this model by a task.
-        examples: read once.
+        predictor: the predictor of a task for one model; batches are padded by the model's
+            tokenizer and computed on its mesh.
+        examples: the examples, read once.
         advance: called after each batch with the number of examples that are complete.
+        after_window: called when all predictions of a full window have been taken.
+        kept: outputs of batches that are read instead of computed, and to which others are added;
+            for a single host.
 
     Raises:
         ExampleError: an example cannot be encoded.
@@ -55,25 +61,44 @@ def predict_examples(
         OptionError: a device ran out of memory.
     """
     prepared = (predictor.prepare(example, index) for index, example in enumerate(examples))
-    decoded = _in_order(_decoded(model, predictor, prepared, advance))
+    ends: deque[int] = deque()  # of the full windows that have been begun
+    count = 0
+
+    def window() -> Iterator[Any]:
+        nonlocal count
+        for item in decoded:
+            yield item
+            count += 1
+            if ends and count == ends[0]:
+                return
+
+    decoded = _in_order(_decoded(predictor, prepared, advance, ends.append, kept))
     work = f"batches of {predictor.options.batch_size} rows"
     with explain_out_of_memory(work, "batch_size", "lower {batch_size} or {max_length}"):
-        yield from predictor.transform(decoded)
+        yield from predictor.transform(window())
+        while ends and count == ends[0]:
+            after_window()
+            ends.popleft()
+            yield from predictor.transform(window())
     predictor.report()
 
 
 def _decoded(
-    model: Model,
     predictor: Predictor[Example, Any],
     examples: Iterator[Example],
     advance: Advance | None,
+    window_ends: Callable[[int], None],
+    kept: KeptOutputs | None,
 ) -> Iterator[tuple[int, Any]]:
-    """Numbers of examples with what the predictor decodes, as they are complete."""
+    """Pairs of an example's index and its decoded prediction, in the order of completion."""
     collected: dict[int, dict[int, Any]] = {}
-    # While a device computes a batch, the next is tokenised.
-    ahead = 1 if programs_may_overlap(model.mesh) else 0
-    for batch, outputs in _begun_ahead(_computed(model, predictor, examples), ahead):
+    # While a device computes a batch, the next one is tokenised.
+    ahead = 1 if programs_may_overlap(predictor.model.mesh) else 0
+    computed = _computed(predictor, examples, window_ends, kept)
+    for number, (batch, outputs) in enumerate(_prefetched(computed, ahead)):
         outputs = fetch(outputs)
+        if kept is not None:
+            kept.add(number, jax.tree.leaves(outputs))
         complete: list[Request[Example]] = []
         for index, (request, row) in enumerate(batch.rows):
             rows = collected.setdefault(request.number, {})
@@ -92,23 +117,34 @@ def _decoded(
 
 
 def _computed(
-    model: Model, predictor: Predictor[Example, Any], examples: Iterator[Example]
+    predictor: Predictor[Example, Any],
+    examples: Iterator[Example],
+    window_ends: Callable[[int], None],
+    kept: KeptOutputs | None,
 ) -> Iterator[tuple[PredictionBatch[Example], Any]]:
-    mesh = model.mesh
-    for batch in make_batches(
+    model, mesh = predictor.model, predictor.model.mesh
+    batches = make_batches(
         predictor,
         examples,
         model.tokenizer,
         limit=predictor.options.limit(model.config),
         row_multiple=mesh.shape["data"] * mesh.shape["fsdp"],
-    ):
-        with on_mesh(mesh):
-            outputs = predictor.compute(same_on_all_hosts(mesh, predictor.inputs(batch)))
+        window_ends=window_ends,
+    )
+    structure = None  # of the outputs: that of the first batch, which is always computed
+    for number, batch in enumerate(batches):
+        leaves = None if kept is None or structure is None else kept.read(number)
+        if leaves is None:
+            with on_mesh(mesh):
+                outputs = predictor.compute(same_on_all_hosts(mesh, predictor.inputs(batch)))
+            structure = jax.tree.structure(outputs)
+        else:
+            outputs = jax.tree.unflatten(structure, leaves)
         yield batch, outputs
 
 
 def _in_order(numbered: Iterable[tuple[int, Item]]) -> Iterator[Item]:
-    """Items by their numbers 0, 1, 2, …; holds those that came too early."""
+    """Items in the order of their numbers 0, 1, 2, …; buffers out-of-order items."""
     early: dict[int, Item] = {}
     following = 0
     for number, item in numbered:
@@ -118,8 +154,8 @@ def _in_order(numbered: Iterable[tuple[int, Item]]) -> Iterator[Item]:
             following += 1
 
 
-def _begun_ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
-    """The same items, each yielded only after `count` more are begun."""
+def _prefetched(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """The items, each yielded only after the next `count` items are started."""
     begun: deque[Item] = deque()
     for item in items:
         begun.append(item)
@@ -135,22 +171,24 @@ def make_batches(
     *,
     limit: int,
     row_multiple: int = 1,
+    window_ends: Callable[[int], None] = lambda end: None,
 ) -> Iterator[PredictionBatch[Example]]:
-    """Batches of rows of like length, the longest of each window first.
+    """Batches of rows of similar length, the longest of each window first.
 
     Reads no further than one window. T and B take few values (`data.padding`), so a function under
     jit is compiled for few shapes.
 
     Args:
-        predictor: encodes examples; its options are the sizes.
-        examples: read once.
-        tokenizer: of the model.
-        limit: the most tokens of a row.
-        row_multiple: a divisor of B: the number of devices that share the rows.
+        predictor: encodes examples; its options set the sizes of batches.
+        examples: the examples, read once.
+        tokenizer: tokenizer of the model.
+        limit: maximum number of tokens of a row.
+        row_multiple: B is a multiple of it: the number of devices that share the rows.
+        window_ends: called before each full window with the number of examples up to its end.
     """
     options = predictor.options
     number = 0
-    for window in _windows(predictor, examples):
+    for window, is_full in _windows(predictor, examples):
         requests = [
             Request(number + index, example, encodings)
             for index, (example, encodings) in enumerate(
@@ -158,8 +196,10 @@ def make_batches(
             )
         ]
         number += len(window)
+        if is_full:
+            window_ends(number)
         rows = [(request, row) for request in requests for row in range(len(request.encodings))]
-        # Sorting is stable: equal lengths stay in the order of the input.
+        # Sorting is stable: rows of equal length stay in the order of the input.
         rows.sort(key=lambda item: -len(item[0].encodings[item[1]]))
         for start in range(0, len(rows), options.batch_size):
             chosen = rows[start : start + options.batch_size]
@@ -171,7 +211,8 @@ def make_batches(
 
 def _windows(
     predictor: Predictor[Example, object], examples: Iterable[Example]
-) -> Iterator[list[Example]]:
+) -> Iterator[tuple[list[Example], bool]]:
+    """The windows, and whether each is full: the end of the examples cuts the last one short."""
     most = predictor.options.batch_size * predictor.options.window
     window: list[Example] = []
     length = 0
@@ -179,23 +220,23 @@ def _windows(
         window.append(example)
         length += predictor.characters(example)
         if len(window) == most or length >= WINDOW_CHARACTERS:
-            yield window
+            yield window, True
             window, length = [], 0
     if window:
-        yield window
+        yield window, False
 
 
 def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
-    """The items in iterators, each of which may wait long for its first item only.
+    """Splits a stream into iterators; only the first item of each may be long in coming.
 
-    As long as items come fast, they are all in one. A thread reads them a little ahead. Each
+    As long as items arrive quickly, they share an iterator. A thread reads a few items ahead. Each
     iterator must be used up before the next one; the last one may be empty.
 
     Args:
-        items: read once; an error of the source is raised where the item would be.
+        items: source, read once; its error is raised in place of the next item.
     """
-    # An item, or nothing at the end.
-    arrived: queue.Queue[tuple[Item, ...] | BaseException] = queue.Queue(_MANY)
+    # An item, or () at the end.
+    arrived: queue.Queue[tuple[Item, ...] | BaseException] = queue.Queue(_TIMED_ITEMS)
     ended = False
 
     def read() -> None:
@@ -208,11 +249,11 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
 
     def micro_batch() -> Iterator[Item]:
         nonlocal ended
-        following, count, left = arrived.get(), 0, _SECONDS
+        following, count, left = arrived.get(), 0, _MAX_WAIT_SECONDS
         while not isinstance(following, BaseException) and following:
             yield from following
             count += 1
-            left = _SECONDS if count % _MANY == 0 else left
+            left = _MAX_WAIT_SECONDS if count % _TIMED_ITEMS == 0 else left
             begun = time.monotonic()
             try:
                 following = arrived.get(timeout=max(0.0, left))
@@ -223,26 +264,28 @@ def micro_batches(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
         if isinstance(following, BaseException):
             raise following
 
-    # A daemon: the end of the program does not wait for a source that may have no end.
+    # A daemon thread: the end of the program does not wait for a source that may have no end.
     threading.Thread(target=read, daemon=True).start()
     while not ended:
         yield micro_batch()
 
 
 class Progress:
-    """A bar on stderr: texts done, their rate, and the time left where the total is known.
+    """A bar on stderr: texts done, their rate, and the time left if the total is known.
 
-    Where stderr is a file, a line now and then.
+    If stderr is a file, prints a line from time to time.
     """
 
-    def __init__(self, total: Callable[[], int | None], *, enabled: bool) -> None:
-        """Shows nothing before the first predictions, so that an earlier error stands alone.
+    def __init__(self, total: Callable[[], int | None], *, enabled: bool, initial: int = 0) -> None:
+        """Shows nothing before the first predictions, so that an earlier error is the only output.
 
         Args:
-            total: returns the number of texts as far as it is known; called after each batch.
-            enabled: otherwise nothing is shown.
+            total: returns the number of texts, or None if unknown; called after each batch.
+            enabled: whether anything is shown.
+            initial: number of texts that an earlier call has done.
         """
         self._total = total
+        self._initial = initial
         self._enabled = enabled
         self._begun = time.time()
         self._bar: tqdm | None = None
@@ -265,6 +308,7 @@ class Progress:
             terminal = sys.stderr.isatty()
             self._bar = tqdm(
                 total=self._total(),
+                initial=self._initial,
                 unit="text",
                 disable=not self._enabled,
                 dynamic_ncols=True,

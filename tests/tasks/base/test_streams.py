@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.errors import UserError
-from bert_jax.inference.evaluation import _predictions
-from bert_jax.inference.streams import make_batches, micro_batches, predict_examples
 from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.predictor import BatchOptions, Predictor
 from bert_jax.tasks.base.splits import EvalSet
+from bert_jax.tasks.base.streams import make_batches, micro_batches, predict_examples
 from bert_jax.tasks.base.text_rows import TextEncoder, text_characters
 
 
 class Lengths(Predictor):
     """Predicts the number of tokens of each row of an example, without a model."""
 
-    def __init__(self, encode, characters=len, **sizes):
-        self.encode, self.characters = encode, characters
+    def __init__(self, model, encode, characters=len, **sizes):
+        self.model, self.encode, self.characters = model, encode, characters
         self.options = BatchOptions(**{"batch_size": 2, "window": 2, **sizes})
 
     def encode(self, examples): ...
@@ -38,17 +38,16 @@ class Lengths(Predictor):
         return encodings[0].tokens[1], [int(length) for length in outputs]
 
 
-@pytest.fixture
-def texts_of(tokenizer, tiny_config):
-    """A predictor of texts, one row each."""
-    return lambda **sizes: Lengths(
-        TextEncoder(tokenizer, tiny_config, 32), text_characters, **sizes
-    )
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fake_model(tokenizer, tiny_config):
     return SimpleNamespace(tokenizer=tokenizer, config=tiny_config, mesh=one_device_mesh())
+
+
+@pytest.fixture(scope="module")
+def texts_of(fake_model):
+    """A predictor of texts, one row each."""
+    encode = TextEncoder(fake_model.tokenizer, fake_model.config, 32)
+    return lambda **sizes: Lengths(fake_model, encode, text_characters, **sizes)
 
 
 def numbers(batch):
@@ -139,15 +138,8 @@ words = st.lists(st.sampled_from(["sun", "boys", "walked", "?", "."]), max_size=
     window=st.integers(1, 3),
     row_multiple=st.integers(1, 4),
 )
-def test_every_text_is_in_one_batch(
-    tokenizer, tiny_config, texts, batch_size, window, row_multiple
-):
-    predictor = Lengths(
-        TextEncoder(tokenizer, tiny_config, 32),
-        text_characters,
-        batch_size=batch_size,
-        window=window,
-    )
+def test_every_text_is_in_one_batch(texts_of, tokenizer, texts, batch_size, window, row_multiple):
+    predictor = texts_of(batch_size=batch_size, window=window)
     seen = []
     for batch in make_batches(predictor, texts, tokenizer, limit=32, row_multiple=row_multiple):
         ids, mask = batch.arrays["input_ids"], batch.arrays["attention_mask"]
@@ -164,24 +156,26 @@ def test_every_text_is_in_one_batch(
     assert sorted(seen) == list(range(len(texts)))
 
 
-def test_predictions_by_hand_in_order(texts_of, fake_model):
+def test_predictions_by_hand_in_order(texts_of):
     done = []
-    predictions = predict_examples(fake_model, texts_of(), TEXTS, advance=done.append)
+    predictions = predict_examples(texts_of(), TEXTS, advance=done.append)
     assert list(predictions) == [
         ("the", [5]), ("[SEP]", [2]), ("a", [9]), ("the", [9]), ("sun", [3]),
     ]  # fmt: skip
     assert done == [2, 2, 1]
-    assert list(predict_examples(fake_model, texts_of(), [])) == []
+    assert list(predict_examples(texts_of(), [])) == []
 
 
 def test_examples_of_several_rows(fake_model, tokenizer):
-    predictor = Lengths(lambda some: [tokenizer.encode_batch(example) for example in some])
+    predictor = Lengths(
+        fake_model, lambda some: [tokenizer.encode_batch(example) for example in some]
+    )
     examples = [("sun", "the sea"), ("a",), ("the cat sat .", "sun", "a dog")] * 3
     expected = [("sun", [3, 4]), ("a", [3]), ("the", [6, 3, 4])] * 3
-    assert list(predict_examples(fake_model, predictor, examples)) == expected
+    assert list(predict_examples(predictor, examples)) == expected
 
 
-def test_a_stream_without_end(texts_of, fake_model):
+def test_a_stream_without_end(texts_of):
     read = []
 
     def texts():
@@ -189,7 +183,7 @@ def test_a_stream_without_end(texts_of, fake_model):
             read.append(number)
             yield "sun " * (number % 7)
 
-    predictions = predict_examples(fake_model, texts_of(), texts())
+    predictions = predict_examples(texts_of(), texts())
     first = list(itertools.islice(predictions, 100))
     assert [length for _, (length,) in first] == [number % 7 + 2 for number in range(100)]
     # The windows of the last prediction and of the batch that is begun ahead, 4 texts each.
@@ -245,15 +239,16 @@ def test_a_micro_batch_does_not_wait_for_the_next_item():
         next(rest)
 
 
-def test_too_little_memory_is_one_line_with_its_remedy(texts_of, fake_model):
+def test_too_little_memory_is_one_line_with_its_remedy(texts_of):
     predictor = texts_of(batch_size=2)
     predictor.compute = lambda batch: jnp.zeros(1 << 50, jnp.int8)
     with pytest.raises(UserError) as found:
-        list(predict_examples(fake_model, predictor, TEXTS))
+        list(predict_examples(predictor, TEXTS))
     (line,) = str(found.value).splitlines()
     assert line.startswith("the memory of a device does not suffice for batches of 2 rows: RESOUR")
     assert line.endswith("; lower batch_size or max_length")
     # That of an evaluation has the names of a config.
-    task = SimpleNamespace(predictor_input=str, predictor=lambda model: predictor)
+    task = SimpleNamespace(predictor=lambda model: predictor)
+    examples = [SimpleNamespace(item=text) for text in TEXTS]
     with pytest.raises(UserError, match="; lower global_batch_size or length$"):
-        _predictions(task, fake_model, EvalSet("validation", "", TEXTS))
+        LabelledTask._predictions(task, predictor.model, EvalSet("validation", "", examples), None)

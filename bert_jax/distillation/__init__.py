@@ -1,0 +1,1 @@
+"""Distillation: a small model, the student, learns what a larger one, its teacher, answers."""

@@ -1,0 +1,150 @@
+"""A teacher's scores for all training examples, computed once, and kept on the disk if wanted.
+
+They serve several runs; and a teacher with another tokenizer than the student's, which cannot be
+given the rows of the student.
+
+    DIRECTORY/DIGEST.npy  float32 [n, …], the scores of each example for the longest row
+
+The digest is that of the data, the tokenizer and the teacher: another one has another file.
+"""
+
+import functools
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bert_jax.distillation.teacher import Teacher
+from bert_jax.errors import OptionError, UserError
+from bert_jax.files import as_path, atomic_file, is_remote
+from bert_jax.models.encoder import abstract_params
+from bert_jax.models.kernels import MASK_VALUE
+from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
+from bert_jax.sharding.rules import gathered, on_mesh
+from bert_jax.tasks.base.labelled_task import LabelledTask
+
+# (parameters of the teacher, batch) → its scores.
+Compute = Callable[[Any, dict[str, jax.Array]], jax.Array]
+
+
+class KeptScores:
+    """The scores of one teacher for the training examples of one task."""
+
+    def __init__(self, task: LabelledTask[Any, Any], teacher: Teacher, directory: str) -> None:
+        """Nothing is computed before `ready`.
+
+        Args:
+            task: the task whose batches the teacher reads.
+            teacher: the teacher.
+            directory: directory on this machine, created if missing; "": the scores are kept in
+                memory alone.
+
+        Raises:
+            OptionError: the directory is in a bucket.
+        """
+        if directory and is_remote(directory):
+            rule = "give a directory on this machine, from which scores are mapped into memory"
+            raise OptionError("keep_logits", directory, rule)
+        self._task, self._teacher, self._directory = task, teacher, directory
+        self._scores: np.ndarray | None = None
+
+    def ready(self, mesh: Mesh) -> None:
+        """Maps the scores into memory, after computing them if the disk does not have them.
+
+        All hosts call it.
+
+        Raises:
+            UserError: they cannot be read or written.
+        """
+        if not self._directory:
+            self._scores = self._computed(mesh)
+            return
+        path = self._path
+        if not all(from_all_hosts(path.is_file())):
+            scores = self._computed(mesh)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path) as file:
+                np.save(file, scores)
+        try:
+            self._scores = np.load(path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} is damaged; remove it, and run again") from error
+        expected = len(self._task.batches.lengths), *self._shape(1, self._task.options.length)[1:]
+        if self._scores.shape != expected:
+            raise UserError(f"{path} is damaged; remove it, and run again")
+
+    def of(self, examples: np.ndarray, length: int) -> np.ndarray:
+        """The scores of a batch.
+
+        Args:
+            examples: int64 [B], numbers of examples; -1 for a row of padding, whose scores do not
+                count.
+            length: T of the batch.
+        """
+        if self._scores is None:
+            rule = "leave {keep_logits} out to time a step"
+            raise OptionError("keep_logits", self._directory, rule)
+        shape = self._shape(len(examples), length)
+        return np.asarray(self._scores[_part(examples, shape)])
+
+    def shape(self, rows: int, length: int) -> jax.ShapeDtypeStruct:
+        """Shape and dtype of the scores of a batch."""
+        return jax.ShapeDtypeStruct(self._shape(rows, length), np.float32)
+
+    @functools.cached_property
+    def _path(self) -> Path:
+        task = self._task
+        content = [
+            task.fingerprints()["train"],
+            task.tokenizer.fingerprint(),
+            task.examples_per_epoch,
+            task.options.length,
+            hashlib.sha256(task.batches.lengths.tobytes()).hexdigest(),
+            self._teacher.fingerprint,
+        ]
+        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+        return as_path(self._directory) / f"{digest}.npy"
+
+    def _compute(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
+        outputs = self._task.forward(params, batch, module=self._teacher.module)
+        return self._task.scores(params, batch, outputs)
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - one object for a training
+    def _shape(self, rows: int, length: int) -> tuple[int, ...]:
+        batch = self._task.batches.rows(np.full(rows, -1), length)
+        params = abstract_params(self._teacher.module)
+        return tuple(jax.eval_shape(self._compute, params, batch).shape)
+
+    def _computed(self, mesh: Mesh) -> np.ndarray:
+        """All scores; the longest examples come first: a lack of memory shows at once."""
+        batches, share = self._task.batches, batch_share(mesh)
+        params = self._teacher.params(mesh)
+        compute = jax.jit(lambda params, batch: self._compute(gathered(mesh, params), batch))
+        lengths, size = batches.lengths, self._task.options.batch_size
+        order = np.argsort(-lengths, kind="stable")
+        shape = len(lengths), *self._shape(1, self._task.options.length)[1:]
+        # A longer row ends with padding, which cannot be chosen.
+        empty = MASK_VALUE if self._task.score_kind == "classes" else 0
+        scores = np.full(shape, empty, np.float32)
+        if is_main_host():
+            print(f"the teacher's scores of {len(order):,} rows are computed once", file=sys.stderr)
+        for start in range(0, len(order), size):
+            chosen = order[start : start + size]
+            filled = np.append(chosen, np.full(size - len(chosen), -1))
+            own = np.array_split(filled, share.count)[share.index]
+            rows = batches.rows(own, batches.length_of(chosen))
+            with on_mesh(mesh):
+                found = fetch(compute(params, to_global(mesh, rows)))[: len(chosen)]
+            scores[_part(chosen, found.shape)] = found
+        return scores
+
+
+def _part(examples: np.ndarray, shape: tuple[int, ...]) -> Any:
+    """The place of scores of this shape among those of all examples."""
+    return (examples, *map(slice, shape[1:]))

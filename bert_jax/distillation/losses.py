@@ -1,0 +1,79 @@
+"""Losses of a student against its teacher, one value for each text, word or token.
+
+Sources: Hinton et al. (2015), https://arxiv.org/abs/1503.02531, for scores; DistilBERT
+(https://arxiv.org/abs/1910.01108), TinyBERT (https://arxiv.org/abs/1909.10351) and MobileBERT
+(https://arxiv.org/abs/2004.02984) for hidden states and attention weights.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.layers import l2_normalize
+
+
+def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: float) -> jax.Array:
+    """The loss of a student's scores.
+
+    Args:
+        kind: see `Task.score_kind`; the temperature counts for "classes" and "labels".
+        student: float32 [..., C].
+        teacher: float32 [..., C]; vectors may have another width.
+        temperature: T.
+
+    Returns:
+        float32 [...], of vectors [B].
+    """
+    if kind == "classes":
+        return divergence(student / temperature, teacher / temperature) * temperature**2
+    if kind == "labels":
+        return binary_divergence(student / temperature, teacher / temperature) * temperature**2
+    if kind == "values" or student.shape == teacher.shape:
+        return jnp.square(student - teacher).mean(axis=-1)
+    return jnp.square(pair_cosines(student) - pair_cosines(teacher))
+
+
+def divergence(student: jax.Array, teacher: jax.Array) -> jax.Array:
+    """Kullback-Leibler divergence of softmax(student) from softmax(teacher): [..., C] → [...]."""
+    expected, found = jax.nn.log_softmax(teacher), jax.nn.log_softmax(student)
+    return (jnp.exp(expected) * (expected - found)).sum(axis=-1)
+
+
+def binary_divergence(student: jax.Array, teacher: jax.Array) -> jax.Array:
+    """The same for C sigmoids, the mean over them: [..., C] → [...]."""
+    yes, no = (
+        jnp.exp(jax.nn.log_sigmoid(sign * teacher))
+        * (jax.nn.log_sigmoid(sign * teacher) - jax.nn.log_sigmoid(sign * student))
+        for sign in (1, -1)
+    )
+    return (yes + no).mean(axis=-1)
+
+
+def pair_cosines(vectors: jax.Array) -> jax.Array:
+    """The cosine of the two vectors of each pair: [B, 2, D] → [B]."""
+    unit = l2_normalize(vectors)
+    return (unit[:, 0] * unit[:, 1]).sum(axis=-1)
+
+
+def cosine_losses(student: jax.Array, teacher: jax.Array) -> jax.Array:
+    """1 - cosine of two vectors for each token: [B, T, D] → [B, T]."""
+    return 1 - (l2_normalize(student) * l2_normalize(teacher)).sum(axis=-1)
+
+
+def hidden_losses(student: jax.Array, teacher: jax.Array) -> jax.Array:
+    """The mean squared difference for each token, the mean over layers: [L, B, T, D] → [B, T]."""
+    return jnp.square(student - teacher).mean(axis=(0, -1))
+
+
+def attention_losses(student: jax.Array, teacher: jax.Array) -> jax.Array:
+    """Divergence of each token's attention weights, the mean over layers and heads.
+
+    Args:
+        student: float32 [L, B, N, T, S], 0 for tokens that are not seen.
+        teacher: the same for the teacher.
+
+    Returns:
+        float32 [B, T].
+    """
+    tiny = jnp.finfo(student.dtype).tiny  # a weight of 0 has no logarithm, and counts nothing
+    ratio = jnp.log(teacher.clip(tiny)) - jnp.log(student.clip(tiny))
+    return (teacher * ratio).sum(axis=-1).mean(axis=(0, 2))

@@ -1,0 +1,295 @@
+"""The task of a student: any other task, whose loss in training also compares with a teacher."""
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.pipeline import Batch
+from bert_jax.distillation import losses
+from bert_jax.distillation.kept_scores import KeptScores
+from bert_jax.distillation.options import DistillationOptions
+from bert_jax.distillation.teacher import Teacher
+from bert_jax.errors import OptionError
+from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
+from bert_jax.models.execution import Execution
+from bert_jax.options import from_keys
+from bert_jax.tasks.base.kept_outputs import KeptSets
+from bert_jax.tasks.base.labelled_task import LabelledTask
+from bert_jax.tasks.base.summary import DataSummary
+from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums
+
+# The name of the task's own loss, if it has no parts, beside those against the teacher.
+_OWN = "task"
+# The key of a batch with the teacher's scores, if they are kept.
+_SCORES = "teacher_scores"
+
+
+class DistilledTask(Task):
+    """A task with a teacher: batches, evaluation and model are those of the task alone.
+
+    The loss of a training step has the parts of the task, and "soft", "cosine", "hidden" and
+    "attention" as far as they have a weight. The teacher's parameters are `constants` of the step.
+    """
+
+    def __init__(
+        self, task: Task, teacher: Teacher, options: DistillationOptions, reader: Task
+    ) -> None:
+        """Wraps a task.
+
+        Args:
+            task: the task of the student.
+            teacher: a model for the same task.
+            options: weights of the losses.
+            reader: the task whose rows the teacher reads: the same one, or see `Teacher.reader`.
+
+        Raises:
+            UserError: teacher and student cannot be compared.
+        """
+        self.task, self.teacher, self._options = task, teacher, options
+        self.module, self.tokenizer = task.module, task.tokenizer
+        self.best_metric, self.derived_metrics = task.best_metric, task.derived_metrics
+        self._layers = _compared_layers(task.description, teacher.description, options)
+        self._wanted = EncoderOutputs(bool(options.hidden_weight), bool(options.attention_weight))
+        parts = {"soft": options.soft_weight, "cosine": options.cosine_weight}
+        parts |= {"hidden": options.hidden_weight, "attention": options.attention_weight}
+        self._parts = {part: weight for part, weight in parts.items() if weight}
+        self._kept: KeptScores | None = None
+        if options.keep_logits or reader is not task:
+            if not isinstance(reader, LabelledTask):
+                rule = "leave it out: all scores of all words of a corpus would take terabytes"
+                raise OptionError("keep_logits", options.keep_logits, rule)
+            self._kept = KeptScores(reader, teacher, options.keep_logits)
+
+    # The loss of a training.
+
+    def total_loss(self, losses: dict[str, Any]) -> Any:
+        """The sum of the task's own loss and of those against the teacher, each × its weight."""
+        own = {part: loss for part, loss in losses.items() if part not in self._parts}
+        against = (weight * losses[part] for part, weight in self._parts.items())
+        return self._options.task_weight * self.task.total_loss(own) + sum(against)
+
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        own = self.task.loss_weights(batch)
+        weights = {part or _OWN: weight for part, weight in own.items()}
+        of_tokens = _token_mask(batch).sum()
+        of_scores = self.task.score_weights(batch).sum()
+        return weights | {part: of_scores if part == "soft" else of_tokens for part in self._parts}
+
+    def abstract_constants(self, mesh: Mesh) -> Any:
+        return None if self._kept else self.teacher.abstract_params(mesh)
+
+    def constants(self, mesh: Mesh) -> Any:
+        if self._kept is None:
+            return self.teacher.params(mesh)
+        self._kept.ready(mesh)
+        return None
+
+    def training_sums(
+        self, params: Any, constants: Any, batch: dict[str, jax.Array], dropout_key: Any
+    ) -> Sums:
+        """The sums of the task, and those of the differences from the teacher."""
+        task, wanted = self.task, self._wanted
+        outputs, encoded = task.forward(params, batch, dropout_key, encoder_outputs=wanted)
+        sums = {part or _OWN: values for part, values in task.sums(params, batch, outputs).items()}
+        if self._kept is None:
+            of_teacher, expected = task.forward(
+                constants, batch, module=self.teacher.module, encoder_outputs=wanted
+            )
+            teacher = task.scores(constants, batch, of_teacher)
+            mask = _token_mask(batch)
+            for part, values in self._layer_losses(encoded, expected):
+                sums[part] = weighted_sums(mask, {"loss": values})
+        else:
+            teacher = batch[_SCORES]
+        if "soft" in self._parts:
+            student = task.scores(params, batch, outputs)
+            kind, temperature = task.score_kind, self._options.temperature
+            values = losses.soft_losses(kind, student, teacher, temperature)
+            weights = task.score_weights(batch)
+            values = values.reshape(*weights.shape, -1).mean(axis=-1)
+            sums["soft"] = weighted_sums(weights, {"loss": values})
+        return sums
+
+    def _layer_losses(
+        self, student: EncoderOutput, teacher: EncoderOutput
+    ) -> Iterator[tuple[str, jax.Array]]:
+        """The losses of hidden states and attention weights, by part, float32 [B, T] each."""
+        layers = jnp.array(self._layers)
+        if "cosine" in self._parts:
+            last = (each.last_hidden_state.astype(jnp.float32) for each in (student, teacher))
+            yield "cosine", losses.cosine_losses(*last)
+        if "hidden" in self._parts:
+            # The embeddings are compared, too.
+            chosen = jnp.append(jnp.zeros_like(layers[:1]), layers)
+            states = _all_of(student.hidden_states), _all_of(teacher.hidden_states)[chosen]
+            yield "hidden", losses.hidden_losses(*(each.astype(jnp.float32) for each in states))
+        if "attention" in self._parts:
+            weights = _all_of(student.attentions), _all_of(teacher.attentions)[layers - 1]
+            yield "attention", losses.attention_losses(*weights)
+
+    # All else is that of the task.
+
+    @property
+    def description(self) -> ModelDescription:  # type: ignore[override]
+        return self.task.description
+
+    @property
+    def test_metrics(self) -> Mapping[str, float]:  # type: ignore[override]
+        return self.task.test_metrics
+
+    @property
+    def examples_per_epoch(self) -> int:
+        return self.task.examples_per_epoch
+
+    @property
+    def data_summary(self) -> DataSummary:
+        return self.task.data_summary
+
+    def check(self) -> None:
+        self.task.check()
+
+    def fingerprints(self) -> dict[str, str]:
+        return {**self.task.fingerprints(), "teacher": self.teacher.fingerprint}
+
+    def train_batches(
+        self, start: int, stop: int, *, host: int, hosts: int
+    ) -> Generator[Batch, None, None]:
+        batches = self.task.train_batches(start, stop, host=host, hosts=hosts)
+        if self._kept is None:
+            return batches
+        return self._with_scores(batches, start, host, hosts)
+
+    def _with_scores(
+        self, batches: Generator[Batch, None, None], start: int, host: int, hosts: int
+    ) -> Generator[Batch, None, None]:
+        assert self._kept is not None
+        assert isinstance(self.task, LabelledTask)
+        with contextlib.closing(batches):
+            for number, batch in enumerate(batches, start):
+                examples = np.array_split(self.task.batches.examples(number), hosts)[host]
+                length = batch["input_ids"].shape[-1]
+                yield {**batch, _SCORES: self._kept.of(examples, length)}
+
+    def pack_rows(self, rows: Batch) -> Batch:
+        """Rows stay as they are if hidden states are compared: packed rows have none."""
+        return rows if self._options.compares_layers else self.task.pack_rows(rows)
+
+    def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        shapes = self.task.batch_shapes()
+        if self._kept is not None:
+            rows, *_, length = shapes["input_ids"].shape
+            shapes[_SCORES] = self._kept.shape(rows, length)
+        return shapes
+
+    def evaluate(
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+    ) -> dict[str, float]:
+        return self.task.evaluate(params, mesh, directory, kept)
+
+    def loss_sums(self, params: Any, batch: dict[str, jax.Array], dropout_key: Any = None) -> Sums:
+        return self.task.loss_sums(params, batch, dropout_key)
+
+    def baselines(self) -> dict[str, float]:
+        return self.task.baselines()
+
+    def examples_as_text(self, count: int) -> str:
+        return self.task.examples_as_text(count)
+
+    def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
+        return self.task.shortfall(metrics, baselines)
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        return self.task.summary(metrics)
+
+
+def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
+    """1 for tokens and 0 for padding, float32 [R, T], for each row that the encoder computes."""
+    mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
+    return mask.reshape(-1, mask.shape[-1]).astype(jnp.float32)
+
+
+def _all_of(layers: jax.Array | None) -> jax.Array:
+    assert layers is not None, "they were requested"
+    return layers
+
+
+def _compared_layers(
+    student: ModelDescription, teacher: ModelDescription, options: DistillationOptions
+) -> tuple[int, ...]:
+    """The teacher's layer, from 1, for each layer of the student.
+
+    Raises:
+        OptionError: layers that are compared do not exist, or have other sizes.
+    """
+    own, other = student.config, teacher.config
+    count, most = own.num_hidden_layers, other.num_hidden_layers
+    layers = options.layer_map or tuple(
+        max(1, round(layer * most / count)) for layer in range(1, count + 1)
+    )
+    if len(layers) != count or max(layers) > most:
+        raise OptionError(
+            "layer_map",
+            options.layer_map,
+            f"the student has {count} layers: give a layer of the teacher, from 1 to {most}, for "
+            "each of them",
+        )
+    heads = own.num_attention_heads, other.num_attention_heads
+    if options.attention_weight and heads[0] != heads[1]:
+        raise OptionError(
+            "attention_weight",
+            options.attention_weight,
+            f"attention weights are compared head by head: the student has {heads[0]} heads and "
+            f"the teacher {heads[1]}; leave {{attention_weight}} out",
+        )
+    widths = own.hidden_size, other.hidden_size
+    if (options.hidden_weight or options.cosine_weight) and widths[0] != widths[1]:
+        key = "hidden_weight" if options.hidden_weight else "cosine_weight"
+        raise OptionError(
+            key,
+            getattr(options, key),
+            f"hidden states of the student have {widths[0]} numbers and those of the teacher "
+            f"{widths[1]}; leave {{{key}}} out",
+        )
+    return layers
+
+
+def distilled(
+    task: Task, config: ConfigDict, execution: Execution, create: Callable[[ModelInit], Task]
+) -> Task:
+    """The task with the teacher of section `distillation`; the task itself if there is none.
+
+    Args:
+        task: the task of a config.
+        config: the whole config.
+        execution: how models are computed.
+        create: makes the task of the config for another model.
+
+    Raises:
+        UserError: the teacher does not exist, or does not fit the task.
+    """
+    options = from_keys(DistillationOptions, config.distillation)
+    if not options.teacher:
+        if options != DistillationOptions():
+            rule = "give the directory of a model for the same task"
+            problem = "section distillation is set, and it names no teacher"
+            raise OptionError("teacher", "", rule, problem)
+        return task
+    teacher = Teacher.of(options.teacher, task, execution, config.data.length)
+    reader = task if teacher.reads_rows_of(task) else teacher.reader(create, task)
+    if reader is not task and options.compares_layers:
+        raise OptionError(
+            "teacher",
+            options.teacher,
+            "leave {hidden_weight}, {attention_weight} and {cosine_weight} out",
+            problem=f"the teacher {options.teacher} has another tokenizer than the student: the "
+            "states of their tokens cannot be compared",
+        )
+    return DistilledTask(task, teacher, options, reader)

@@ -1,0 +1,177 @@
+"""The teacher of a distillation: a finished model, and whether it fits the task of a student."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+from jax.sharding import Mesh
+
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.hub import model_files, resolve
+from bert_jax.errors import OptionError
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import abstract_params
+from bert_jax.models.execution import Execution
+from bert_jax.sharding.rules import sharded_shapes
+from bert_jax.tasks.base.task import ModelInit, Task
+from bert_jax.tokenization import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Teacher:
+    """A finished model that a student learns from.
+
+    Attributes:
+        directory: its model directory.
+        description: contents of its `config.json`.
+        tokenizer: its tokenizer.
+        module: the model, as the task computes it.
+    """
+
+    directory: Path
+    description: ModelDescription
+    tokenizer: Tokenizer
+    module: nn.Module
+
+    @classmethod
+    def of(cls, path: str, task: Task, execution: Execution, length: int) -> "Teacher":
+        """Reads a model directory without its weights.
+
+        Args:
+            path: model directory or hub id.
+            task: the task of the student.
+            execution: how the model is computed.
+            length: maximum number of tokens of a row.
+
+        Raises:
+            UserError: it does not exist, or is a model for another task, for other labels, or for
+                shorter texts.
+        """
+        directory = resolve(path)
+        description = model_directory.load_description(directory)
+        _check(path, description, task)
+        tokenizer = description.family.load_tokenizer(directory, config=description.config)
+        if length > description.config.max_length:
+            rule = f"the teacher {path} has {description.config.max_length} positions: lower it"
+            raise OptionError("length", length, rule)
+        return cls(directory, description, tokenizer, task.module_of(description, execution))
+
+    def reads_rows_of(self, task: Task) -> bool:
+        """Whether it can be given the tokens that the task makes for the student."""
+        if self.tokenizer.fingerprint() != task.tokenizer.fingerprint():
+            return False
+        own, other = (model.family.template for model in (self.description, task.description))
+        kinds = (False, True) if task.reads_pairs else (False,)
+        return all(own.parts(pair=pair) == other.parts(pair=pair) for pair in kinds)
+
+    def reader(self, create: Callable[[ModelInit], Task], task: Task) -> Task:
+        """The task with the same examples as rows of the teacher's own tokens.
+
+        Args:
+            create: makes the task of a config for a model.
+            task: the task of the student.
+
+        Raises:
+            OptionError: the task has scores of tokens, which differ.
+        """
+        if task.scores_tokens:
+            raise OptionError(
+                "teacher",
+                str(self.directory),
+                "give a teacher with the student's tokenizer",
+                problem=f"the teacher {self.directory} has another tokenizer than the student, and "
+                "the task compares scores of tokens",
+            )
+        module: Any = self.module
+        return create(
+            ModelInit(
+                module.execution,
+                lambda tokenizer: self.description.config,
+                self.tokenizer,
+                self.description,
+                family=self.description.family,
+            )
+        )
+
+    def abstract_params(self, mesh: Mesh) -> Any:
+        """Shapes, dtypes and shardings of the parameters."""
+        return sharded_shapes(mesh, abstract_params(self.module))
+
+    def params(self, mesh: Mesh) -> Any:
+        """The parameters on a mesh.
+
+        Raises:
+            UserError: the files are damaged, or do not hold the whole model.
+        """
+        params, report = model_directory.load_params(
+            self.directory, self.description, self.module, mesh=mesh
+        )
+        if report.new:
+            rule = "give a model that was trained for this task"
+            raise OptionError("teacher", None, rule, f"{self.directory}: {report}")
+        return params
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits of SHA-256 of its files: a run continues only with the same teacher."""
+        digest = hashlib.sha256()
+        for file in sorted(model_files(self.directory)):
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        return digest.hexdigest()[:16]
+
+
+def _check(path: str, description: ModelDescription, task: Task) -> None:
+    """Raises OptionError if a teacher's outputs are not those of the student."""
+    student = task.description
+
+    def refused(problem: str, rule: str) -> OptionError:
+        return OptionError("teacher", path, rule, f"the teacher {path} {problem}")
+
+    if not task.score_kind:
+        raise OptionError("teacher", path, "this task has no distillation: leave {teacher} out")
+    heads = {student.head}
+    if Head.PRETRAINING in heads or Head.MASKED_LM in heads:
+        heads = {Head.PRETRAINING, Head.MASKED_LM}
+        sizes = description.config.vocab_size, student.config.vocab_size
+        if sizes[0] != sizes[1]:
+            problem = f"knows {sizes[0]:,} words, and the student {sizes[1]:,}"
+            raise refused(problem, "give a teacher with the student's vocabulary")
+    if description.head not in heads:
+        names = [head.value if head else "no" for head in (description.head, student.head)]
+        problem = f"has the head {names[0]}, and the task needs {names[1]}"
+        raise refused(problem, "give a model that was trained for this task")
+    if description.config.qa_head != student.config.qa_head:
+        problem = f"has {description.config.qa_head!r} as qa_head, the student "
+        rule = "train the student with that of the teacher"
+        raise refused(f"{problem}{student.config.qa_head!r}", rule)
+    if student.head is Head.CLASSIFICATION and description.problem_type not in (
+        None,
+        student.problem_type,
+    ):
+        problem = f"was trained for {description.problem_type}, the student is for "
+        rule = "train the student for the same, or give another teacher"
+        raise refused(f"{problem}{student.problem_type}", rule)
+    of_teacher, of_student = _labels(description), _labels(student)
+    if student.head in (Head.CLASSIFICATION, Head.TAGGING) and of_teacher != of_student:
+        missing = [name for name in of_student if name not in of_teacher]
+        surplus = [name for name in of_teacher if name not in of_student]
+        problem = (
+            f"does not know {', '.join(missing)}"
+            if missing
+            else f"has labels that the data lack, {', '.join(surplus)}"
+            if surplus
+            else f"has them in another order, {', '.join(of_teacher)}"
+        )
+        rule = "train the student from the teacher's directory ({init_from}), or give another"
+        raise refused(f"{problem}; the student's labels are {', '.join(of_student)}", rule)
+
+
+def _labels(description: ModelDescription) -> tuple[str, ...]:
+    count = description.config.num_labels
+    return description.labels or tuple(f"LABEL_{number}" for number in range(count))

@@ -1,0 +1,126 @@
+"""ALBERT: Lan et al., 2020 (https://arxiv.org/abs/1909.11942), `model_type` "albert".
+
+Sources: Hugging Face transformers, models/albert/modeling_albert.py; google-research/albert,
+modeling.py. Its layers share their parameters; the published models have one group of layers.
+"""
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.tokenization.interface import DEFAULT_TEMPLATE, SENTENCEPIECE
+
+_LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
+_PROJECTION = f"{ENCODER_SCOPE}/encoder/embedding_projection"
+_POOLER = f"{ENCODER_SCOPE}/pooler/dense"
+
+_LAYER = "albert.encoder.albert_layer_groups.{layer}.albert_layers.0"
+
+HUGGINGFACE = TensorNames(
+    rules=(
+        *bert.embedding_rules("albert."),
+        *bert.dense(_PROJECTION, "albert.encoder.embedding_hidden_mapping_in"),
+        *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.query"),
+        *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.key"),
+        *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.value"),
+        *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.dense", input_axes=2),
+        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.LayerNorm"),
+        *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn"),
+        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn_output"),
+        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.full_layer_layer_norm"),
+        *bert.dense(_POOLER, "albert.pooler"),
+        *bert.dense("mlm_head/dense", "predictions.dense"),
+        *bert.layer_norm("mlm_head/layer_norm", "predictions.LayerNorm"),
+        Rule("mlm_head/decoder", "predictions.decoder.weight"),
+        Rule("mlm_head/bias", "predictions.bias"),
+        *bert.dense("nsp_head", "sop_classifier.classifier"),
+        *bert.dense("classifier", "classifier"),
+        *bert.dense("qa_outputs", "qa_outputs"),
+        *bert.OWN_HEAD_RULES,
+    ),
+    prefix="albert.",
+    ignored=bert.IGNORED,
+    spellings=bert.SPELLINGS,
+    aliases={"predictions.decoder.bias": "predictions.bias"},
+)
+
+_GROUP = "bert/encoder/transformer/group_{layer}/inner_group_0"
+_FFN = f"{_GROUP}/ffn_1/intermediate"
+
+GOOGLE = TensorNames(
+    rules=(
+        *bert.google_embedding_rules(),
+        *bert.google_dense(_PROJECTION, "bert/encoder/embedding_hidden_mapping_in"),
+        *bert.google_dense(f"{_LAYERS}/attention/query", f"{_GROUP}/attention_1/self/query"),
+        *bert.google_dense(f"{_LAYERS}/attention/key", f"{_GROUP}/attention_1/self/key"),
+        *bert.google_dense(f"{_LAYERS}/attention/value", f"{_GROUP}/attention_1/self/value"),
+        *bert.google_dense(f"{_LAYERS}/attention/output", f"{_GROUP}/attention_1/output/dense", 2),
+        *bert.google_layer_norm(f"{_LAYERS}/attention_norm", f"{_GROUP}/LayerNorm"),
+        *bert.google_dense(f"{_LAYERS}/intermediate", f"{_FFN}/dense"),
+        *bert.google_dense(f"{_LAYERS}/output", f"{_FFN}/output/dense"),
+        *bert.google_layer_norm(f"{_LAYERS}/output_norm", f"{_GROUP}/LayerNorm_1"),
+        *bert.google_head_rules(),
+    ),
+    ignored=bert.GOOGLE_IGNORED,
+)
+
+
+def _size(width: int, layers: int, heads: int) -> dict[str, int]:
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * width,
+    }
+
+
+FAMILY = Family(
+    model_type="albert",
+    class_names={
+        Head.ENCODER: "AlbertModel",
+        Head.PRETRAINING: "AlbertForPreTraining",
+        Head.MASKED_LM: "AlbertForMaskedLM",
+        Head.CLASSIFICATION: "AlbertForSequenceClassification",
+        Head.TAGGING: "AlbertForTokenClassification",
+        Head.QUESTION_ANSWERING: "AlbertForQuestionAnswering",
+        Head.MULTIPLE_CHOICE: "AlbertForMultipleChoice",
+    },
+    template=DEFAULT_TEMPLATE,
+    huggingface=HUGGINGFACE,
+    google=GOOGLE,
+    google_config="albert_config.json",
+    google_gelu="gelu_new",  # modeling.py, get_activation
+    # README of google-research/albert; tiny to small are of the same shape as BERT's.
+    sizes={
+        **{name: bert.SIZES[name] for name in ("tiny", "mini", "small", "base", "large")},
+        "xlarge": _size(2048, 24, 16),
+        "xxlarge": _size(4096, 12, 64),
+    },
+    # Version 2; version 1 has dropout 0.1.
+    defaults={
+        "embedding_size": 128,
+        "num_hidden_groups": 1,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout": 0.1,
+    },
+    constants={
+        "project_embeddings": True,
+        "feed_forward_dropout": False,
+        "sentence_order_dropout": True,
+    },
+    optional_fields=("embedding_size", "num_hidden_groups"),
+    required_fields=(
+        *bert.REQUIRED_FIELDS,
+        "embedding_size",
+        "num_hidden_groups",
+        "hidden_act",
+        "max_position_embeddings",
+        "type_vocab_size",
+    ),
+    fixed_fields={**bert.ENCODER_ONLY, "inner_group_num": 1},
+    field_names={"classifier_dropout": "classifier_dropout_prob"},
+    heads_of_labels=bert.HEADS_OF_LABELS,
+    label_parameters=bert.LABEL_PARAMETERS,
+    tokenizer_kind=SENTENCEPIECE,
+)

@@ -1,0 +1,76 @@
+"""DistilBERT: Sanh et al., 2019 (https://arxiv.org/abs/1910.01108), `model_type` "distilbert".
+
+Source: Hugging Face transformers, models/distilbert/modeling_distilbert.py.
+"""
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.tokenization import Template
+
+_LAYERS, _LAYER = f"{ENCODER_SCOPE}/encoder/layers", "distilbert.transformer.layer.{layer}"
+
+FAMILY = Family(
+    model_type="distilbert",
+    class_names={
+        Head.ENCODER: "DistilBertModel",
+        Head.MASKED_LM: "DistilBertForMaskedLM",
+        Head.CLASSIFICATION: "DistilBertForSequenceClassification",
+        Head.TAGGING: "DistilBertForTokenClassification",
+        Head.QUESTION_ANSWERING: "DistilBertForQuestionAnswering",
+        Head.MULTIPLE_CHOICE: "DistilBertForMultipleChoice",
+    },
+    # BERT's, without token types.
+    template=Template(single="cls A sep", pair="cls A sep B sep"),
+    huggingface=TensorNames(
+        rules=(
+            *bert.embedding_rules("distilbert."),
+            *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.q_lin"),
+            *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.k_lin"),
+            *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.v_lin"),
+            *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.out_lin", 2),
+            *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.sa_layer_norm"),
+            *bert.dense(f"{_LAYERS}/intermediate", f"{_LAYER}.ffn.lin1"),
+            *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.ffn.lin2"),
+            *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output_layer_norm"),
+            *bert.dense("mlm_head/dense", "vocab_transform"),
+            *bert.layer_norm("mlm_head/layer_norm", "vocab_layer_norm"),
+            Rule("mlm_head/decoder", "vocab_projector.weight"),
+            Rule("mlm_head/bias", "vocab_projector.bias"),
+            # The head of classification and multiple choice; that of tagging has one layer alone.
+            *bert.dense("classifier/dense", "pre_classifier"),
+            *bert.dense("classifier/out_proj", "classifier"),
+            *bert.dense("classifier", "classifier"),
+            *bert.dense("qa_outputs", "qa_outputs"),
+            *bert.OWN_HEAD_RULES,
+        ),
+        prefix="distilbert.",
+        ignored=bert.IGNORED,
+        spellings=bert.SPELLINGS,
+    ),
+    sizes=bert.SIZES | {"base": {**bert.SIZES["base"], "num_hidden_layers": 6}},
+    defaults={"classifier_dropout": 0.2, "qa_dropout": 0.1},
+    constants={
+        "type_vocab_size": 0,
+        "layer_norm_eps": 1e-12,
+        "has_pooler": False,
+        "attention_output_dropout": False,
+        "classifier_act": "relu",
+        "choice_head": "classifier",
+        "tagging_dropout_of_hidden": True,
+    },
+    optional_fields=("qa_dropout",),
+    required_fields=(*bert.REQUIRED_FIELDS, "hidden_act", "max_position_embeddings"),
+    field_names={
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+        "hidden_act": "activation",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+        "classifier_dropout": "seq_classif_dropout",
+    },
+    heads_of_labels=bert.HEADS_OF_LABELS,
+    label_parameters=bert.LABEL_PARAMETERS,
+)

@@ -1,0 +1,56 @@
+"""DPR: Karpukhin et al., 2020 (https://arxiv.org/abs/2004.04906), `model_type` "dpr".
+
+Source: Hugging Face transformers, models/dpr/modeling_dpr.py. Its three models are BERT under other
+names: encoders of passages and of questions, whose vector is the hidden state of [CLS], and a
+reader, which scores passages and the spans in them.
+"""
+
+import dataclasses
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import Head
+from bert_jax.tokenization import Template
+
+
+def _names(prefix: str, *head: Rule) -> TensorNames:
+    """The names of a model whose encoder is named `prefix`."""
+    return TensorNames(
+        rules=(
+            *bert.embedding_rules(f"{prefix}."),
+            *bert.layer_rules(f"{prefix}."),
+            *head,
+        ),
+        ignored=bert.IGNORED,
+        spellings=bert.SPELLINGS,
+    )
+
+
+READER = Family(
+    model_type="dpr",
+    class_names={Head.READER: "DPRReader"},
+    # Without token types: the class does not take any.
+    template=Template(single="cls A sep", pair="cls A sep B sep"),
+    huggingface=_names(
+        "span_predictor.encoder.bert_model",
+        *bert.dense("qa_outputs", "span_predictor.qa_outputs"),
+        *bert.dense("relevance", "span_predictor.qa_classifier"),
+    ),
+    sizes=bert.SIZES,
+    constants={"classifier_activation": False},
+    required_fields=(*bert.REQUIRED_FIELDS, "hidden_act", "max_position_embeddings"),
+    fixed_fields={**bert.ENCODER_ONLY, "projection_dim": 0},
+)
+QUESTIONS = dataclasses.replace(
+    READER,
+    class_names={Head.ENCODER: "DPRQuestionEncoder"},
+    template=bert.FAMILY.template,
+    huggingface=_names("question_encoder.bert_model"),
+)
+FAMILY = dataclasses.replace(
+    READER,
+    class_names={Head.ENCODER: "DPRContextEncoder"},
+    template=bert.FAMILY.template,
+    huggingface=_names("ctx_encoder.bert_model"),
+    others=(QUESTIONS, READER),
+)

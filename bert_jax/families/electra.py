@@ -1,0 +1,87 @@
+"""ELECTRA: Clark et al., 2020 (https://arxiv.org/abs/2003.10555), `model_type` "electra".
+
+Sources: Hugging Face transformers, models/electra/modeling_electra.py; google-research/electra.
+Generator and discriminator are two models of this family.
+"""
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.tokenization.interface import DEFAULT_TEMPLATE
+
+FAMILY = Family(
+    model_type="electra",
+    class_names={
+        Head.ENCODER: "ElectraModel",
+        Head.REPLACED_TOKENS: "ElectraForPreTraining",
+        Head.MASKED_LM: "ElectraForMaskedLM",
+        Head.CLASSIFICATION: "ElectraForSequenceClassification",
+        Head.TAGGING: "ElectraForTokenClassification",
+        Head.QUESTION_ANSWERING: "ElectraForQuestionAnswering",
+        Head.MULTIPLE_CHOICE: "ElectraForMultipleChoice",
+    },
+    template=DEFAULT_TEMPLATE,
+    huggingface=TensorNames(
+        rules=(
+            *bert.embedding_rules("electra."),
+            *bert.dense(
+                f"{ENCODER_SCOPE}/encoder/embedding_projection", "electra.embeddings_project"
+            ),
+            *bert.layer_rules("electra."),
+            *bert.dense("replaced_token_head/dense", "discriminator_predictions.dense"),
+            *bert.dense(
+                "replaced_token_head/out_proj", "discriminator_predictions.dense_prediction"
+            ),
+            *bert.dense("mlm_head/dense", "generator_predictions.dense"),
+            *bert.layer_norm("mlm_head/layer_norm", "generator_predictions.LayerNorm"),
+            Rule("mlm_head/decoder", "generator_lm_head.weight"),
+            Rule("mlm_head/bias", "generator_lm_head.bias"),
+            *bert.dense("classifier/dense", "classifier.dense"),
+            *bert.dense("classifier/out_proj", "classifier.out_proj"),
+            *bert.dense("classifier", "classifier"),
+            *bert.dense("sequence_summary", "sequence_summary.summary"),
+            *bert.dense("qa_outputs", "qa_outputs"),
+            *bert.OWN_HEAD_RULES,
+        ),
+        prefix="electra.",
+        ignored=bert.IGNORED,
+        spellings=bert.SPELLINGS,
+    ),
+    # configure_pretraining.py, and the paper, table 6; the small one has embeddings of width 128.
+    sizes={
+        name: {**bert.SIZES[name], "embedding_size": width}
+        for name, width in (("tiny", 128), ("mini", 256), ("base", 768), ("large", 1024))
+    }
+    | {
+        "small": {
+            "num_hidden_layers": 12,
+            "hidden_size": 256,
+            "num_attention_heads": 4,
+            "intermediate_size": 1024,
+            "embedding_size": 128,
+        }
+    },
+    constants={
+        "has_pooler": False,
+        "mlm_act": "gelu",
+        "classifier_act": "gelu",
+        "classifier_input_dropout": True,
+        "choice_head": "summary",
+    },
+    optional_fields=("embedding_size", "summary_last_dropout"),
+    required_fields=(
+        *bert.REQUIRED_FIELDS,
+        "embedding_size",
+        "hidden_act",
+        "max_position_embeddings",
+        "type_vocab_size",
+    ),
+    fixed_fields={
+        **bert.ENCODER_ONLY,
+        "summary_type": "first",
+        "summary_use_proj": True,
+        "summary_activation": "gelu",
+    },
+    heads_of_labels=bert.HEADS_OF_LABELS,
+    label_parameters=bert.LABEL_PARAMETERS,
+)

@@ -1,0 +1,123 @@
+"""MobileBERT: Sun et al., 2020 (https://arxiv.org/abs/2004.02984), `model_type` "mobilebert".
+
+Source: Hugging Face transformers, models/mobilebert/modeling_mobilebert.py. Without LayerNorm its
+hidden states exceed the range of float16; bfloat16 has the range of float32.
+"""
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import ENCODER_SCOPE, MOST_FEEDFORWARD_NETWORKS
+from bert_jax.tokenization.interface import DEFAULT_TEMPLATE
+
+_EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
+_LAYER = "mobilebert.encoder.layer.{layer}"
+
+
+def _feed_forward(parameter: str, tensor: str) -> tuple[Rule, ...]:
+    return (
+        *bert.dense(f"{parameter}intermediate", f"{tensor}intermediate.dense"),
+        *bert.dense(f"{parameter}contraction", f"{tensor}output.dense"),
+        *bert.layer_norm(f"{parameter}contraction_norm", f"{tensor}output.LayerNorm"),
+    )
+
+
+def _bottleneck(parameter: str, tensor: str) -> tuple[Rule, ...]:
+    return (
+        *bert.dense(parameter, f"{tensor}.dense"),
+        *bert.layer_norm(f"{parameter}_norm", f"{tensor}.LayerNorm"),
+    )
+
+
+HUGGINGFACE = TensorNames(
+    rules=(
+        *bert.embedding_rules("mobilebert."),
+        *bert.dense(
+            f"{_EMBEDDINGS}/transformation", "mobilebert.embeddings.embedding_transformation"
+        ),
+        *_bottleneck(f"{_LAYERS}/bottleneck_input", f"{_LAYER}.bottleneck.input"),
+        *_bottleneck(f"{_LAYERS}/bottleneck_attention", f"{_LAYER}.bottleneck.attention"),
+        *bert.dense(f"{_LAYERS}/attention/query", f"{_LAYER}.attention.self.query"),
+        *bert.dense(f"{_LAYERS}/attention/key", f"{_LAYER}.attention.self.key"),
+        *bert.dense(f"{_LAYERS}/attention/value", f"{_LAYER}.attention.self.value"),
+        *bert.dense(f"{_LAYERS}/attention/output", f"{_LAYER}.attention.output.dense", 2),
+        *bert.layer_norm(f"{_LAYERS}/attention_norm", f"{_LAYER}.attention.output.LayerNorm"),
+        *(
+            rule
+            for number in range(MOST_FEEDFORWARD_NETWORKS - 1)
+            for rule in _feed_forward(
+                f"{_LAYERS}/feed_forward_{number}_", f"{_LAYER}.ffn.{number}."
+            )
+        ),
+        *_feed_forward(f"{_LAYERS}/", f"{_LAYER}."),
+        *bert.dense(f"{_LAYERS}/output", f"{_LAYER}.output.bottleneck.dense"),
+        *bert.layer_norm(f"{_LAYERS}/output_norm", f"{_LAYER}.output.bottleneck.LayerNorm"),
+        *bert.dense(f"{ENCODER_SCOPE}/pooler/dense", "mobilebert.pooler.dense"),
+        *bert.HEAD_RULES,
+        # [D - E, V] in the file.
+        Rule("mlm_head/decoder_extension", "cls.predictions.dense.weight", 1, transposed=True),
+    ),
+    prefix="mobilebert.",
+    ignored=bert.IGNORED,
+    spellings=bert.SPELLINGS,
+    aliases={"cls.predictions.decoder.bias": "cls.predictions.bias"},
+)
+
+
+def _size(layers: int, width: int, narrow: int) -> dict[str, int]:
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "intermediate_size": 4 * narrow,
+        "intra_bottleneck_size": narrow,
+        "embedding_size": narrow,
+        "num_attention_heads": 4,
+    }
+
+
+FAMILY = Family(
+    model_type="mobilebert",
+    class_names={
+        head: name.replace("Bert", "MobileBert") for head, name in bert.FAMILY.class_names.items()
+    },
+    template=DEFAULT_TEMPLATE,
+    huggingface=HUGGINGFACE,
+    sizes={"tiny": _size(4, 128, 32), "base": _size(24, 512, 128)},  # base is the paper's
+    defaults={
+        "num_feedforward_networks": 4,
+        "hidden_act": "relu",
+        "hidden_dropout_prob": 0.0,
+        "classifier_activation": False,
+    },
+    constants={
+        "trigram_input": True,
+        "layer_kind": "bottleneck",
+        "normalization_type": "no_norm",
+        "mlm_extended_decoder": True,
+    },
+    optional_fields=(
+        "embedding_size",
+        "intra_bottleneck_size",
+        "num_feedforward_networks",
+        "classifier_activation",
+    ),
+    required_fields=(
+        *bert.REQUIRED_FIELDS,
+        "embedding_size",
+        "intra_bottleneck_size",
+        "num_feedforward_networks",
+        "classifier_activation",
+        "hidden_act",
+        "max_position_embeddings",
+        "type_vocab_size",
+    ),
+    fixed_fields={
+        **bert.ENCODER_ONLY,
+        "normalization_type": "no_norm",
+        "trigram_input": True,
+        "use_bottleneck": True,
+        "use_bottleneck_attention": False,
+        "key_query_shared_bottleneck": True,
+    },
+    heads_of_labels=bert.HEADS_OF_LABELS,
+    label_parameters=bert.LABEL_PARAMETERS,
+)

@@ -1,0 +1,74 @@
+"""RoBERTa: Liu et al., 2019 (https://arxiv.org/abs/1907.11692), `model_type` "roberta".
+
+Sources: Hugging Face transformers, models/roberta/modeling_roberta.py; fairseq, models/roberta.
+CodeBERT and many models of other languages are files of this family, with other vocabularies.
+"""
+
+from bert_jax.families import bert
+from bert_jax.families.family import Family, Rule, TensorNames
+from bert_jax.models.config import Head
+from bert_jax.tokenization import Template
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
+
+HUGGINGFACE = TensorNames(
+    rules=(
+        *bert.encoder_rules("roberta."),
+        *bert.dense("mlm_head/dense", "lm_head.dense"),
+        *bert.layer_norm("mlm_head/layer_norm", "lm_head.layer_norm"),
+        Rule("mlm_head/decoder", "lm_head.decoder.weight"),
+        Rule("mlm_head/bias", "lm_head.bias"),
+        # The head of classification; that of tagging and multiple choice is a single dense layer.
+        *bert.dense("classifier/dense", "classifier.dense"),
+        *bert.dense("classifier/out_proj", "classifier.out_proj"),
+        *bert.dense("classifier", "classifier"),
+        *bert.dense("qa_outputs", "qa_outputs"),
+        *bert.OWN_HEAD_RULES,
+    ),
+    prefix="roberta.",
+    ignored=bert.IGNORED,
+    spellings=bert.SPELLINGS,
+    aliases={"lm_head.decoder.bias": "lm_head.bias"},
+)
+
+
+def class_names(prefix: str) -> dict[Head, str]:
+    """The heads and their classes, which begin with `prefix` in each relative of RoBERTa."""
+    return {
+        Head.ENCODER: f"{prefix}Model",
+        Head.MASKED_LM: f"{prefix}ForMaskedLM",
+        Head.CLASSIFICATION: f"{prefix}ForSequenceClassification",
+        Head.TAGGING: f"{prefix}ForTokenClassification",
+        Head.QUESTION_ANSWERING: f"{prefix}ForQuestionAnswering",
+        Head.MULTIPLE_CHOICE: f"{prefix}ForMultipleChoice",
+    }
+
+
+FAMILY = Family(
+    model_type="roberta",
+    class_names=class_names("Roberta"),
+    # <s> A </s> or <s> A </s></s> B </s>, one token type.
+    template=Template(single="cls A sep", pair="cls A sep sep B sep"),
+    huggingface=HUGGINGFACE,
+    sizes=bert.SIZES,
+    # Two rows of the position table stand before the first token's. The defaults of transformers
+    # are BERT's values, with which published weights would compute something else.
+    defaults={"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
+    constants={
+        "positions_after_padding": True,
+        "mlm_act": "gelu",
+        "classifier_act": "tanh",
+        "classifier_input_dropout": True,
+    },
+    required_fields=(
+        *bert.REQUIRED_FIELDS,
+        "hidden_act",
+        "max_position_embeddings",
+        "type_vocab_size",
+        "layer_norm_eps",
+        "pad_token_id",
+    ),
+    fixed_fields=bert.ENCODER_ONLY,
+    heads_of_labels=bert.HEADS_OF_LABELS,
+    label_parameters=bert.LABEL_PARAMETERS,
+    tokenizer_kind=BYTE_LEVEL_BPE,
+)

@@ -1,0 +1,67 @@
+"""MobileBERT's layer (Sun et al., 2020, https://arxiv.org/abs/2004.02984, figure 1c)."""
+
+import flax.linen as nn
+import jax
+
+from bert_jax.models.attention import SelfAttention
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.execution import Execution
+from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
+from bert_jax.models.packed_rows import Tokens
+from bert_jax.models.transformer_layer import Intermediates
+
+
+class BottleneckLayer(nn.Module):
+    """Attention and several feed-forward blocks of a width smaller than D, between dense maps.
+
+    Queries and keys share one map of the input; the values are of the input itself. There is
+    dropout after the last map only.
+    """
+
+    config: EncoderConfig
+    execution: Execution
+
+    @nn.compact
+    def __call__(
+        self,
+        hidden: jax.Array,
+        tokens: Tokens,
+        deterministic: bool,
+        output_hidden_states: bool,
+        output_attentions: bool,
+    ) -> tuple[jax.Array, Intermediates]:
+        """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
+        config, execution = self.config, self.execution
+        dropout = Dropout(config.hidden_dropout_prob)
+
+        narrow = self._narrow(hidden, "bottleneck_input")
+        attended, weights = SelfAttention(config, execution, name="attention")(
+            self._narrow(hidden, "bottleneck_attention"),
+            tokens,
+            deterministic=deterministic,
+            output_attentions=output_attentions,
+            valued=hidden,
+        )
+        narrow = norm(config, execution, "attention_norm")(narrow + attended)
+
+        for number in range(config.num_feedforward_networks - 1):
+            narrow = self._feed_forward(narrow, f"feed_forward_{number}_")
+        narrow = self._feed_forward(narrow, "")
+
+        outer = dense(config, execution, config.hidden_size, "output")(narrow)  # BTD
+        outer = dropout(outer, tokens.indices, deterministic=deterministic)
+        hidden = norm(config, execution, "output_norm")(hidden + outer)
+        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
+        return hidden, Intermediates(hidden if output_hidden_states else None, weights)
+
+    def _narrow(self, hidden: jax.Array, name: str) -> jax.Array:
+        narrow = dense(self.config, self.execution, self.config.attention_size, name)(hidden)
+        return norm(self.config, self.execution, f"{name}_norm")(narrow)
+
+    def _feed_forward(self, narrow: jax.Array, prefix: str) -> jax.Array:
+        config, execution = self.config, self.execution
+        inner = dense(config, execution, config.intermediate_size, f"{prefix}intermediate")(narrow)
+        inner = activation(config.hidden_act)(inner)
+        outer = dense(config, execution, config.attention_size, f"{prefix}contraction")(inner)
+        return norm(config, execution, f"{prefix}contraction_norm")(narrow + outer)

@@ -1,0 +1,161 @@
+"""Replaced-token detection (ELECTRA: Clark et al., 2020, section 2).
+
+A small masked language model, the generator, replaces masked tokens by words that it draws from its
+own probabilities; the discriminator tells for each token whether it was replaced. Both are trained
+at once, on one table of embeddings. Source: google-research/electra, run_pretraining.py.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.architectures import ReplacedTokenModel
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder import LayerStack
+from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.layers import gather_positions
+
+# The width of an attention head of the generator.
+_HEAD_WIDTH = 64
+
+
+class ReplacedTokenOutput(NamedTuple):
+    """The output of generator and discriminator.
+
+    Attributes:
+        prediction_logits: float32 [B, P, V], the generator's logits of the masked tokens.
+        input_ids: int32 [B, T], the input of the discriminator.
+        replaced: bool [B, T], whether a token is another one than the original; a right guess of
+            the generator is the original.
+        replaced_logits: float32 [B, T], the discriminator's logits of `replaced`.
+    """
+
+    prediction_logits: jax.Array
+    input_ids: jax.Array
+    replaced: jax.Array
+    replaced_logits: jax.Array
+
+
+def generator_config(config: EncoderConfig, size: float) -> EncoderConfig:
+    """The architecture of a generator.
+
+    Args:
+        config: architecture of the discriminator.
+        size: width of the generator as a fraction of D; its heads and its feed-forward width follow
+            (google-research/electra, configure_pretraining.py and util/training_utils.py).
+    """
+    heads = max(1, round(config.hidden_size * size) // _HEAD_WIDTH)
+    width = max(heads, round(config.hidden_size * size) // heads * heads)
+    return dataclasses.replace(
+        config,
+        hidden_size=width,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        embedding_size=config.embedding_width,
+    )
+
+
+class ReplacedTokenPretraining(ReplacedTokenModel):
+    """A discriminator, and a generator that has its embeddings.
+
+    The layers of the generator are under "generator", its head under "mlm_head"; all other
+    parameters are those of the discriminator.
+
+    Attributes:
+        generator_size: see `generator_config`.
+        temperature: divides the generator's logits before a word is drawn.
+    """
+
+    generator_size: float = 0.25
+    temperature: float = 1.0
+
+    def setup(self) -> None:
+        super().setup()
+        config = generator_config(self.config, self.generator_size)
+        self.generator = LayerStack(config, self.execution)
+        self.mlm_head = MaskedLanguageModelHead(config, self.execution)
+
+    def __call__(  # type: ignore[override]
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        segment_ids: jax.Array | None = None,
+        masked_lm_positions: jax.Array | None = None,
+        masked_lm_ids: jax.Array | None = None,
+        masked_lm_weights: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> ReplacedTokenOutput:
+        """Computes the generator on masked tokens and the discriminator on what it makes of them.
+
+        Args:
+            input_ids: int32 [B, T], masked; for this and the next four see `Encoder`.
+            token_type_ids: 0 or 1 for the first or second sentence.
+            attention_mask: 0 for padding.
+            position_ids: None for 0 … T-1.
+            segment_ids: number of the text that a token of a packed row belongs to.
+            masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
+            masked_lm_ids: int32 [B, P], the original tokens there; None for those of `input_ids`.
+            masked_lm_weights: float32 [B, P], 0 for positions that are none; None for 0.
+            deterministic: False for training: dropout, and each call draws other words, both from
+                the RNG stream "dropout". Otherwise the same words are drawn in each call.
+        """
+        positions = masked_lm_positions
+        if positions is None:
+            positions = jnp.zeros_like(input_ids[:, :1])
+        originals = jnp.take_along_axis(input_ids, positions, axis=1)
+        is_masked = jnp.zeros(positions.shape, bool)
+        if masked_lm_weights is not None:
+            is_masked = masked_lm_weights > 0
+        if masked_lm_ids is not None:
+            originals = jnp.where(is_masked, masked_lm_ids, originals)
+        inputs = (token_type_ids, attention_mask, position_ids)
+        generated = self.encoder(
+            input_ids,
+            *inputs,
+            segment_ids=segment_ids,
+            deterministic=deterministic,
+            layers=self.generator,
+        )
+        hidden = gather_positions(generated.last_hidden_state, positions)  # BPD
+        logits = self.mlm_head(hidden, self.encoder.word_embeddings())
+        key = jax.random.key(0) if deterministic else self.make_rng("dropout")
+        drawn = draw_words(logits, key, self.temperature)
+        # A position that is none keeps its token, whatever was drawn there.
+        replacements = jnp.where(is_masked, drawn, originals)
+        rows = jnp.arange(len(input_ids))[:, None]
+        corrupted = input_ids.at[rows, positions].set(replacements)
+        replaced = jnp.zeros(input_ids.shape, bool)
+        replaced = replaced.at[rows, positions].max(is_masked & (replacements != originals))
+        encoded = self.encoder(
+            corrupted, *inputs, segment_ids=segment_ids, deterministic=deterministic
+        )
+        return ReplacedTokenOutput(logits, corrupted, replaced, self._head(encoded, deterministic))
+
+
+def draw_words(logits: jax.Array, key: jax.Array, temperature: float = 1.0) -> jax.Array:
+    """A word for each position, drawn from softmax(logits / temperature); no gradient flows back.
+
+    The argmax of logits and Gumbel noise has that distribution.
+
+    Args:
+        logits: float32 [B, P, V].
+        key: key of the noise.
+        temperature: greater than 0.
+
+    Returns:
+        int32 [B, P].
+    """
+    noise = jax.random.gumbel(key, logits.shape)
+    return jax.lax.stop_gradient(logits / temperature + noise).argmax(axis=-1).astype(jnp.int32)
+
+
+def generator_params(params: Any) -> Any:
+    """The generator's parameters as those of a `MaskedLMModel`, from those of the training."""
+    embeddings = params[ENCODER_SCOPE]["embeddings"]
+    encoder = {"embeddings": embeddings, "encoder": params["generator"]}
+    return {ENCODER_SCOPE: encoder, "mlm_head": params["mlm_head"]}

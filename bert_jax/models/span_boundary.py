@@ -1,0 +1,167 @@
+"""The span-boundary objective of SpanBERT (Joshi et al., 2020, section 3.2).
+
+A masked token is predicted a second time: from the two tokens next to its span and from its place
+in the span. Only a training has this head; exported models do not.
+"""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
+from bert_jax.models.heads import MaskedLanguageModelHead, word_logits
+from bert_jax.models.layers import (
+    HIDDEN_AXES,
+    activation,
+    dense,
+    gather_positions,
+    kernel_init,
+    layer_norm,
+)
+
+# Width of the table of places in a span (SpanBERT, section 3.2).
+PLACE_WIDTH = 200
+
+
+class SpanBoundaryOutput(NamedTuple):
+    """Logits of the masked tokens from both heads, float32 [B, P, V] each.
+
+    Attributes:
+        prediction_logits: those of the masked language model.
+        span_logits: those from the boundaries of the spans.
+    """
+
+    prediction_logits: jax.Array
+    span_logits: jax.Array
+
+
+class _Layer(nn.Module):
+    """dense → activation → LayerNorm, to a width."""
+
+    config: EncoderConfig
+    execution: Execution
+    width: int
+
+    @nn.compact
+    def __call__(self, vectors: jax.Array) -> jax.Array:
+        vectors = dense(self.config, self.execution, self.width, "dense")(vectors)
+        vectors = activation(self.config.hidden_act)(vectors)
+        vectors = layer_norm(self.config, self.execution, "layer_norm")(vectors)
+        return nn.with_logical_constraint(vectors, HIDDEN_AXES)
+
+
+class SpanBoundaryHead(nn.Module):
+    """Logits of all words from the boundaries of spans: two layers → word embeddings.
+
+    Source: facebookresearch/SpanBERT, pair_bert.py, BertPairTargetPredictionHead.
+
+    Attributes:
+        max_targets: number of places of a span that are predicted.
+    """
+
+    config: EncoderConfig
+    execution: Execution
+    max_targets: int
+
+    @nn.compact
+    def __call__(
+        self, left: jax.Array, right: jax.Array, places: jax.Array, word_embeddings: jax.Array
+    ) -> jax.Array:
+        """The logits of tokens in spans.
+
+        Args:
+            left: [B, P, D], hidden states of the tokens before the spans.
+            right: [B, P, D], hidden states of the tokens after the spans.
+            places: int32 [B, P], place of each token in its span, from 0.
+            word_embeddings: [V, D].
+
+        Returns:
+            float32 [B, P, V].
+        """
+        table = nn.Embed(
+            self.max_targets,
+            PLACE_WIDTH,
+            dtype=left.dtype,
+            embedding_init=kernel_init(self.config),
+            name="place_embeddings",
+        )
+        vectors = jnp.concatenate([left, right, table(places)], axis=-1)
+        vectors = _Layer(self.config, self.execution, self.config.hidden_size, name="first")(
+            vectors
+        )
+        rows, width = word_embeddings.shape
+        vectors = _Layer(self.config, self.execution, width, name="second")(vectors)
+        bias = self.param("bias", nn.initializers.zeros, (rows,))
+        return word_logits(self.config, vectors, word_embeddings, bias)
+
+
+class SpanBoundaryModel(nn.Module):
+    """The encoder with the masked-language-model head and the span-boundary head.
+
+    Its other parameters are those of `architectures.MaskedLMModel`, under the same names.
+    """
+
+    config: EncoderConfig
+    execution: Execution = Execution()
+    max_targets: int = 20
+
+    def setup(self) -> None:
+        self.encoder = Encoder(
+            self.config, self.execution, add_pooling_layer=False, name=ENCODER_SCOPE
+        )
+        self.mlm_head = MaskedLanguageModelHead(self.config, self.execution)
+        self.span_boundary_head = SpanBoundaryHead(self.config, self.execution, self.max_targets)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        segment_ids: jax.Array | None = None,
+        masked_lm_positions: jax.Array | None = None,
+        span_left_positions: jax.Array | None = None,
+        span_right_positions: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> SpanBoundaryOutput:
+        """Encodes tokens and applies both heads.
+
+        Args:
+            input_ids: int32 [B, T]; for this and the next four see `Encoder`.
+            token_type_ids: 0 or 1 for the first or second sentence.
+            attention_mask: 0 for padding.
+            position_ids: None for 0 … T-1.
+            segment_ids: number of the text that a token of a packed row belongs to.
+            masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
+            span_left_positions: int32 [B, P], position before the span of each; None for the first.
+            span_right_positions: int32 [B, P], position after it; None for the first.
+            deterministic: False for training, with dropout from the RNG stream "dropout".
+        """
+        encoded = self.encoder(
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            segment_ids=segment_ids,
+            deterministic=deterministic,
+        )
+        first = jnp.zeros_like(input_ids[:, :1])
+        masked, before, after = (
+            first if positions is None else positions
+            for positions in (masked_lm_positions, span_left_positions, span_right_positions)
+        )
+        hidden, left, right = (
+            gather_positions(encoded.last_hidden_state, positions)  # BPD
+            for positions in (masked, before, after)
+        )
+        words = self.encoder.word_embeddings()
+        places = jnp.clip(masked - before - 1, 0, self.max_targets - 1)
+        return SpanBoundaryOutput(
+            prediction_logits=self.mlm_head(hidden, words),
+            span_logits=self.span_boundary_head(left, right, places, words),
+        )

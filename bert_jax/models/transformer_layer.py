@@ -1,0 +1,65 @@
+"""A layer of the encoder (Vaswani et al., 2017, section 3.1)."""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+
+from bert_jax.models.attention import SelfAttention
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.dropout import Dropout
+from bert_jax.models.execution import Execution
+from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
+from bert_jax.models.packed_rows import Tokens
+
+
+class Intermediates(NamedTuple):
+    """Intermediate results of the layers; None unless requested.
+
+    Attributes:
+        hidden_states: output of each layer, [L, B, T, D].
+        attentions: attention weights of each layer, float32 [L, B, N, T, T].
+    """
+
+    hidden_states: jax.Array | None
+    attentions: jax.Array | None
+
+
+class TransformerLayer(nn.Module):
+    """Attention, then feed-forward; each: sub-layer → dropout → residual sum → LayerNorm."""
+
+    config: EncoderConfig
+    execution: Execution
+
+    @nn.compact
+    def __call__(
+        self,
+        hidden: jax.Array,
+        tokens: Tokens,
+        deterministic: bool,
+        output_hidden_states: bool,
+        output_attentions: bool,
+    ) -> tuple[jax.Array, Intermediates]:
+        """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
+        config, execution = self.config, self.execution
+        # The scope is named after the class, and so are the random keys derived from it.
+        dropout = Dropout(config.hidden_dropout_prob)
+
+        attended, weights = SelfAttention(config, execution, name="attention")(
+            hidden,
+            tokens,
+            deterministic=deterministic,
+            output_attentions=output_attentions,
+        )
+        if config.attention_output_dropout:
+            attended = dropout(attended, tokens.indices, deterministic=deterministic)
+        hidden = norm(config, execution, "attention_norm")(hidden + attended)
+
+        inner = dense(config, execution, config.intermediate_size, "intermediate")(hidden)  # BTF
+        inner = activation(config.hidden_act)(inner)
+        outer = dense(config, execution, config.hidden_size, "output")(inner)  # BTD
+        if config.feed_forward_dropout:
+            outer = dropout(outer, tokens.indices, deterministic=deterministic)
+        hidden = norm(config, execution, "output_norm")(hidden + outer)
+        hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
+        return hidden, Intermediates(hidden if output_hidden_states else None, weights)

@@ -1,0 +1,195 @@
+"""Whose BERT: for each preset the switches in which the published implementations differ.
+
+A preset sets keys of the config that are given before any other key; a later one replaces it, and a
+training prints what differs. Fields of the model are those of a new model: one that a training
+starts from keeps its own. A task takes the keys that it has.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bert_jax.errors import require_one_of
+from bert_jax.models.config import EncoderConfig
+
+
+class Preset(NamedTuple):
+    """The switches of one implementation.
+
+    Attributes:
+        model: fields of `EncoderConfig`.
+        keys: dotted keys of a config.
+        tasks: further keys by task, which apply to this task alone.
+    """
+
+    model: Mapping[str, Any]
+    keys: Mapping[str, Any]
+    tasks: Mapping[str, Mapping[str, Any]] = {}
+
+
+_DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_ADAM = {
+    "optimizer.name": "adamw",
+    "optimizer.beta1": 0.9,
+    "optimizer.beta2": 0.999,
+    "optimizer.epsilon": 1e-6,
+    "optimizer.weight_decay": 0.01,
+    "optimizer.bias_correction": False,
+    "optimizer.decay": "linear",
+    "optimizer.max_grad_norm": 1.0,
+    "optimizer.layer_decay": 1.0,
+}
+_MASKS = {
+    "data.masking": "token",
+    "data.mask_fraction": 0.15,
+    "data.mask_rounding": "nearest",
+    "data.mask_replace_prob": 0.8,
+    "data.random_replace_prob": 0.1,
+    "data.random_tokens": "vocabulary",
+}
+
+PRESETS: dict[str, Preset] = {
+    # google-research/bert as last released: modeling.py (gelu is the tanh form), optimization.py,
+    # create_pretraining_data.py.
+    "google": Preset(
+        {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12, **_DROPOUT},
+        {
+            **_ADAM,
+            **_MASKS,
+            "optimizer.decay_from": "start",
+            "data.objective": "nsp",
+            "data.short_probability": 0.1,
+            "data.packing": False,
+        },
+    ),
+    # transformers: the defaults of BertConfig and TrainingArguments, examples/…/run_mlm.py and
+    # DataCollatorForLanguageModeling, which masks each token on its own, so that their number
+    # varies more than with any rounding here.
+    "huggingface": Preset(
+        {"hidden_act": "gelu", "layer_norm_eps": 1e-12, **_DROPOUT},
+        {
+            **_ADAM,
+            **_MASKS,
+            "optimizer.epsilon": 1e-8,
+            "optimizer.weight_decay": 0.0,
+            "optimizer.bias_correction": True,
+            "optimizer.decay_from": "warmup",
+            "data.objective": "none",
+            "data.cross_documents": True,
+            "data.short_probability": 0.0,
+            "data.mask_rounding": "random",
+        },
+    ),
+    # fairseq, examples/roberta; the paper, tables 9 and 10.
+    "roberta": Preset(
+        {"hidden_act": "gelu", "layer_norm_eps": 1e-5, **_DROPOUT},
+        {
+            **_ADAM,
+            **_MASKS,
+            "optimizer.beta2": 0.98,
+            "optimizer.bias_correction": True,
+            "optimizer.decay_from": "warmup",
+            "optimizer.max_grad_norm": 0.0,
+            "data.objective": "none",
+            "data.cross_documents": True,
+            "data.short_probability": 0.0,
+            "data.mask_rounding": "random",
+            "data.random_tokens": "non_special",
+        },
+    ),
+    # google-research/albert: create_pretraining_data.py, lamb_optimizer.py; models of version 2.
+    "albert": Preset(
+        {
+            "hidden_act": "gelu_new",
+            "layer_norm_eps": 1e-12,
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+        },
+        {**_ADAM, "optimizer.decay_from": "start"},
+        tasks={
+            "pretraining": {
+                **_MASKS,
+                "optimizer.name": "lamb",
+                "data.objective": "sop",
+                "data.masking": "ngram",
+                "data.short_probability": 0.1,
+                "data.max_predictions": 20,
+            }
+        },
+    ),
+    # google-research/electra: configure_pretraining.py, configure_finetuning.py (0.9 for large).
+    "electra": Preset(
+        {"hidden_act": "gelu", "layer_norm_eps": 1e-12, **_DROPOUT},
+        {**_ADAM, "optimizer.decay_from": "start", "optimizer.layer_decay": 0.8},
+        tasks={
+            "replaced_tokens": {
+                **_MASKS,
+                "optimizer.layer_decay": 1.0,
+                "data.objective": "none",
+                "data.masking": "token_with_replacement",
+                "data.mask_replace_prob": 0.85,
+                "data.random_replace_prob": 0.0,
+                "replaced_tokens.generator_weight": 1.0,
+                "replaced_tokens.discriminator_weight": 50.0,
+                "replaced_tokens.temperature": 1.0,
+            }
+        },
+    ),
+    # mlcommons/training, language_model/tensorflow/bert: the second phase of pre-training.
+    "mlperf": Preset(
+        {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12, **_DROPOUT},
+        {
+            **_ADAM,
+            **_MASKS,
+            "optimizer.name": "lamb",
+            "optimizer.decay_from": "start",
+            "data.objective": "nsp",
+            "data.length": 512,
+            "data.max_predictions": 76,
+            "data.short_probability": 0.1,
+        },
+    ),
+}
+
+
+def keys_of_preset(name: str, task: str) -> dict[str, Any]:
+    """The keys that a preset sets for a task, without those of section `model`.
+
+    A task does not have all of them.
+
+    Raises:
+        OptionError: the preset is unknown.
+    """
+    require_one_of("preset", name, PRESETS)
+    preset = PRESETS[name]
+    return {**preset.keys, **preset.tasks.get(task, {})}
+
+
+def model_fields(name: str) -> Mapping[str, Any]:
+    """The fields of a new model; none without a preset."""
+    return PRESETS[name].model if name else {}
+
+
+def deviations(config: ConfigDict, model: EncoderConfig) -> Iterator[str]:
+    """A line for each switch that is not as in the preset of a config.
+
+    Args:
+        config: the whole config.
+        model: architecture of the model that is trained.
+    """
+    if not config.preset:
+        return
+    wanted = keys_of_preset(config.preset, config.task)
+    found = {key: _value(config, key) for key in wanted}
+    found |= {f"model.{name}": getattr(model, name) for name in model_fields(config.preset)}
+    wanted |= {f"model.{name}": value for name, value in model_fields(config.preset).items()}
+    for key, value in found.items():
+        if value not in (None, wanted[key]):
+            yield f"not as in preset {config.preset}: {key} is {value}, there {wanted[key]}"
+
+
+def _value(config: ConfigDict, key: str) -> Any:
+    """The value of a dotted key, None if the task does not have it."""
+    section, _, name = key.partition(".")
+    return config.get(section, {}).get(name)

@@ -1,0 +1,363 @@
+"""Pre-training: masked language model and next-sentence prediction (paper, section 3.1).
+
+    loss = mean over masked tokens of  -log p(original token | masked text)
+         + mean over sentence pairs of -log p(is next or random | masked text)
+
+The first term is MLM, the second NSP; SOP ("in order or swapped") can replace NSP, or the second
+term is left out. SpanBERT's span-boundary objective, SBO, is another term: the mean over tokens of
+masked spans of -log p(original token | tokens next to the span, place in the span).
+`data.pretraining` makes the batches, `models` the logits, this module the loss.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.pipeline import Batch, batches_in_order
+from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.coverage import shown_share
+from bert_jax.data.pretraining.packing import PackedBatches
+from bert_jax.data.pretraining.readable import as_text
+from bert_jax.errors import OptionError, require_at_least
+from bert_jax.metrics.baselines import shortfall
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.execution import Execution
+from bert_jax.models.span_boundary import SpanBoundaryModel
+from bert_jax.sharding.hosts import batch_share
+from bert_jax.sharding.mesh import explain_out_of_memory
+from bert_jax.tasks.base.kept_outputs import KeptSets
+from bert_jax.tasks.base.summary import DataSummary, TokenCounts
+from bert_jax.tasks.base.task import (
+    LossStep,
+    Sums,
+    Task,
+    make_loss_step,
+    mean_losses,
+    weighted_sums,
+    with_rows,
+)
+from bert_jax.tokenization import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationOptions:
+    """The batches of an evaluation.
+
+    Attributes:
+        rows: examples per batch over all hosts.
+        batches: maximum number of batches; 0 for all.
+    """
+
+    rows: int
+    batches: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least("evaluation_batches", self.batches, 0)
+
+
+# The inputs of the model. Unpacked batches have a mask, packed ones positions and segments.
+_INPUTS = (
+    "input_ids",
+    "token_type_ids",
+    "attention_mask",
+    "position_ids",
+    "segment_ids",
+    "masked_lm_positions",
+    "next_sentence_positions",
+    "span_left_positions",
+    "span_right_positions",
+)
+
+# The weights of each part of the loss.
+_WEIGHTS = {
+    "mlm": "masked_lm_weights",
+    "nsp": "next_sentence_weights",
+    "sbo": "span_weights",
+}
+
+
+class PretrainingTask(Task):
+    """MLM and NSP (or SOP, or MLM alone, or with SBO) on a corpus.
+
+    Metrics: `mlm_loss`, `mlm_accuracy`, `mlm_perplexity`, and loss and accuracy of `nsp` (NSP or
+    SOP) and `sbo`, if the objective has them.
+    """
+
+    best_metric = ("mlm_loss", False)  # lower is better
+    derived_metrics = ("mlm_perplexity",)  # of mlm_loss
+    score_kind = "classes"
+    scores_tokens = True
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        options: PretrainingOptions,
+        description: ModelDescription,
+        execution: Execution,
+        *,
+        global_batch_size: int,
+        evaluation: EvaluationOptions,
+        packing: bool = False,
+        general_corpus: Corpus | None = None,
+    ) -> None:
+        """Plans the examples of both splits.
+
+        Args:
+            corpus: the documents.
+            tokenizer: tokenizer of the corpus.
+            options: length, objective and masking of the examples.
+            description: contents of the exported model directory.
+            execution: dtype and kernels.
+            global_batch_size: rows per training batch over all hosts.
+            evaluation: the batches of an evaluation. They are never packed, so that each example
+                counts once for any batch size.
+            packing: whether a row of a training batch holds several examples.
+            general_corpus: another corpus, whose validation documents are evaluated, too: what a
+                model forgets that learns from a special one.
+
+        Raises:
+            UserError: corpus, options and model do not fit together.
+        """
+        self.tokenizer = tokenizer
+        self.description = description
+        self.module = description.make_module(execution)
+        if options.span_boundary:
+            self.module = SpanBoundaryModel(
+                description.config, execution, max_targets=options.max_span_targets
+            )
+            note = "the exported model has no head of span boundaries; only checkpoints hold it"
+            self.export_notes = (note,)
+            self.score_kind = ""  # a teacher has no such head
+        self.reads_pairs = options.objective in ("nsp", "sop")
+        self._corpus = corpus
+        self._options = options
+        self._global_batch_size = global_batch_size
+        self._evaluation = evaluation
+        _check_corpus(corpus, tokenizer, options, description.config)
+        train, validation = corpus.splits["train"], corpus.splits["validation"]
+        examples = PretrainingBatches(train, tokenizer, options)
+        self._train = PackedBatches(examples) if packing else examples
+        self._validation = PretrainingBatches(validation, tokenizer, options, weighted=False)
+        self._general_corpus, self._general = general_corpus, None
+        if general_corpus is not None:
+            _check_corpus(general_corpus, tokenizer, options, description.config)
+            split = general_corpus.splits["validation"]
+            self._general = PretrainingBatches(split, tokenizer, options, weighted=False)
+
+    def check(self) -> None:
+        """Every corpus has the labels of pre-training."""
+
+    @property
+    def examples_per_epoch(self) -> int:
+        """Rows of an epoch; with packing, each has several examples."""
+        return self._train.rows_per_epoch
+
+    def fingerprints(self) -> dict[str, str]:
+        found = {"corpus": self._corpus.manifest.fingerprint}
+        if self._general_corpus is not None:
+            found["general_corpus"] = self._general_corpus.manifest.fingerprint
+        return found
+
+    def train_batches(
+        self, start: int, stop: int, *, host: int, hosts: int
+    ) -> Generator[Batch, None, None]:
+        rows = self._global_batch_size // hosts
+        return batches_in_order(
+            lambda number: self._train.batch(number, rows, host=host, hosts=hosts), start, stop
+        )
+
+    def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        return with_rows(self._train.batch(0, 1), self._global_batch_size)
+
+    def evaluation_batches(
+        self, *, host: int, hosts: int, divisor: int = 1
+    ) -> Generator[Batch, None, None]:
+        """This host's rows of validation batches, the same examples and masks every time.
+
+        Batches are padded to a multiple of `divisor` rows; the weights of padding rows are 0.
+        """
+        return self._evaluation_batches(self._validation, host, hosts, divisor)
+
+    def _evaluation_batches(
+        self, examples: PretrainingBatches, host: int, hosts: int, divisor: int
+    ) -> Generator[Batch, None, None]:
+        rows = self._evaluation.rows
+        own = -(-rows // divisor) * divisor // hosts
+        columns = np.arange(host * own, (host + 1) * own)
+        batches = -(-examples.examples_per_epoch // rows)
+        if self._evaluation.batches:
+            batches = min(batches, self._evaluation.batches)
+        return batches_in_order(
+            lambda number: examples.evaluation_batch(number, rows, columns), 0, batches
+        )
+
+    def evaluate(
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+    ) -> dict[str, float]:
+        """The means over `evaluation_batches`; nothing is written or kept.
+
+        The metrics of masked tokens of a general corpus are named `general_mlm_…`.
+        """
+        metrics = self._means(self._validation, params, mesh)
+        if self._general is not None:
+            general = self._means(self._general, params, mesh)
+            names = ("mlm_loss", "mlm_accuracy")
+            metrics |= {f"general_{name}": general[name] for name in names}
+        return metrics
+
+    def _means(self, examples: PretrainingBatches, params: Any, mesh: Mesh) -> dict[str, float]:
+        share, divisor = batch_share(mesh), mesh.shape["data"] * mesh.shape["fsdp"]
+        batches = self._evaluation_batches(examples, share.index, share.count, divisor)
+        rule = "lower {global_batch_size} or raise {microbatches}"
+        work = "a batch of the evaluation, with the rows of a micro-batch"
+        with explain_out_of_memory(work, "global_batch_size", rule):
+            return mean_losses(self, self.loss_step(mesh), params, batches, mesh)
+
+    def loss_step(self, mesh: Mesh) -> LossStep:
+        """See `make_loss_step`; compiled once for all evaluations of this task on a mesh."""
+        if mesh not in self._loss_steps:
+            self._loss_steps[mesh] = make_loss_step(self, mesh)
+        return self._loss_steps[mesh]
+
+    @functools.cached_property
+    def _loss_steps(self) -> dict[Mesh, LossStep]:
+        return {}
+
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """Number of masked tokens, of labelled pairs, and of tokens of spans with boundaries."""
+        return {part: batch[name].sum() for part, name in _WEIGHTS.items() if name in batch}
+
+    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
+        """The arguments of `module` for a batch, by name."""
+        return {name: batch[name] for name in _INPUTS if name in batch}
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> Sums:
+        """Cross-entropies and numbers of correct predictions of all heads."""
+        sums = {"mlm": prediction_sums(self.scores(params, batch, outputs), batch)}
+        if "next_sentence_labels" in batch:
+            sums["nsp"] = _classification_sums(
+                outputs.seq_relationship_logits,
+                batch["next_sentence_labels"],
+                batch["next_sentence_weights"],
+            )
+        if "span_weights" in batch:
+            sums["sbo"] = _classification_sums(
+                outputs.span_logits, batch["masked_lm_ids"], batch["span_weights"]
+            )
+        return sums
+
+    def scores(self, params: Any, batch: dict[str, jax.Array], outputs: Any) -> jax.Array:
+        return getattr(outputs, "prediction_logits", outputs)  # BPV
+
+    def score_weights(self, batch: dict[str, jax.Array]) -> jax.Array:
+        return batch["masked_lm_weights"]
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Adds the perplexity of the masked words."""
+        # e^20 is beyond any vocabulary; the cap keeps a diverging run's log finite.
+        return {**metrics, "mlm_perplexity": math.exp(min(metrics["mlm_loss"], 20.0))}
+
+    def examples_as_text(self, count: int) -> str:
+        """The first rows of the run, see `as_text`."""
+        return as_text(self._train.batch(0, count), self.tokenizer, self._options.objective)
+
+    @functools.cached_property
+    def data_summary(self) -> DataSummary:
+        counts, train = self._corpus.manifest.splits, self._corpus.splits["train"]
+        unknown = counts["train"].unknown_tokens / max(counts["train"].tokens, 1)
+        return DataSummary(
+            unit="documents",
+            train=counts["train"].documents,
+            validation={"validation": counts["validation"].documents},
+            test={},
+            tokens=TokenCounts.of(train.document_tokens, unknown),
+            epoch_share=shown_share(train, self.tokenizer, self._options),
+        )
+
+    def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
+        """As for other tasks, by the accuracies: the best metric is a loss."""
+        of = {"mlm_accuracy": {"mlm_accuracy_most_frequent": baselines["mlm_most_frequent"]}}
+        if self._options.objective != "none":
+            of["nsp_accuracy"] = {"nsp_accuracy_majority": baselines["nsp_majority"]}
+        found = (shortfall((name, True), metrics[name], known) for name, known in of.items())
+        return "; ".join(filter(None, found))
+
+    def baselines(self) -> dict[str, float]:
+        """Validation accuracy of two constant answers.
+
+        `mlm_most_frequent`: always the most frequent masked token; `nsp_majority`: always the more
+        frequent label, if there are labels.
+        """
+        tokens = np.zeros(self.tokenizer.vocab_size)
+        labels = np.zeros(2)
+        for batch in self.evaluation_batches(host=0, hosts=1):
+            tokens += np.bincount(
+                batch["masked_lm_ids"].ravel(), batch["masked_lm_weights"].ravel(), len(tokens)
+            )
+            if "next_sentence_labels" in batch:
+                labels += np.bincount(
+                    batch["next_sentence_labels"], batch["next_sentence_weights"], len(labels)
+                )
+        found = {"mlm_most_frequent": float(tokens.max() / max(tokens.sum(), 1))}
+        if labels.any():
+            found["nsp_majority"] = float(labels.max() / labels.sum())
+        return found
+
+
+def _check_corpus(
+    corpus: Corpus, tokenizer: Tokenizer, options: PretrainingOptions, config: EncoderConfig
+) -> None:
+    """Raises OptionError where corpus, options and model do not fit together."""
+    if options.length > config.max_length:
+        raise OptionError(
+            "length",
+            options.length,
+            f"the model has {config.max_length} positions: lower it, or raise "
+            "{max_position_embeddings}",
+        )
+    if config.vocab_size < tokenizer.vocab_size:
+        raise OptionError(
+            "vocab_size",
+            config.vocab_size,
+            f"the corpus has a vocabulary of {tokenizer.vocab_size}: leave it out to use that size",
+        )
+    if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
+        raise OptionError(
+            "objective",
+            options.objective,
+            "{objective=nsp} draws random next sentences from another one: separate documents "
+            "by blank lines and prepare again, or use sop or none",
+            problem=f"{corpus.path} has 1 document to train on",
+        )
+    if not len(corpus.splits["validation"].tokens):
+        raise OptionError(
+            "validation_fraction",
+            None,
+            "prepare it from at least 2 documents with {validation_fraction} above 0",
+            problem=f"{corpus.path} has no validation documents",
+        )
+
+
+def prediction_sums(logits: jax.Array, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """Sums over the masked tokens for float32 logits [B, P, V]."""
+    return _classification_sums(logits, batch["masked_lm_ids"], batch["masked_lm_weights"])
+
+
+def _classification_sums(
+    logits: jax.Array, labels: jax.Array, weights: jax.Array
+) -> dict[str, jax.Array]:
+    """float32 [..., C], int [...], float32 [...] → weighted sums of loss and correct answers."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    correct = logits.argmax(axis=-1) == labels
+    return weighted_sums(weights, {"loss": losses, "accuracy": correct})

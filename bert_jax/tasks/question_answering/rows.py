@@ -1,0 +1,100 @@
+"""The training rows of questions: windows of passages, and where each has the answer."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bert_jax.data.examples import Question
+from bert_jax.data.padding import Sequences
+from bert_jax.data.windows.passages import PassageWindow, PassageWindows, find_answer, token_span
+from bert_jax.errors import listed
+from bert_jax.tasks.base.predictor import encode_in_chunks
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanRows:
+    """The windows of all training questions, R rows.
+
+    Attributes:
+        sequences: tokens of the rows.
+        positions: int32 [R, 2], first and last token of the answer in each row; (0, 0), the
+            position of [CLS], if the row does not contain the whole answer.
+        passages: int32 [R, 2], first position of the passage's tokens, and one past the last.
+        without_answer: float32 [R], 1 if the row's question has no answer.
+        report: lines that tell the user which questions were left out and why.
+    """
+
+    sequences: Sequences
+    positions: np.ndarray
+    passages: np.ndarray
+    without_answer: np.ndarray
+    report: tuple[str, ...]
+
+    @classmethod
+    def of(cls, questions: Sequence[Question], windows: PassageWindows) -> "SpanRows":
+        """Makes the rows of labelled questions.
+
+        If a question has several answers, the first one found in the passage is used.
+        """
+        used = [question for question in questions if _has_text(question)]
+        empty = [question.place for question in questions if not _has_text(question)]
+        without: list[str] = []  # places of questions
+        moved: list[str] = []
+        positions: list[tuple[int, int]] = []
+        passages: list[tuple[int, int]] = []
+        without_answer: list[bool] = []
+
+        def encodings() -> Iterator[PassageWindow]:
+            pairs = [(question.question, question.passage) for question in used]
+            for question, rows in zip(used, encode_in_chunks(windows, pairs), strict=True):
+                tokens, is_stated = _answer_tokens(question, rows[0])
+                if question.answers and tokens is None:
+                    without.append(question.place)
+                    continue
+                if not is_stated:
+                    moved.append(question.place)
+                positions.extend(row.answer_positions(tokens) for row in rows)
+                passages.extend(row.positions for row in rows)
+                without_answer.extend(tokens is None for _ in rows)
+                yield from rows
+
+        sequences = Sequences.of(encodings())
+        total = f"of {len(questions)} training questions"
+        report = [
+            f"{len(places)} {total} {what}: left out ({listed(places)})"
+            for places, what in (
+                (empty, "are empty or have an empty passage"),
+                (without, "have no answer that is in the passage"),
+            )
+            if places
+        ]
+        if moved:
+            report.append(f"answers at another place than the file says: {len(moved)}")
+        if windows.cut_questions:
+            limit = windows.question_limit
+            report.append(f"{windows.cut_questions} {total} were longer than {limit} tokens: cut")
+        return cls(
+            sequences,
+            np.array(positions, np.int32).reshape(-1, 2),
+            np.array(passages, np.int32).reshape(-1, 2),
+            np.array(without_answer, np.float32),
+            tuple(report),
+        )
+
+
+def _has_text(question: Question) -> bool:
+    return bool(question.question.strip() and question.passage.strip())
+
+
+def _answer_tokens(
+    question: Question, window: PassageWindow
+) -> tuple[tuple[int, int] | None, bool]:
+    """The tokens of the first answer that has any, and whether the file's position is correct."""
+    for answer in question.answers or ():
+        place = find_answer(question.passage, answer)
+        tokens = token_span(window.passage, place.start, place.stop) if place else None
+        if place and tokens:
+            # A start that the file does not give cannot be wrong.
+            return tokens, place.is_stated or answer.start < 0
+    return None, True

@@ -1,0 +1,203 @@
+"""Pre-training by replaced-token detection (ELECTRA: Clark et al., 2020).
+
+    loss = mean over masked tokens of -log p(original token | masked text), the generator's
+         + 50 · mean over tokens of  -log p(replaced or not | text of the generator)
+
+The exported model is the discriminator. See `models.replaced_tokens`; corpus, masks and batches are
+those of the task `pretraining`.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from ml_collections import ConfigDict
+
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.pretraining.batches import PretrainingOptions
+from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.errors import OptionError, require_between
+from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.execution import Execution
+from bert_jax.models.replaced_tokens import (
+    ReplacedTokenOutput,
+    ReplacedTokenPretraining,
+    generator_config,
+)
+from bert_jax.options import from_keys, keys_of
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
+from bert_jax.tasks.pretraining import create as pretraining
+from bert_jax.tasks.pretraining.task import PretrainingTask, prediction_sums
+from bert_jax.tokenization import Tokenizer
+
+_DISCRIMINATOR = "rtd"
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedTokenOptions:
+    """The section `replaced_tokens` of a config.
+
+    Attributes:
+        generator_size: width of the generator as a fraction of the discriminator's; the paper has
+            1/4 for small and large models and 1/3 for base.
+        generator_weight: factor of the generator's loss.
+        discriminator_weight: factor of the discriminator's loss.
+        temperature: divides the generator's logits before a word is drawn.
+    """
+
+    generator_size: float = 0.25
+    generator_weight: float = 1.0
+    discriminator_weight: float = 50.0
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_between("generator_size", self.generator_size, 0, 1, without_low=True)
+        require_between("generator_weight", self.generator_weight, 0, 1e6)
+        require_between("discriminator_weight", self.discriminator_weight, 0, 1e6)
+        require_between("temperature", self.temperature, 0, 1e6, without_low=True)
+
+
+class ReplacedTokensTask(PretrainingTask):
+    """Generator and discriminator on a corpus.
+
+    Metrics: `mlm_loss`, `mlm_accuracy` and `mlm_perplexity` of the generator; `rtd_loss` and
+    `rtd_accuracy` of the discriminator, and `rtd_recall`, the share of the replaced tokens that it
+    finds.
+    """
+
+    best_metric = ("rtd_loss", False)  # lower is better
+    score_kind = ""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        options: PretrainingOptions,
+        description: ModelDescription,
+        execution: Execution,
+        *,
+        replaced_tokens: ReplacedTokenOptions,
+        **batching: Any,
+    ) -> None:
+        """As `PretrainingTask`, and the options of generator and loss."""
+        super().__init__(corpus, tokenizer, options, description, execution, **batching)
+        self._replaced_tokens = replaced_tokens
+        self.module = ReplacedTokenPretraining(
+            description.config,
+            execution,
+            generator_size=replaced_tokens.generator_size,
+            temperature=replaced_tokens.temperature,
+        )
+        note = "the exported model is the discriminator; only checkpoints hold the generator"
+        self.export_notes = (note,)
+
+    @property
+    def architectures(self) -> tuple[EncoderConfig, ...]:
+        config = self.description.config
+        return (config, generator_config(config, self._replaced_tokens.generator_size))
+
+    def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
+        labels = {name: batch[name] for name in ("masked_lm_ids", "masked_lm_weights")}
+        return super().inputs(batch) | labels
+
+    def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """Number of masked tokens, and of all tokens."""
+        return super().loss_weights(batch) | {_DISCRIMINATOR: _is_token(batch).sum()}
+
+    def sums(self, params: Any, batch: dict[str, jax.Array], outputs: ReplacedTokenOutput) -> Sums:
+        """Cross-entropies and numbers of correct predictions of both models."""
+        logits, replaced = outputs.replaced_logits, outputs.replaced
+        return {
+            "mlm": prediction_sums(outputs.prediction_logits, batch),
+            _DISCRIMINATOR: weighted_sums(
+                _is_token(batch),
+                {
+                    "loss": optax.sigmoid_binary_cross_entropy(logits, replaced),
+                    "accuracy": (logits > 0) == replaced,
+                    "replaced": replaced,
+                    "found": replaced & (logits > 0),
+                },
+            ),
+        }
+
+    def total_loss(self, losses: dict[str, Any]) -> Any:
+        weights = self._replaced_tokens
+        return (
+            weights.generator_weight * losses["mlm"]
+            + weights.discriminator_weight * losses[_DISCRIMINATOR]
+        )
+
+    def summary(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Adds the recall of replaced tokens."""
+        metrics = super().summary(metrics)
+        found, replaced = metrics[f"{_DISCRIMINATOR}_found"], metrics[f"{_DISCRIMINATOR}_replaced"]
+        return {**metrics, f"{_DISCRIMINATOR}_recall": found / replaced if replaced else 0.0}
+
+
+def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
+    """1 for tokens, 0 for padding and for rows without a weight: float32 [B, T]."""
+    mask = batch["attention_mask"] if "attention_mask" in batch else batch["segment_ids"] > 0
+    has_weight = batch["masked_lm_weights"].max(axis=1, keepdims=True)
+    return mask.astype(jnp.float32) * has_weight
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """The keys of `pretraining`, with ELECTRA's masks, and the section `replaced_tokens`."""
+    keys = pretraining.defaults()
+    masks = {
+        "objective": "none",
+        "masking": "token_with_replacement",
+        "mask_replace_prob": 0.85,
+        "random_replace_prob": 0.0,
+    }
+    return {
+        **keys,
+        "data": {**keys["data"], **masks},
+        "replaced_tokens": keys_of(ReplacedTokenOptions),
+    }
+
+
+def check_options(config: ConfigDict) -> None:
+    """Raises OptionError where a key of the task is out of range; reads no file."""
+    pretraining.check_options(config)
+    from_keys(ReplacedTokenOptions, config.replaced_tokens)
+    if config.data.objective != "none" or config.data.span_boundary:
+        rule = "replaced-token detection has no second objective: leave it out"
+        name = "span_boundary" if config.data.span_boundary else "objective"
+        raise OptionError(name, config.data[name], rule)
+
+
+def _task(
+    config: ConfigDict, model_init: ModelInit, corpus: Corpus, tokenizer: Tokenizer
+) -> ReplacedTokensTask:
+    return ReplacedTokensTask(
+        corpus,
+        tokenizer,
+        from_keys(PretrainingOptions, config.data, seed=config.seed),
+        model_init.describe(tokenizer, Head.REPLACED_TOKENS, num_labels=None),
+        model_init.execution,
+        replaced_tokens=from_keys(ReplacedTokenOptions, config.replaced_tokens),
+        **pretraining.batching(config),
+    )
+
+
+def create(config: ConfigDict, model_init: ModelInit) -> ReplacedTokensTask:
+    """The task of a config, see `bert_jax.config`."""
+    return _task(config, model_init, *pretraining.open_corpus(config, model_init))
+
+
+def create_without_data(config: ConfigDict, model_init: ModelInit) -> ReplacedTokensTask:
+    """The task of a config without a corpus, for planning."""
+    return _task(config, model_init, *pretraining.make_corpus(config, model_init))
+
+
+TRAIN = TrainSpec(
+    create,
+    defaults,
+    pretraining.prepare_options,
+    create_without_data,
+    pretraining.has_data,
+    check_options,
+)

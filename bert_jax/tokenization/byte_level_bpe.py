@@ -1,0 +1,303 @@
+"""Byte-level BPE of RoBERTa and GPT-2, run by the Rust library `tokenizers`."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
+from bert_jax.tokenization.assembly import assemble_batch, check_texts
+from bert_jax.tokenization.definition import merge_problem
+from bert_jax.tokenization.interface import (
+    DEFAULT_TEMPLATE,
+    FAIRSEQ,
+    Encoding,
+    Template,
+    check_vocabulary_size,
+)
+from bert_jax.tokenization.library import ROBERTA_TEMPLATE, LibraryTokenizer, pieces_of
+
+if TYPE_CHECKING:
+    import tokenizers
+
+VOCABULARY_FILE = "vocab.json"
+MERGES_FILE = "merges.txt"
+
+# Space, tab, line feed and carriage return as the characters that stand for these bytes.
+SPACE_MARKER = "Ġ"
+WORD_MARKERS = (SPACE_MARKER, "ĉ", "Ċ", "č")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByteLevelSwitches:
+    """How text is treated; names and defaults as in `tokenizer_config.json`.
+
+    Attributes:
+        add_prefix_space: whether a text that does not begin with a space is encoded as if it did.
+        trim_offsets: whether the offsets of a piece leave out the space that it begins with.
+    """
+
+    add_prefix_space: bool = False
+    trim_offsets: bool = True
+
+
+class ByteLevelBPETokenizer(LibraryTokenizer):
+    """Splits text by GPT-2's pattern, and joins the bytes of each part in the order of the merges.
+
+    A space belongs to the piece after it, where it is written as "Ġ". So "world" at the start of a
+    text has another id than " world", unless `add_prefix_space` is set. Nothing is normalised, and
+    nothing is unknown if the vocabulary has all bytes. `<mask>` takes the space before it.
+
+    Attributes:
+        switches: how text is treated.
+    """
+
+    spelling = FAIRSEQ
+
+    def __init__(
+        self,
+        library: "tokenizers.Tokenizer",
+        switches: ByteLevelSwitches,
+        origin: str,
+        template: Template = DEFAULT_TEMPLATE,
+    ) -> None:
+        """Wraps a tokenizer of the library, see `LibraryTokenizer`.
+
+        Args:
+            library: its model and added tokens are used unchanged.
+            switches: how text is treated.
+            origin: file to name in errors.
+            template: positions of special tokens around texts.
+        """
+        self.switches = switches
+        super().__init__(library, origin, template)
+        added = library.get_added_tokens_decoder().items()
+        self._added_words = {token_id for token_id, token in added if not token.special}
+        self._word_library = _copy(self._library)
+        self._set_prefix_space(self._word_library, True)
+
+    @classmethod
+    def from_vocabulary(
+        cls,
+        vocabulary: Mapping[str, int],
+        merges: Sequence[tuple[str, str]],
+        switches: ByteLevelSwitches = ByteLevelSwitches(),
+        *,
+        added_tokens: Sequence["tokenizers.AddedToken"] = (),
+        origin: str = "the vocabulary",
+        template: Template = DEFAULT_TEMPLATE,
+    ) -> "ByteLevelBPETokenizer":
+        """A tokenizer with the rules of RoBERTa.
+
+        Args:
+            vocabulary: the id of each piece.
+            merges: pairs of pieces that are joined, the first one first.
+            switches: how text is treated.
+            added_tokens: further tokens in the order of their ids, and special ones with own rules.
+            origin: file to name in errors.
+            template: positions of special tokens around texts.
+
+        Raises:
+            UserError: a special token is missing, or the ids have gaps.
+        """
+        import tokenizers
+        from tokenizers import models
+
+        model = models.BPE(vocab=dict(vocabulary), merges=list(merges), unk_token=FAIRSEQ[1])
+        library = tokenizers.Tokenizer(model)
+        for token in added_tokens:
+            (library.add_special_tokens if token.special else library.add_tokens)([token])
+        return cls(library, switches, origin, template)
+
+    def _complete(self, library: "tokenizers.Tokenizer") -> None:
+        from tokenizers import decoders
+
+        self._add_special_tokens(library)
+        library.decoder = decoders.ByteLevel()
+        self._set_prefix_space(library, self.switches.add_prefix_space)
+
+    def _set_prefix_space(self, library: "tokenizers.Tokenizer", add_prefix_space: bool) -> None:
+        from tokenizers import processors
+
+        library.pre_tokenizer = _splitter(add_prefix_space=add_prefix_space)
+        trimming = processors.ByteLevel(
+            add_prefix_space=add_prefix_space, trim_offsets=self.switches.trim_offsets
+        )
+        library.post_processor = processors.Sequence([trimming, self._template_processor(library)])
+
+    def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
+        """See `LibraryTokenizer`; sentences are parts of a text, where a space is before each."""
+        copy = super()._for_sentences(library)
+        self._set_prefix_space(copy, True)
+        return copy
+
+    def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
+        """See `Tokenizer.encode_words`: as with `add_prefix_space`."""
+        check_texts(texts)
+        firsts = pieces_of(self._word_library, texts)
+        return assemble_batch(self, firsts, None, None, "longest_first", False)
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """See `Tokenizer.decode`. A space before the first word is kept.
+
+        An added word is text: the library would take its letters for bytes.
+        """
+        parts = []
+        for is_word, group in itertools.groupby(map(int, ids), lambda i: i in self._added_words):
+            if is_word:
+                parts += [self._pieces[token_id] for token_id in group]
+            else:
+                parts.append(super().decode(list(group), skip_special_tokens=skip_special_tokens))
+        return "".join(parts)
+
+    def readable_token(self, token_id: int) -> str:
+        """See `Tokenizer.readable_token`: "Ġcafé", where the piece is "ĠcafÃ©".
+
+        Bytes that are no text by themselves stay as they are in the vocabulary.
+        """
+        text = self.decode([token_id], skip_special_tokens=False)
+        is_text = text.isprintable() and "\ufffd" not in text
+        return text.replace(" ", SPACE_MARKER) if is_text else self.id_to_token(token_id)
+
+    def continuations(self) -> np.ndarray:
+        """See `Tokenizer.continuations`: the pieces that do not begin with white space.
+
+        As in fairseq, punctuation without a space before it belongs to the word before it.
+        """
+        specials = set(dataclasses.astuple(self.special_ids))
+        return np.array(
+            [
+                token_id not in specials and not piece.startswith(WORD_MARKERS)
+                for token_id, piece in enumerate(self._pieces)
+            ]
+        )
+
+    def with_words(self, words: Sequence[str]) -> "ByteLevelBPETokenizer":
+        """See `Tokenizer.with_words`.
+
+        The words become "added tokens" that are found only where no letter or digit is next to
+        them, so all other words keep their ids. The space before such a word stays a piece of its
+        own, "Ġ", which keeps `decode` exact.
+        """
+        from tokenizers import AddedToken
+
+        check_texts(words)
+        library = _copy(self._library)
+        for word in words:
+            _check_whole(word)
+            forms = library.encode_batch([word, f" {word}"], add_special_tokens=False)
+            # A piece of bytes may look like a word: "Ã©" is how "é" is written.
+            if all(len(form) > 1 for form in forms) and library.token_to_id(word) is None:
+                library.add_tokens([AddedToken(word, single_word=True, normalized=False)])
+        origin = "the vocabulary with the new words"
+        return ByteLevelBPETokenizer(library, self.switches, origin, self.template)
+
+    def fingerprint(self) -> str:
+        """See `Tokenizer.fingerprint`; all files that `save` writes give the same one."""
+        definition = json.loads(self._library.to_str())
+        rules = [
+            self.switches.add_prefix_space,
+            definition["model"]["merges"],
+            definition["added_tokens"],
+        ]
+        content = json.dumps(["ByteLevelBPE", rules, self._pieces], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
+        """Writes `vocab.json`, `merges.txt`, `tokenizer.json` and `tokenizer_config.json`.
+
+        Hugging Face's `AutoTokenizer` reads them, as a `RobertaTokenizer` if the template is that
+        of RoBERTa, and returns the same ids and offsets.
+        """
+        rules = dataclasses.asdict(self.switches)
+        directory = self._save(directory, max_length, "RobertaTokenizer", ROBERTA_TEMPLATE, rules)
+        model = json.loads(self._library.to_str())["model"]
+        ordered = dict(sorted(model["vocab"].items(), key=lambda item: item[1]))
+        lines = ["#version: 0.2", *(" ".join(merge) for merge in model["merges"])]
+        for name, content in {
+            VOCABULARY_FILE: json.dumps(ordered, ensure_ascii=False),
+            MERGES_FILE: "".join(f"{line}\n" for line in lines),
+        }.items():
+            (directory / name).write_bytes(content.encode())
+
+
+def read_vocabulary(path: Path, vocab_size: int | None = None) -> dict[str, int]:
+    """Reads a `vocab.json`.
+
+    Args:
+        path: path of the file.
+        vocab_size: number of ids of the model; None: unknown.
+
+    Raises:
+        UserError: the file cannot be read, or is not an object of pieces and their ids.
+    """
+    vocabulary = read_json_object(path, remedy="give an object of pieces and their ids")
+    check_vocabulary_size(path, len(vocabulary), vocab_size)
+    for piece, token_id in vocabulary.items():
+        if type(token_id) is not int or not 0 <= token_id < len(vocabulary):
+            raise UserError(
+                f"{path}: the id of {piece!r:.80} is {token_id!r:.80}; the {len(vocabulary)} "
+                f"pieces need the ids 0 to {len(vocabulary) - 1}, each once: copy the file again"
+            )
+    return vocabulary
+
+
+def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Reads a `merges.txt`: two pieces a line, after a line that begins with "#version".
+
+    Args:
+        path: path of the file.
+        vocabulary: ids of all pieces.
+
+    Raises:
+        UserError: the file cannot be read, or a line does not fit the vocabulary.
+    """
+    remedy = f"give the {MERGES_FILE} that was made with the {VOCABULARY_FILE} beside it"
+    data = read_limited(path, VOCABULARY_BYTES, remedy=remedy)
+    try:
+        lines = data.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        at = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}:{at}: byte 0x{data[error.start]:02x} is not UTF-8; copy the file again"
+        ) from None
+    merges = []
+    for number, line in enumerate(lines, start=1):
+        line = line.removesuffix("\r")
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        pieces = line.split(" ")
+        if problem := merge_problem(pieces, vocabulary):
+            raise UserError(f"{path}:{number}: the merge {problem}; {remedy}")
+        merges.append((pieces[0], pieces[1]))
+    return merges
+
+
+def _splitter(*, add_prefix_space: bool) -> "tokenizers.pre_tokenizers.ByteLevel":
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space, use_regex=True)
+
+
+def _copy(library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
+    import tokenizers
+
+    return tokenizers.Tokenizer.from_str(library.to_str())
+
+
+def _check_whole(word: str) -> None:
+    """Raises UserError for what is never a single word of text."""
+    parts = [part for part, _ in _splitter(add_prefix_space=False).pre_tokenize_str(word)]
+    if not word.strip():
+        raise UserError(f"words: nothing is left of {word!r}; remove it")
+    if len(parts) > 1 or word != word.strip():
+        raise UserError(
+            f"words: {word!r:.80} is always split, at a space or between letters, digits and "
+            "other characters, so it would never be found; give words that stay whole"
+        )

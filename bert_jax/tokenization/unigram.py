@@ -1,0 +1,392 @@
+"""Unigram models of SentencePiece as Hugging Face uses them, run by the library `tokenizers`."""
+
+import base64
+import binascii
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bert_jax.errors import UserError, first_line
+from bert_jax.tokenization.definition import READ_REMEDY, library_errors, make_added_token
+from bert_jax.tokenization.interface import (
+    ALBERT,
+    CAMEMBERT,
+    DEFAULT_TEMPLATE,
+    FAIRSEQ,
+    XLM_ROBERTA,
+    Template,
+    check_vocabulary_size,
+)
+from bert_jax.tokenization.library import ROBERTA_TEMPLATE, LibraryTokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
+
+WORD_MARKER = "▁"
+
+MAX_PIECE_CHARACTERS = 1000
+"""The time for a text is in proportion to the length of the longest piece; XLM-R's have 16."""
+
+UNIGRAM = "Unigram"
+"""The type of the model in a `tokenizer.json`."""
+
+# In a .model file: types of pieces, and of the model.
+_CONTROL, _USER_DEFINED = 3, 4
+_UNIGRAM_MODEL = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdLayout:
+    """How a family numbers the pieces of a .model file; <mask> follows as the last id.
+
+    Attributes:
+        first: the pieces with the first ids, and their scores.
+        start: the first piece of the .model file that follows them.
+        class_name: Hugging Face's class.
+    """
+
+    first: tuple[tuple[str, float], ...]
+    start: int
+    class_name: str
+
+
+LAYOUTS = {
+    CAMEMBERT: IdLayout(
+        (
+            *(("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0)),
+            ("<unk>NOTUSED", -100.0),
+        ),
+        start=1,
+        class_name="CamembertTokenizer",
+    ),
+    XLM_ROBERTA: IdLayout(
+        (("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)),
+        start=3,
+        class_name="XLMRobertaTokenizer",
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class UnigramModel:
+    """The parts of a tokenizer that its files define.
+
+    Attributes:
+        pieces: V pieces with their scores, the logarithms of probabilities, in the order of ids.
+        charsmap: SentencePiece's compiled table of normalisation; empty for none.
+        added_tokens: tokens that are found in a text before the model sees it.
+        cleaning: steps before the table of normalisation, as in a `tokenizer.json`: ALBERT's.
+    """
+
+    pieces: Sequence[tuple[str, float]]
+    charsmap: bytes
+    added_tokens: Sequence["tokenizers.AddedToken"] = ()
+    cleaning: Sequence[Mapping[str, Any]] = ()
+
+
+class UnigramTokenizer(LibraryTokenizer):
+    """Normalises text, splits it at white space, and each word into the most probable pieces.
+
+    This is what Hugging Face's classes do with the models of CamemBERT and XLM-R, and with a
+    `tokenizer.json` of ALBERT (without the rule for numbers of `SentencePieceTokenizer`).
+    SentencePiece's own library differs where a text has the character "▁" itself. The mask token
+    takes the space before it.
+    """
+
+    def __init__(
+        self, model: UnigramModel, origin: str, template: Template = DEFAULT_TEMPLATE
+    ) -> None:
+        """Makes a tokenizer of the library.
+
+        Args:
+            model: the content of its files.
+            origin: file to name in errors.
+            template: positions of special tokens around texts.
+
+        Raises:
+            UserError: the table of normalisation is damaged, the vocabulary lacks a special token,
+                has a piece twice or one that is too long.
+        """
+        _check_model(origin, model)
+        self._model = model
+        is_albert = any(piece == ALBERT[2] for piece, _ in model.pieces)
+        self.spelling = ALBERT if is_albert else FAIRSEQ
+        with library_errors(Path(origin)):
+            library = self._make_library(with_specials=True)
+        super().__init__(library, origin, template)
+
+    def _make_library(self, *, with_specials: bool) -> "tokenizers.Tokenizer":
+        import tokenizers
+        from tokenizers import models, normalizers, pre_tokenizers
+
+        added = self._model.added_tokens
+        specials = {*self.spelling, *(token.content for token in added if token.special)}
+        unknown = [piece for piece, _ in self._model.pieces].index(FAIRSEQ[1])
+        pieces = [
+            # A piece with a space is never found: text is split there.
+            (f"{piece} " if piece in specials and not with_specials else piece, score)
+            for piece, score in self._model.pieces
+        ]
+        library = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
+        steps = [_normalizer(step) for step in self._model.cleaning]
+        if self._model.charsmap:
+            steps.append(normalizers.Precompiled(self._model.charsmap))
+        if steps:
+            library.normalizer = normalizers.Sequence(steps) if len(steps) > 1 else steps[0]
+        library.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.WhitespaceSplit(),
+                pre_tokenizers.Metaspace(WORD_MARKER, prepend_scheme="always", split=True),
+            ]
+        )
+        for token in added:
+            if not token.special:
+                library.add_tokens([token])
+            elif with_specials:
+                library.add_special_tokens([token])
+        return library
+
+    def _complete(self, library: "tokenizers.Tokenizer") -> None:
+        from tokenizers import decoders
+
+        self._add_special_tokens(library)
+        library.decoder = decoders.Metaspace(WORD_MARKER, prepend_scheme="always")
+        library.post_processor = self._template_processor(library)
+
+    def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
+        """See `LibraryTokenizer`. The model itself would find a literal "<mask>"."""
+        return self._make_library(with_specials=False)
+
+    def continuations(self) -> np.ndarray:
+        """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
+        specials = set(dataclasses.astuple(self.special_ids))
+        return np.array(
+            [
+                token_id not in specials and not piece.startswith(WORD_MARKER)
+                for token_id, piece in enumerate(self._pieces)
+            ]
+        )
+
+    def with_words(self, words: Sequence[str]) -> "UnigramTokenizer":
+        """See `Tokenizer.with_words`: refused.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "words: a SentencePiece model cannot take new words, which have no learned scores; "
+            "train a new one, or use a WordPiece tokenizer"
+        )
+
+    def fingerprint(self) -> str:
+        """See `Tokenizer.fingerprint`; all files of one tokenizer give the same one."""
+        added = json.loads(self._library.to_str())["added_tokens"]
+        parts = [UNIGRAM, list(self._model.pieces), added, list(self._model.cleaning)]
+        content = json.dumps(parts, sort_keys=True)
+        return hashlib.sha256(content.encode() + self._model.charsmap).hexdigest()[:16]
+
+    def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
+        """Writes `tokenizer.json` and `tokenizer_config.json`.
+
+        Hugging Face's `AutoTokenizer` reads them, as a `CamembertTokenizer`, `XLMRobertaTokenizer`
+        or `AlbertTokenizer` by the first ids, and returns the same ids and offsets.
+        """
+        if self.spelling == ALBERT:
+            steps = {step["type"] for step in self._model.cleaning}
+            rules = {
+                "do_lower_case": "Lowercase" in steps,
+                "keep_accents": "StripAccents" not in steps,
+            }
+            self._save(directory, max_length, "AlbertTokenizer", DEFAULT_TEMPLATE, rules)
+            return
+        self._save(directory, max_length, self._class_name(), ROBERTA_TEMPLATE, {})
+
+    def _class_name(self) -> str:
+        layouts = (
+            layout.class_name
+            for layout in LAYOUTS.values()
+            if self._pieces[: len(layout.first)] == [piece for piece, _ in layout.first]
+        )
+        return next(layouts, "PreTrainedTokenizerFast")
+
+
+def read_model_file(path: Path, content: bytes, kind: str, vocab_size: int | None) -> UnigramModel:
+    """The tokenizer that a .model file of SentencePiece defines, with the ids of a family.
+
+    Args:
+        path: file to name in errors.
+        content: the bytes of the file.
+        kind: a key of `LAYOUTS`.
+        vocab_size: number of ids of the model that uses it; None: unknown.
+
+    Raises:
+        UserError: it is no such file, or no unigram model.
+    """
+    from sentencepiece import sentencepiece_model_pb2
+    from tokenizers import AddedToken
+
+    proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    try:
+        proto.ParseFromString(content)
+    except Exception as error:
+        raise UserError(
+            f"{path}: not a SentencePiece model ({first_line(error)}); give a .model file"
+        ) from None
+    if proto.trainer_spec.model_type != _UNIGRAM_MODEL or proto.trainer_spec.byte_fallback:
+        raise UserError(
+            f"{path}: {LAYOUTS[kind].class_name} needs a unigram model without pieces for bytes; "
+            "give the .model file of such a model"
+        )
+    layout, found = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
+    pieces = [*layout.first, *found[layout.start :], (FAIRSEQ[4], 0.0)]
+    check_vocabulary_size(path, len(pieces), vocab_size)
+    added = [
+        AddedToken(piece.piece, normalized=False, special=piece.type == _CONTROL)
+        for piece in proto.pieces
+        if piece.type in (_CONTROL, _USER_DEFINED)
+    ]
+    return UnigramModel(pieces, proto.normalizer_spec.precompiled_charsmap, added)
+
+
+def read_unigram_json(
+    path: Path, definition: Mapping[str, Any], vocab_size: int | None
+) -> UnigramModel:
+    """The tokenizer that a `tokenizer.json` with a Unigram model defines.
+
+    Its normaliser may be Precompiled, after ALBERT's cleaning; ` {2,}` → " " after it changes
+    nothing, since text is split at white space.
+
+    Args:
+        path: file to name in errors.
+        definition: the content of the file.
+        vocab_size: number of ids of the model that uses it; None: unknown.
+
+    Raises:
+        UserError: a part is damaged, or is not as in CamemBERT and XLM-R.
+    """
+    model = definition["model"]
+    try:
+        pieces = [(piece, float(score)) for piece, score in model["vocab"]]
+        added = [make_added_token(fields) for fields in definition.get("added_tokens", [])]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(
+            f"{path}: vocab or added_tokens are not lists of pieces with scores, and of tokens; "
+            f"{READ_REMEDY}"
+        ) from None
+    check_vocabulary_size(path, len(pieces), vocab_size)
+    unknown = model.get("unk_id")
+    if type(unknown) is not int or not 0 <= unknown < len(pieces) or pieces[unknown][0] != "<unk>":
+        raise UserError(f"{path}: unk_id is {unknown!r:.80}, not the id of <unk>; {READ_REMEDY}")
+    if model.get("byte_fallback"):
+        raise UserError(f"{path}: the model has pieces for bytes (byte_fallback), {_ONLY}")
+    charsmap, cleaning = b"", []
+    for step in _steps(path, definition.get("normalizer"), "normalizers"):
+        if step.get("type") == "Precompiled":
+            charsmap = _decoded(path, step.get("precompiled_charsmap"))
+        elif step in _CLEANING and not charsmap:
+            cleaning.append(step)
+        elif step != _SQUEEZING:
+            raise UserError(f"{path}: the normalizer {step.get('type')!r:.80} is unknown, {_ONLY}")
+    for step in _steps(path, definition.get("pre_tokenizer"), "pretokenizers"):
+        if step.get("type") not in ("WhitespaceSplit", "Metaspace"):
+            raise UserError(
+                f"{path}: the pre_tokenizer {step.get('type')!r:.80} is unknown, {_ONLY}"
+            )
+    return UnigramModel(pieces, charsmap, added, cleaning)
+
+
+_ONLY = (
+    "but only the Unigram models of CamemBERT, XLM-R and ALBERT are read from a tokenizer.json: "
+    "give the .model file"
+)
+_CLEANING = (
+    {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+    {"type": "Replace", "pattern": {"String": "''"}, "content": '"'},
+    {"type": "NFKD"},
+    {"type": "StripAccents"},
+    {"type": "Lowercase"},
+)
+_SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+
+
+def _normalizer(step: Mapping[str, Any]) -> Any:
+    """The normaliser of the library for one of `_CLEANING`."""
+    from tokenizers import normalizers
+
+    if step["type"] == "Replace":
+        return normalizers.Replace(step["pattern"]["String"], step["content"])
+    return getattr(normalizers, step["type"])()
+
+
+def _steps(path: Path, definition: Any, key: str) -> list[Mapping[str, Any]]:
+    """A normaliser or pre-tokenizer as the list of its parts."""
+    if definition is None:
+        return []
+    is_sequence = isinstance(definition, dict) and definition.get("type") == "Sequence"
+    steps = definition.get(key) if is_sequence else [definition]
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        raise UserError(f"{path}: {key} is not a list of steps; {READ_REMEDY}")
+    return steps
+
+
+def _decoded(path: Path, text: Any) -> bytes:
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise UserError(f"{path}: precompiled_charsmap is not base64; {READ_REMEDY}") from None
+
+
+def _check_model(origin: str, model: UnigramModel) -> None:
+    """Raises UserError where the library would panic, take too long, or number pieces anew."""
+    seen: set[str] = set()
+    for token_id, (piece, score) in enumerate(model.pieces):
+        if not isinstance(piece, str) or piece in seen:
+            raise UserError(
+                f"{origin}: the piece {token_id}, {piece!r:.80}, is no text or is there twice; "
+                "copy the file again"
+            )
+        if len(piece) > MAX_PIECE_CHARACTERS or not np.isfinite(score):
+            raise UserError(
+                f"{origin}: the piece {token_id}, {piece!r:.80}, has {len(piece)} characters and "
+                f"the score {score}; the limit is {MAX_PIECE_CHARACTERS} and a finite number: copy "
+                "the file again"
+            )
+        seen.add(piece)
+    if FAIRSEQ[1] not in seen:
+        raise UserError(f"{origin}: the vocabulary has no {FAIRSEQ[1]}; copy the file again")
+    if model.charsmap and not _is_intact(model.charsmap):
+        raise UserError(
+            f"{origin}: the table of normalisation (precompiled_charsmap) is damaged; copy the "
+            "file again"
+        )
+
+
+def _is_intact(charsmap: bytes) -> bool:
+    """Whether no text can lead a reader of the table out of it.
+
+    The table is the size of a trie, uint32; the trie, a double array of uint32 units in blocks of
+    256 (darts-clone); and texts in UTF-8, each ended by a zero byte. A unit with the highest bit is
+    a leaf, whose other bits are the place of a text; another one leads to units of one block.
+    """
+    size = int.from_bytes(charsmap[:4], "little")
+    if len(charsmap) < 4 + size or not size or size % 1024:
+        return False
+    units = np.frombuffer(charsmap[4 : 4 + size], "<u4").astype(np.int64)
+    text = np.frombuffer(charsmap[4 + size :], np.uint8)
+    try:
+        charsmap[4 + size :].decode()
+    except UnicodeDecodeError:
+        return False
+    is_leaf = units >> 31 == 1
+    offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
+    reached = (np.arange(len(units)) ^ offsets)[~is_leaf] | 255
+    places = units[is_leaf] & 0x7FFFFFFF
+    if (reached >= len(units)).any() or (places >= len(text)).any():
+        return False
+    starts = (places == 0) | (text[places - 1] == 0)
+    return bool(starts.all())

@@ -1,0 +1,153 @@
+"""The attention kernels of a platform: times, and parity with float32 on the CPU."""
+
+import functools
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.benchmarks import time_steps
+from bert_jax.models.attention import attention
+from bert_jax.models.kernels import AttentionCall, Kernel
+from bert_jax.models.kernels.table import KERNELS
+from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
+
+ROWS, HEADS, WIDTH = 3, 4, 64
+# Relative to the greatest value of the output or gradient, as in tests/models/test_kernels.py.
+LIMITS = {"float32": 2e-5, "bfloat16": 3e-2}
+RATE = 0.1
+KEY = np.uint32([7, 11])
+# Calls of a kernel in one program, so that starting it does not count.
+_REPEATS = 10
+
+
+def kernels_of(platform: str) -> list[Kernel]:
+    """The kernels that run on a platform."""
+    return [kernel for kernel in KERNELS if platform in kernel.platforms]
+
+
+def context_of(kind: str, rows: int, length: int, heads: int) -> AttentionContext:
+    """The context of rows with padding at their ends, or of rows that each hold several texts."""
+    positions = np.arange(length)
+    if kind == "packed":
+        starts = np.linspace(length // 3, length // 2, rows).astype(int)[:, None]
+        ids = np.where(positions >= length - 3, 0, positions // starts + 1).astype(np.int32)
+        segment_ids = SegmentIds(ids, ids)
+    else:
+        lengths = np.linspace(length // 2, length, rows).astype(int)[:, None]
+        query = np.ones((rows, 1), np.int32)
+        segment_ids = SegmentIds(query, (positions < lengths).astype(np.int32))
+    return AttentionContext.from_tokens(Tokens.in_batch_order(segment_ids), heads)
+
+
+def call_of(kind: str, length: int, dtype: str, rate: float) -> AttentionCall:
+    """How a model calls it."""
+    return AttentionCall(length, WIDTH, dtype, dropout_rate=rate, packed=kind == "packed")
+
+
+def computes(kernel: Kernel, call: AttentionCall) -> bool:
+    """Whether it can compute a call, also where the table has a faster one."""
+    return call.length % kernel.length_multiple == 0 and kernel.accepts(call)
+
+
+def output_and_gradients(
+    function: Callable[..., jax.Array], operands: Any, context: AttentionContext, rate: float
+) -> list[np.ndarray]:
+    """The output, and the gradients for query, key and value, in float32."""
+
+    @jax.jit
+    def run(query: Any, key: Any, value: Any, d_output: Any, context: Any) -> Any:
+        def attend(*inputs: Any) -> jax.Array:
+            return function(*inputs, context, rate, KEY)
+
+        output, backward = jax.vjp(attend, query, key, value)
+        return output, *backward(d_output)
+
+    return [np.asarray(array, np.float32) for array in run(*operands, context)]
+
+
+def parities(lengths: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+    """The greatest error of each kernel in each of its calls, see `LIMITS`."""
+    device, cpu = jax.devices()[0], jax.devices("cpu")[0]
+    cases = [("padding", 0.0), ("packed", 0.0), ("padding", RATE)]
+    for length in lengths:
+        shape = (4, ROWS, HEADS, length, WIDTH)
+        drawn = np.random.default_rng(length).normal(size=shape)
+        for dtype, (kind, rate) in [(dtype, case) for dtype in LIMITS for case in cases]:
+            rounded = [array.astype(jnp.dtype(dtype)) for array in drawn]
+            with jax.default_device(cpu):
+                context = context_of(kind, ROWS, length, HEADS)
+                exact = [array.astype(np.float32) for array in rounded]
+                truths = output_and_gradients(attention, exact, context, rate)
+            for kernel in kernels_of(device.platform):
+                if not computes(kernel, call_of(kind, length, dtype, rate)):
+                    continue
+                # TensorFloat-32 and single bfloat16 passes are choices of the device, not errors.
+                with jax.default_matmul_precision("highest"):
+                    operands = jax.device_put((rounded, context), device)
+                    found = output_and_gradients(kernel.function, *operands, rate)
+                errors = [
+                    float(abs(value - truth).max() / abs(truth).max())
+                    for value, truth in zip(found, truths, strict=True)
+                ]
+                yield {
+                    "kernel": kernel.name,
+                    "length": length,
+                    "dtype": dtype,
+                    "rows": kind,
+                    "dropout": rate,
+                    "forward": errors[0],
+                    "gradient": max(errors[1:]),
+                }
+
+
+def times(
+    length: int, tokens: int, steps: int, dtype: str = "bfloat16"
+) -> Iterator[dict[str, Any]]:
+    """Milliseconds of each kernel for the heads of BERT-base, without and with gradients."""
+    platform, heads = jax.devices()[0].platform, 12
+    rows = max(1, tokens // length)
+    shape = (3, rows, heads, length, WIDTH)
+    drawn = np.random.default_rng(0).normal(size=shape)
+    operands = [jax.device_put(array.astype(jnp.dtype(dtype))) for array in drawn]
+    for kind in ("padding", "packed"):
+        context = jax.device_put(context_of(kind, rows, length, heads))
+        for kernel in kernels_of(platform):
+            if not computes(kernel, call_of(kind, length, dtype, 0.0)):
+                continue
+            of_kernel: dict[str, Any] = {"kernel": kernel.name, "length": length, "rows": kind}
+            for name, run in (("forward", _forward), ("training", _training)):
+                timed = functools.partial(
+                    jax.jit(run, static_argnums=0), kernel.function, *operands, context
+                )
+                timing = time_steps(lambda _, timed=timed: timed(), steps, warmup=2)
+                each = [1e3 * seconds / _REPEATS for seconds in timing.steps]
+                of_kernel[name] = statistics.median(each)
+                of_kernel[f"{name}_spread"] = [min(each), max(each)]
+            yield of_kernel
+
+
+def _forward(function: Any, query: Any, key: Any, value: Any, context: Any) -> jax.Array:
+    """Calls that follow one another."""
+
+    def again(query: jax.Array, _: None) -> tuple[jax.Array, None]:
+        output = function(query, key, value, context, 0.0, KEY)
+        return query + (1e-3 * output).astype(query.dtype), None
+
+    return jax.lax.scan(again, query, None, length=_REPEATS)[0]
+
+
+def _training(function: Any, query: Any, key: Any, value: Any, context: Any) -> Any:
+    """Calls with their gradients that follow one another."""
+
+    def again(inputs: Any, _: None) -> tuple[Any, None]:
+        output, backward = jax.vjp(lambda *qkv: function(*qkv, context, 0.0, KEY), *inputs)
+        gradients = backward(output)
+        return tuple(
+            x + (1e-3 * d).astype(x.dtype) for x, d in zip(inputs, gradients, strict=True)
+        ), None
+
+    return jax.lax.scan(again, (query, key, value), None, length=_REPEATS)[0]

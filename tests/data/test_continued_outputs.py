@@ -1,0 +1,166 @@
+"""Output files that a later call continues."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from bert_jax.data.continued_outputs import continued_outputs
+from bert_jax.data.outputs import Layout
+from bert_jax.errors import UserError
+
+OBJECT = Layout(head="{", separator=", ", tail="}\n", empty="{}\n")
+LIST = Layout("odds", head="[", separator=", ", tail="]\n", empty=None)
+ROWS = ["one", "two", "three", "four", "five", "six"]
+
+
+def write_rows(target, stop=6, killed=False, request="a", rows=ROWS, mark_every=2):
+    """Writes rows from where an earlier call ended; stops before row `stop`."""
+    with continued_outputs(target, [OBJECT, LIST], lambda: {"request": request}) as outputs:
+        begun = outputs.rows
+        for number in range(begun, len(rows)):
+            if number == stop:
+                if killed:  # nothing is recorded any more
+                    outputs.keep = lambda: None
+                raise KeyboardInterrupt
+            outputs.write("", rows[number])
+            if number >= 3:
+                outputs.write("odds", str(number))
+            if (number + 1) % mark_every == 0:
+                outputs.mark(number + 1, f"digest {number + 1}")
+    return begun
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_output_is_continued_after_any_row(tmp_path, monkeypatch, killed):
+    # With 0 seconds between records, each mark is one; a kill then loses the rows after it.
+    monkeypatch.setattr("bert_jax.data.continued_outputs._RECORD_SECONDS", 0.0)
+    for stops in [(0, 1), (1, 5), (2, 2), (3, 4), (5, 5)]:
+        target = tmp_path / "out"
+        for stop in stops:
+            if stop >= 2 * (stops[0] // 2):  # the second call does not begin before the first ended
+                with pytest.raises(KeyboardInterrupt):
+                    write_rows(target, stop, killed)
+                assert not target.exists()
+                assert (tmp_path / "out.partial").exists() == (killed or max(stops[0], stop) >= 2)
+        (tmp_path / ".odds_out.77.partial").write_text("of a copy that was killed")
+        assert write_rows(target) == 2 * (max(stops) // 2)
+        assert target.read_text() == "{one, two, three, four, five, six}\n"
+        assert (tmp_path / "odds_out").read_text() == "[3, 4, 5]\n"
+        assert sorted(os.listdir(tmp_path)) == ["bert_jax.json", "odds_out", "out"]
+        target.unlink()
+        (tmp_path / "odds_out").unlink()
+    assert write_rows(target, rows=[]) == 0
+    assert sorted(os.listdir(tmp_path)) == ["bert_jax.json", "out"]
+    assert target.read_text() == "{}\n"
+
+
+def test_only_files_of_earlier_calls_are_replaced(tmp_path):
+    target = tmp_path / "out"
+    write_rows(target, rows=["one"])
+    write_rows(target)  # ours
+    listed = json.loads((tmp_path / "bert_jax.json").read_text())["files"]
+    assert sorted(listed) == ["odds_out", "out"]
+    assert listed["out"][0].startswith("35:")
+
+    for path, content, problem in [
+        (target, "{mine}", "was changed since bert_jax wrote it; move it away"),
+        (tmp_path / "odds_new", "mine", "was not written by bert_jax"),
+    ]:
+        path.write_text(content)
+        before = {other.name: other.read_bytes() for other in tmp_path.iterdir()}
+        with pytest.raises(UserError, match=f"{path.name} {problem}"):
+            write_rows(tmp_path / path.name.removeprefix("odds_"))
+        assert {other.name: other.read_bytes() for other in tmp_path.iterdir()} == before
+    target.write_text("")  # nothing is lost
+    write_rows(target)
+
+    # A file that appears while rows are written is kept, and so are the rows.
+    target = tmp_path / "late"
+
+    class Rows(list):
+        def __getitem__(self, number):
+            if number == 3:
+                target.write_text("mine")
+            return super().__getitem__(number)
+
+    with pytest.raises(UserError, match="late was not written by bert_jax"):
+        write_rows(target, rows=Rows(ROWS))
+    assert target.read_text() == "mine"
+    target.unlink()
+    assert write_rows(target) == 6
+    assert target.read_text() == "{one, two, three, four, five, six}\n"
+
+
+def test_an_output_of_a_pipe_is_not_continued(tmp_path):
+    def write(rows):
+        with continued_outputs(tmp_path / "out", [OBJECT, LIST], None) as outputs:
+            for row in rows:
+                if row == "stop":
+                    raise KeyboardInterrupt
+                outputs.write("", row)
+                outputs.mark(1, "digest")
+
+    with pytest.raises(KeyboardInterrupt):
+        write(["one", "stop"])
+    assert os.listdir(tmp_path) == []
+    write(["one"])
+    assert (tmp_path / "out").read_text() == "{one}\n"
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(tmp_path / "out", 4)
+    with pytest.raises(UserError, match="out.partial has 4 predictions of another input; remove"):
+        write(["one"])
+
+
+def test_what_is_not_continued(tmp_path):
+    target, directory = tmp_path / "out", tmp_path / "out.partial"
+
+    def left():
+        return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(target, 4)
+    before = left()
+    record = json.loads(before[".record.json"])
+    assert record["request"] == {"request": "a"}
+    assert (record["rows"], record["digest"]) == (4, "digest 4")
+
+    cases = [
+        ("b", None, None, r"out.partial has 4 predictions of another request \(other request\)"),
+        ("a", "out", b"{one, two, threE, four", "out.partial/out is damaged; remove .*out.partial"),
+        ("a", "out", b"{one", "out.partial/out is damaged"),
+        ("a", "out", None, "out.partial/out is damaged"),
+        ("a", "odds_out", b"", "odds_out is damaged"),
+        ("a", ".record.json", b"{", ".record.json is damaged; remove"),
+        ("a", ".record.json", b"[1]", ".record.json is damaged"),
+        ("a", "notes", b"mine", "is for unfinished predictions, but has 'notes'; move it away"),
+    ]
+    for request, name, content, message in cases:
+        if name:
+            (directory / name).unlink(missing_ok=True)
+        if content is not None:
+            (directory / name).write_bytes(content)
+        found = left()
+        with pytest.raises(UserError, match=message):
+            write_rows(target, request=request)
+        assert left() == found
+        shutil.rmtree(directory)
+        directory.mkdir()
+        for name_, content_ in before.items():
+            (directory / name_).write_bytes(content_)
+    assert write_rows(target) == 4
+    directory.write_text("mine")
+    with pytest.raises(UserError, match="is for unfinished predictions, but has 'out.partial'"):
+        write_rows(target)
+    assert directory.read_text() == "mine"
+
+
+def test_an_output_has_one_writer(tmp_path):
+    message = r"out.partial is being written by process \d+ on .*; wait for it"
+    with (
+        continued_outputs(tmp_path / "out", [OBJECT], dict),
+        pytest.raises(UserError, match=message),
+    ):
+        write_rows(tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "{}\n"

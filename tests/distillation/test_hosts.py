@@ -1,0 +1,66 @@
+"""Two real processes of two devices distil as one process of one device does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CONFIG = Path(__file__).parents[2] / "configs" / "distill.py"
+# Teacher and student are split over the devices of each host.
+MESH = ["--config.mesh.fsdp=2", "--config.mesh.data=2"]
+
+
+def records_of(workdir: Path) -> list[dict[str, float]]:
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+    return [
+        {name: value for name, value in row.items() if name != "split" and "per_sec" not in name}
+        for row in lines
+    ]
+
+
+def test_a_teacher_is_split_over_devices_and_hosts(
+    start_hosts, experiment_of, teacher_of, tmp_path
+):
+    teacher, data = teacher_of("classes"), experiment_of("classes").config.data
+    command = [
+        *(sys.executable, "-m", "bert_jax", "train"),
+        *("--config", f"{CONFIG}:teacher={teacher},layers=1,train={data.train}"),
+        *(f"--config.data.validation={data.validation[0]}", "--config.data.length=16"),
+        *("--config.train.steps=4", "--config.train.log_every=1", "--config.precision=float32"),
+        *("--config.train.global_batch_size=8", "--config.model.pad_vocab_to_multiple_of=8"),
+    ]
+    layers = ["--config.distillation.hidden_weight=0.1"]
+    kept = [f"--config.distillation.keep_logits={tmp_path}/scores"]
+
+    def alone(name: str, *more: str) -> dict[str, float]:
+        workdir = tmp_path / name
+        words = [*command, *more, "--workdir", str(workdir)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def together(name: str, *more: str) -> dict[str, float]:
+        words = [*command, *MESH, *more, "--workdir", str(tmp_path / name)]
+        hosts = start_hosts(words, 2, devices=2)
+        texts = [process.communicate(timeout=500) for process in hosts]
+        assert [process.returncode for process in hosts] == [0, 0], texts
+        return json.loads(texts[0][0].splitlines()[-1])
+
+    expected, found = alone("one", *layers), together("two", *layers)
+    for row, reference in zip(
+        records_of(tmp_path / "two"), records_of(tmp_path / "one"), strict=True
+    ):
+        assert row == pytest.approx(reference, rel=1e-4)
+    for name in ("teacher_parameters", "student_parameters", "teacher_accuracy"):
+        assert found[name] == expected[name]
+
+    together("kept", *kept)
+    alone("without")
+    with_scores, without = (records_of(tmp_path / name) for name in ("kept", "without"))
+    for row, reference in zip(with_scores, without, strict=True):
+        assert row == pytest.approx(reference, rel=1e-4)

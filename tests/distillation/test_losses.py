@@ -1,0 +1,88 @@
+"""The losses against NumPy, written from the formulas of the papers."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.distillation import losses
+from bert_jax.models.kernels import MASK_VALUE
+
+RANDOM = np.random.default_rng(0)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(scores: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-scores))
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return RANDOM.normal(scale=2, size=shape)
+
+
+def test_the_divergence_of_two_classes_by_hand():
+    # The teacher says 3 to 1 at T = 1; the student, who does not know, 1 to 1.
+    found = losses.soft_losses("classes", jnp.zeros((1, 2)), jnp.log(jnp.array([[3.0, 1.0]])), 1.0)
+    assert found[0] == pytest.approx(0.75 * np.log(1.5) + 0.25 * np.log(0.5), abs=1e-6)
+
+
+def single(*arrays: np.ndarray) -> list:
+    return [jnp.asarray(array, jnp.float32) for array in arrays]
+
+
+def test_soft_losses():
+    for temperature in (1.0, 2.0, 8.0):
+        student, teacher = drawn(5, 4), drawn(5, 4)
+        p, q = softmax(teacher / temperature), softmax(student / temperature)
+        yes, likely = sigmoid(teacher / temperature), sigmoid(student / temperature)
+        of_labels = yes * np.log(yes / likely) + (1 - yes) * np.log((1 - yes) / (1 - likely))
+        expected = {
+            "classes": temperature**2 * (p * np.log(p / q)).sum(axis=-1),
+            "labels": temperature**2 * of_labels.mean(axis=-1),
+            "values": ((student - teacher) ** 2).mean(axis=-1),
+        }
+        for kind, values in expected.items():
+            found = losses.soft_losses(kind, *single(student, teacher), temperature)
+            np.testing.assert_allclose(found, values, rtol=2e-5, atol=1e-6, err_msg=kind)
+
+
+def test_what_cannot_be_chosen_counts_nothing():
+    given = single(drawn(3, 4), drawn(3, 4))
+    masked = [jnp.pad(each, [(0, 0), (0, 1)], constant_values=MASK_VALUE) for each in given]
+    without = losses.soft_losses("classes", *given, 2.0)
+    np.testing.assert_allclose(losses.soft_losses("classes", *masked, 2.0), without, rtol=1e-6)
+
+
+def test_vectors_of_another_width_are_compared_by_the_cosine_of_a_pair():
+    student, teacher = drawn(3, 2, 4), drawn(3, 2, 6)
+
+    def cosines(pairs: np.ndarray) -> np.ndarray:
+        u, v = pairs[:, 0], pairs[:, 1]
+        return (u * v).sum(-1) / np.linalg.norm(u, axis=-1) / np.linalg.norm(v, axis=-1)
+
+    found = losses.soft_losses("vectors", *single(student, teacher), 1.0)
+    np.testing.assert_allclose(found, (cosines(student) - cosines(teacher)) ** 2, atol=1e-5)
+    same = losses.soft_losses("vectors", *single(student, student + 1), 1.0)
+    np.testing.assert_allclose(same, np.ones((3, 2)), rtol=1e-5)
+
+
+def test_losses_of_layers():
+    student, teacher = drawn(3, 2, 5, 4), drawn(3, 2, 5, 4)  # LBTD
+    given = single(student, teacher)
+    expected = ((student - teacher) ** 2).mean(axis=-1).mean(axis=0)
+    np.testing.assert_allclose(losses.hidden_losses(*given), expected, rtol=1e-5)
+
+    cosines = (student * teacher).sum(-1)
+    cosines /= np.linalg.norm(student, axis=-1) * np.linalg.norm(teacher, axis=-1)
+    np.testing.assert_allclose(losses.cosine_losses(*given), 1 - cosines, atol=1e-5)
+
+
+def test_attention_weights_of_padding_count_nothing():
+    student, teacher = (softmax(drawn(2, 3, 2, 4, 4)) for _ in range(2))  # LBNTS
+    expected = (teacher * np.log(teacher / student)).sum(-1).mean(axis=(0, 2))  # BT
+    padded = [np.pad(each, [(0, 0)] * 4 + [(0, 2)]) for each in (student, teacher)]
+    found = losses.attention_losses(*single(*padded))
+    np.testing.assert_allclose(found, expected, atol=1e-5)

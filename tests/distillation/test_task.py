@@ -1,0 +1,108 @@
+"""A student's loss for every task: which scores are compared, and which count."""
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.models.encoder import init_params
+from bert_jax.tasks.base.task import means
+from tests.distillation.rows import ROWS
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def divergence(student: np.ndarray, teacher: np.ndarray, temperature: float) -> float:
+    """KL · T² of two lists of scores of the same choices."""
+    p, q = (softmax(np.float64(each) / temperature) for each in (teacher, student))
+    return float(temperature**2 * (p * np.log(p / q)).sum())
+
+
+def expected_loss(name: str, batch: dict, student, teacher) -> float:
+    """The mean over all that has a label, in plain loops, at a temperature of 3."""
+    real = [row for row, weight in enumerate(np.atleast_1d(batch["weights"])) if np.any(weight)]
+    losses = []
+    for row in real:
+        if name == "classes":
+            losses.append(divergence(student[row], teacher[row], 3))
+        elif name == "any classes":
+            for mine, other in zip(student[row], teacher[row], strict=True):
+                losses.append(divergence(np.array([mine, 0]), np.array([other, 0]), 3))
+        elif name == "numbers":
+            losses.append(float((student[row, 0] - teacher[row, 0]) ** 2))
+        elif name == "tags":
+            for word, position in enumerate(batch["word_positions"][row]):
+                if batch["weights"][row, word]:
+                    losses.append(divergence(student[row, position], teacher[row, position], 3))
+        elif name == "answers":
+            count = int(batch["attention_mask"][row].sum())
+            for mine, other in zip(student, teacher, strict=True):  # start, then end
+                losses.append(divergence(mine[row, :count], other[row, :count], 3))
+        elif name == "choices":
+            count = int(batch["choice_mask"][row].sum())
+            losses.append(divergence(student[row, :count], teacher[row, :count], 3))
+        else:
+            losses.append(float(((student.vectors[row] - teacher.vectors[row]) ** 2).mean()))
+    return float(np.mean(losses))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
+def test_the_loss_of_a_task(experiment_of, teacher_of, name):
+    keys = {"teacher": str(teacher_of(name)), "temperature": 3.0, "task_weight": 2.0}
+    experiment = experiment_of(name, {f"distillation.{key}": keys[key] for key in keys})
+    task = experiment.task
+    # Three examples of four in the last batch.
+    batch = next(task.train_batches(0, 1, host=0, hosts=1))
+    batch["weights"][-1] = 0
+    if "labels" in batch and name == "tags":
+        batch["labels"][-1] = -1
+    params = init_params(task.module, jax.random.key(3))
+    constants = task.constants(experiment.mesh)
+
+    @jax.jit
+    def compute(params, constants, batch):
+        sums = task.training_sums(params, constants, batch, None)
+        own = task.task.loss_sums(params, batch)
+        outputs = task.task.forward(params, batch)
+        of_teacher = task.task.forward(constants, batch, module=task.teacher.module)
+        metrics = means(sums, task.loss_weights(batch), task.total_loss)
+        return metrics, means(own, task.task.loss_weights(batch)), outputs, of_teacher
+
+    metrics, own, outputs, of_teacher = jax.device_get(compute(params, constants, batch))
+    expected = expected_loss(name, batch, outputs, of_teacher)
+    assert expected > 1e-4
+    # A divergence of similar scores is a small difference of float32 numbers near 1.
+    assert metrics["soft_loss"] == pytest.approx(expected, rel=2e-5, abs=1e-6)
+    assert metrics["task_loss"] == pytest.approx(own["loss"], rel=1e-6)
+    assert metrics["loss"] == pytest.approx(2 * own["loss"] + 0.5 * metrics["soft_loss"], rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["answers", "tags"])
+def test_kept_scores_give_the_same_loss_and_are_computed_once(
+    experiment_of, teacher_of, tmp_path, name, capsys
+):
+    keys = {"teacher": str(teacher_of(name)), "temperature": 3.0}
+    kept = {**keys, "keep_logits": str(tmp_path / "kept")}
+    found = []
+    for chosen in (keys, kept, kept):
+        named = {f"distillation.{key}": value for key, value in chosen.items()}
+        # Rows of all lengths are in the scores' file, and batches of 16 or of 24 tokens.
+        experiment = experiment_of(name, named | {"data.length": 24})
+        task = experiment.task
+        constants = task.constants(experiment.mesh)
+        params = jax.jit(lambda key, task=task: init_params(task.module, key))(jax.random.key(3))
+        compute = jax.jit(task.training_sums)
+        batches = list(task.train_batches(0, 3, host=0, hosts=1))
+        assert {*task.batch_shapes()} == {*batches[0]}
+        found.append([compute(params, constants, batch, None) for batch in batches])
+    assert capsys.readouterr().err.count("are computed once") == 1
+    (file,) = (tmp_path / "kept").iterdir()
+    for sums in found[1:]:
+        for expected, other in zip(found[0], sums, strict=True):
+            soft = float(expected["soft"]["loss"])
+            assert float(other["soft"]["loss"]) == pytest.approx(soft, rel=1e-5, abs=1e-6)
+    assert np.load(file).dtype == np.float32

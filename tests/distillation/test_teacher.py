@@ -1,0 +1,123 @@
+"""What a teacher must be, and where the student's layers come from."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.checkpoints import model_directory
+from bert_jax.config import complete_config
+from bert_jax.distillation.options import DistillationOptions
+from bert_jax.distillation.teacher import Teacher
+from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
+from bert_jax.models.config import Head
+from bert_jax.models.execution import Execution
+from bert_jax.models.surgery import chosen_layers, keep_layers
+
+
+def test_a_teacher_that_does_not_fit_is_refused(experiment_of, make_model, tmp_path):
+    task = experiment_of("classes").task
+    labels = {"labels": ("x", "y", "z")}
+    cases = {
+        "has the head tagging, and the task needs classification": (Head.TAGGING, labels),
+        "does not know z; the student's labels are x, y, z": (
+            Head.CLASSIFICATION,
+            {"labels": ("x", "y")},
+        ),
+        "has labels that the data lack, w": (Head.CLASSIFICATION, {"labels": ("w", *"xyz")}),
+        "has them in another order, x, z, y": (Head.CLASSIFICATION, {"labels": ("x", "z", "y")}),
+        "was trained for multi_label_classification": (
+            Head.CLASSIFICATION,
+            {**labels, "problem_type": "multi_label_classification"},
+        ),
+    }
+    for number, (message, (head, fields)) in enumerate(cases.items()):
+        model = make_model(head, num_labels=len(fields["labels"]))
+        description = dataclasses.replace(model.description, **fields)
+        path = tmp_path / str(number)
+        model_directory.save(path, description, model.params, model.tokenizer)
+        with pytest.raises(UserError, match=message) as found:
+            Teacher.of(str(path), task, Execution(), 16)
+        assert "\n" not in str(found.value)
+
+    model = make_model(Head.CLASSIFICATION, num_labels=3)
+    description = dataclasses.replace(model.description, **labels)
+    model_directory.save(tmp_path / "short", description, model.params, model.tokenizer)
+    with pytest.raises(UserError, match=f"the teacher {tmp_path}/short has 32 positions: lower it"):
+        Teacher.of(str(tmp_path / "short"), task, Execution(), 64)
+
+
+@pytest.mark.slow
+def test_another_tokenizer_is_only_for_scores_of_whole_examples(
+    experiment_of, teacher_of, tmp_path
+):
+    bert_jax.load(teacher_of("answers")).add_words(["cow"]).save(tmp_path / "answers")
+    with pytest.raises(UserError, match="and the task compares scores of tokens") as found:
+        _ = experiment_of("answers", {"distillation.teacher": str(tmp_path / "answers")}).task
+    assert "\n" not in str(found.value)
+    bert_jax.load(teacher_of("classes")).add_words(["cow"]).save(tmp_path / "classes")
+    keys = {"distillation.teacher": str(tmp_path / "classes")}
+    with pytest.raises(UserError, match="the states of their tokens cannot be compared"):
+        _ = experiment_of("classes", keys | {"distillation.hidden_weight": 1.0}).task
+
+    # None of the texts has a cow: the scores are those of the teacher with the student's words.
+    experiment = experiment_of("classes", keys)
+    task = experiment.task
+    assert task.constants(experiment.mesh) is None
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    model = bert_jax.load(teacher_of("classes"))
+    inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    expected = model.module.apply({"params": model.params}, **inputs)
+    np.testing.assert_allclose(batch["teacher_scores"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"soft_weight": 0.0, "teacher": "t"}, "soft_weight is 0.0; give it a weight above 0"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
+        ({"hidden_weight": -1.0}, "hidden_weight is -1.0; it must be at least 0"),
+        ({"keep_logits": "d", "hidden_weight": 1.0}, "keep_logits is 'd'; scores alone are kept"),
+        ({"layer_map": (0,)}, "layer_map is 0; it must be at least 1"),
+    ],
+)
+def test_options(options, message):
+    with pytest.raises(UserError, match=f"^{message}"):
+        DistillationOptions(**options)
+
+
+def test_a_distillation_needs_a_teacher(experiment_of):
+    with pytest.raises(UserError, match="section distillation is set, and it names no teacher"):
+        _ = experiment_of("classes", {"distillation.temperature": 3.0}).task
+
+
+def test_layers_that_are_kept():
+    assert chosen_layers(6, 12) == (0, 2, 4, 7, 9, 11)  # DistilBERT
+    assert chosen_layers(3, 6) == (0, 2, 5)
+    assert chosen_layers(1, 4) == (0,)
+    assert chosen_layers((1, 3), 4) == (1, 3)
+    for layers in (0, 5, (), (4,), (1, 1), (2, 1), (-1,), True, 1.5, "2"):
+        with pytest.raises(UserError, match="^keep_layers is "):
+            chosen_layers(layers, 4)
+
+
+def test_a_model_with_a_part_of_its_layers(make_model):
+    model = make_model(Head.MASKED_LM, num_hidden_layers=4)
+    fewer = model.keep_layers((0, 3))
+    assert fewer.config.num_hidden_layers == fewer.module.config.num_hidden_layers == 2
+    old, new = (each.params["bert"]["encoder"]["layers"] for each in (model, fewer))
+    kernels = [np.asarray(each["attention"]["query"]["kernel"]) for each in (old, new)]
+    np.testing.assert_array_equal(kernels[0][[0, 3]], kernels[1])
+    params, config = keep_layers(model.params, model.config, 2)
+    assert config == fewer.config
+    np.testing.assert_array_equal(
+        params["bert"]["encoder"]["layers"]["output"]["bias"], new["output"]["bias"]
+    )
+
+
+def test_layers_of_nothing():
+    config = complete_config({"task": "pretraining", "model": {"keep_layers": 2}}, where="test")
+    with pytest.raises(UserError, match=r"model\.keep_layers is 2; it chooses layers of the model"):
+        _ = Experiment.from_config(config).model_init

@@ -1,0 +1,100 @@
+"""Students that are trained: what a run writes, how it continues, and that they learn."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.checkpoints.tensors import open_tensors
+from bert_jax.config import load_config
+from bert_jax.experiment import Experiment
+from bert_jax.models.config import Head
+
+CONFIG = Path(__file__).parents[2] / "configs" / "distill.py"
+
+
+def tensors_of(directory) -> dict[str, np.ndarray]:
+    with open_tensors(directory) as file:
+        return {name: np.array(file.read(name)) for name in file.tensors}
+
+
+def student_of(teacher, **keys) -> dict:
+    """Keys of a student of one layer, the teacher's first."""
+    distillation = {"teacher": str(teacher), **keys}
+    named = {f"distillation.{key}": value for key, value in distillation.items()}
+    return {"init_from": str(teacher), "model.keep_layers": 1, **named}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tags", "pairs"])
+def test_a_run_ends_with_the_comparison_and_resumes_to_the_same_bits(
+    experiment_of, teacher_of, tmp_path, name, capsys
+):
+    keys = student_of(teacher_of(name), hidden_weight=0.1, attention_weight=0.1, cosine_weight=0.1)
+    keys |= {"train.checkpoint_every": 2, "train.export": "latest"}
+    experiment = experiment_of(name, keys)
+    result = experiment.train(tmp_path / "run")
+    metric = experiment.task.best_metric[0]
+    assert result[f"student_{metric}"] == result[metric]
+    for model in ("teacher", "student"):
+        assert result[f"{model}_ms_per_text"] > 0
+    layer = 4 * (16 * 16 + 16) + 4 * 16 + 16 * 32 + 32 + 32 * 16 + 16  # D 16, F 32
+    assert result["teacher_parameters"] - result["student_parameters"] == layer
+    printed = [line.split()[:1] for line in capsys.readouterr().err.splitlines()]
+    first = printed.index(["teacher"])
+    assert printed[first : first + 3] == [["teacher"], ["student"], ["share"]]
+    records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    parts = {"task_loss", "soft_loss", "hidden_loss", "attention_loss", "cosine_loss"}
+    assert parts < set(records[0])
+    stored = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert {key: stored[key] for key in result} == result
+    # The model is one of the task, without anything of the teacher.
+    assert bert_jax.load(tmp_path / "run").config.num_hidden_layers == 1
+
+    again = tmp_path / "again"
+    shutil.copytree(tmp_path / "run", again)
+    shutil.rmtree(again / "checkpoints" / "4")
+    (again / "result.json").unlink()
+    Experiment.from_config(experiment.config).train(again)
+    expected, found = (tensors_of(path / "model") for path in (tmp_path / "run", again))
+    assert {key: value.tobytes() for key, value in found.items()} == {
+        key: value.tobytes() for key, value in expected.items()
+    }
+
+
+@pytest.mark.slow
+def test_a_student_of_another_family(experiment_of, teacher_of, base_model, tmp_path):
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    shape |= {"intermediate_size": 16, "max_position_embeddings": 32, "family": "distilbert"}
+    keys = {f"model.{name}": value for name, value in shape.items()}
+    keys |= {"init_from": "", "tokenizer.path": str(base_model)}
+    keys |= {"distillation.teacher": str(teacher_of("tags"))}
+    result = experiment_of("tags", keys).train(tmp_path / "run")
+    assert result["student_parameters"] < result["teacher_parameters"]
+    assert bert_jax.load(tmp_path / "run").description.family.model_type == "distilbert"
+
+
+@pytest.mark.slow
+def test_a_model_that_fills_masks_is_distilled_on_a_corpus(make_model, tiny_corpus, tmp_path):
+    make_model(Head.MASKED_LM, num_hidden_layers=4).save(tmp_path / "teacher")
+    config = load_config(
+        f"{CONFIG}:task=pretraining,teacher={tmp_path}/teacher,layers=2,corpus={tiny_corpus}",
+        [
+            *(("data.length", "16"), ("data.max_predictions", "3"), ("train.steps", "6")),
+            *(("train.global_batch_size", "8"), ("train.log_every", "1")),
+            *(("precision", "float32"), ("model.pad_vocab_to_multiple_of", "8")),
+        ],
+    )
+    result = Experiment.from_config(config).train(tmp_path / "run")
+    assert result["student_mlm_loss"] == result["mlm_loss"]
+    assert 0 < result["student_parameters"] < result["teacher_parameters"]
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    for line in (line for line in lines if line["split"] == "train"):
+        total = 2 * line["mlm_loss"] + 5 * line["soft_loss"] + line["cosine_loss"]
+        assert line["loss"] == pytest.approx(total, rel=1e-5)
+    student = bert_jax.load(tmp_path / "run")
+    assert student.config.num_hidden_layers == 2
+    assert student.fill_mask("the [MASK] sat .")

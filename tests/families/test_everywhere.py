@@ -1,0 +1,155 @@
+"""What BERT can do, each family can: packed rows, meshes, bfloat16, more words and positions."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.families.family import find_family
+from bert_jax.models import surgery
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
+from tests.random_params import random_params
+
+pytestmark = pytest.mark.slow
+
+FIELDS = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 20,
+    "pad_token_id": 1,
+}
+OWN = {
+    "albert": {"embedding_size": 8},
+    "electra": {"embedding_size": 8},
+    "mobilebert": {"embedding_size": 8, "intra_bottleneck_size": 8},
+}
+NAMES = ("albert", "distilbert", "electra", "mobilebert", "roberta")
+
+
+def config_of(name):
+    return find_family(name).new_config("tiny", **FIELDS, **OWN.get(name, {}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_texts_of_a_packed_row_are_as_each_by_itself(name):
+    """Positions begin again in each text, and no text sees another or its padding."""
+    config = config_of(name)
+    module = Encoder(config, add_pooling_layer=False)
+    params = random_params(module)
+    texts = [np.array([2, 10, 11, 12, 3]), np.array([2, 20, 3]), np.array([2, 30, 31, 3])]
+    row, segments, positions = (np.zeros((1, 15), np.int32) for _ in range(3))
+    row[:] = config.pad_token_id
+    start = 0
+    for number, text in enumerate(texts, start=1):
+        stop = start + len(text)
+        row[0, start:stop], segments[0, start:stop] = text, number
+        positions[0, start:stop] = np.arange(len(text))
+        start = stop
+
+    @jax.jit
+    def apply(ids, **inputs):
+        return module.apply({"params": params}, ids, **inputs).last_hidden_state
+
+    packed = apply(row, segment_ids=segments, position_ids=positions)
+    start = 0
+    for text in texts:
+        alone = apply(text[None])
+        stop = start + len(text)
+        np.testing.assert_allclose(packed[:, start:stop], alone, atol=1e-5)
+        start = stop
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bfloat16_is_near_float32(name):
+    config = config_of(name)
+    ids = np.arange(2, 14)[None]
+    outputs = []
+    for dtype in ("float32", "bfloat16"):
+        module = MODULES[Head.MASKED_LM](config, Execution(dtype=dtype))
+        params = random_params(module, scale=0.1)
+        outputs.append(jax.jit(module.apply)({"params": params}, ids))
+    exact, rounded = outputs
+    assert rounded.dtype == jnp.float32
+    assert np.isfinite(rounded).all()
+    assert np.abs(rounded - exact).max() < 0.05 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_more_words_and_positions_leave_known_texts_alone(name):
+    config = config_of(name)
+    module = MODULES[Head.MASKED_LM](config)
+    params = random_params(module)
+    ids = np.arange(2, 14)[None]
+    before = jax.jit(module.apply)({"params": params}, ids)
+    grown, larger = surgery.add_vocabulary(params, config, [[5, 6], [7]], 40)
+    grown, larger = surgery.extend_positions(grown, larger, 2 * config.max_length)
+    assert larger.max_length == 2 * config.max_length
+    assert larger.vocab_size == 42
+    module = MODULES[Head.MASKED_LM](larger)
+    after = jax.jit(module.apply)({"params": grown}, ids)
+    np.testing.assert_allclose(after[..., :40], before, atol=1e-5)
+    # A word starts as the mean of its pieces, also where its scores are made.
+    np.testing.assert_allclose(after[..., 40], before[..., [5, 6]].mean(-1), atol=1e-5)
+    longer = np.concatenate([ids, ids, ids], axis=1)[:, : larger.max_length]
+    assert jax.jit(module.apply)({"params": grown}, longer).shape[1] > config.max_length
+
+
+ON_A_MESH = """
+import sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import Head
+from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.rules import gathered, on_mesh, state_shardings
+from tests.families.test_everywhere import NAMES, config_of
+from tests.random_params import random_params
+
+assert len(jax.devices()) == 4
+ids = np.random.default_rng(0).integers(2, 40, (4, 12)).astype(np.int32)
+for name in NAMES:
+    module = MODULES[Head.MASKED_LM](config_of(name))
+    params = random_params(module)
+    found = []
+    for shape, devices in ((MeshShape(data=1), 1), (MeshShape(data=1, fsdp=2, tensor=2), 4)):
+        mesh = make_mesh(shape, jax.devices()[:devices])
+        placed = jax.device_put(params, state_shardings(mesh, params))
+
+        def loss(params):
+            logits = module.apply({"params": gathered(mesh, params)}, ids)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, ids).mean()
+
+        with on_mesh(mesh):
+            found.append(jax.device_get(jax.jit(jax.value_and_grad(loss))(placed)))
+    (one, expected), (other, gradients) = found
+    np.testing.assert_allclose(other, one, rtol=1e-5)
+    scale = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5 * scale), gradients, expected
+    )
+    print(name)
+"""
+
+
+def test_the_same_loss_and_gradients_on_a_mesh():
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_MESH],
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == list(NAMES)

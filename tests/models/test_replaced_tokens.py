@@ -1,0 +1,242 @@
+"""ELECTRA's joint model: what the generator draws, what counts as replaced, what learns."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bert_jax.checkpoints.parameters import to_tensors
+from bert_jax.families.electra import FAMILY
+from bert_jax.models.architectures import MODULES
+from bert_jax.models.config import Head
+from bert_jax.models.replaced_tokens import (
+    ReplacedTokenPretraining,
+    draw_words,
+    generator_config,
+    generator_params,
+)
+from tests.random_params import random_params
+
+CONFIG = FAMILY.new_config(
+    "small",
+    vocab_size=30,
+    embedding_size=12,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=16,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+MODULE = ReplacedTokenPretraining(CONFIG, generator_size=0.5)
+
+# Two rows of 8 tokens, the second with two of padding; 3 [MASK] is 4, and one token unchanged.
+BATCH = {
+    "input_ids": np.array([[2, 4, 11, 12, 4, 14, 15, 3], [2, 21, 4, 23, 24, 3, 0, 0]]),
+    "attention_mask": np.array([[1] * 8, [1] * 6 + [0] * 2]),
+    "masked_lm_positions": np.array([[1, 4, 5], [2, 0, 0]]),
+    "masked_lm_ids": np.array([[10, 13, 14], [22, 0, 0]]),
+    "masked_lm_weights": np.array([[1, 1, 1], [1, 0, 0]], np.float32),
+}
+ARRAYS = jax.tree.map(jnp.asarray, BATCH)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return random_params(MODULE)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def apply(module, params, batch):
+    return module.apply({"params": params}, **batch)
+
+
+def test_the_sizes_of_generators():
+    # configure_pretraining.py: small 1/4, base 1/3, large 1/4; heads of width 64.
+    for size, fraction, expected in (
+        ("small", 1 / 4, (64, 1, 256, 128)),
+        ("base", 1 / 3, (256, 4, 1024, 768)),
+        ("large", 1 / 4, (256, 4, 1024, 1024)),
+    ):
+        found = generator_config(FAMILY.new_config(size), fraction)
+        assert expected == (
+            found.hidden_size,
+            found.num_attention_heads,
+            found.intermediate_size,
+            found.embedding_size,
+        )
+
+
+def test_words_are_drawn_with_their_probabilities():
+    logits = jnp.log(jnp.array([0.5, 0.3, 0.2])) * jnp.ones((1, 20_000, 1))
+    for temperature, powers in ((1.0, [0.5, 0.3, 0.2]), (0.5, [0.25, 0.09, 0.04])):
+        drawn = draw_words(logits, jax.random.key(1), temperature)
+        shares = np.bincount(np.asarray(drawn).ravel(), minlength=3) / 20_000
+        np.testing.assert_allclose(shares, np.array(powers) / sum(powers), atol=0.015)
+
+
+def test_only_masked_tokens_are_replaced_and_right_guesses_are_originals(params):
+    output = apply(MODULE, params, BATCH)
+    drawn = np.asarray(draw_words(output.prediction_logits, jax.random.key(0)))
+    expected = BATCH["input_ids"].copy()
+    expected[0, [1, 4, 5]], expected[1, 2] = drawn[0], drawn[1, 0]
+    np.testing.assert_array_equal(output.input_ids, expected)
+    replaced = np.zeros((2, 8), bool)
+    replaced[0, [1, 4, 5]] = drawn[0] != [10, 13, 14]
+    replaced[1, 2] = drawn[1, 0] != 22
+    np.testing.assert_array_equal(output.replaced, replaced)
+    assert replaced.any()
+
+    # A generator that is sure of the originals replaces nothing.
+    bias = np.full(30, -1e9, np.float32)
+    bias[[10]] = 0
+    sure = {**params, "mlm_head": {**params["mlm_head"], "bias": bias}}
+    originals = BATCH | {"masked_lm_ids": np.full((2, 3), 10)}
+    output = apply(MODULE, sure, originals)
+    assert not np.asarray(output.replaced).any()
+    assert np.asarray(output.input_ids)[0, [1, 4, 5]].tolist() == [10] * 3
+    assert np.asarray(output.input_ids)[1].tolist() == [2, 21, 10, 23, 24, 3, 0, 0]
+
+
+@pytest.mark.slow
+def test_the_discriminator_teaches_the_generator_nothing_but_their_embeddings(params):
+    def loss(params):
+        output = MODULE.apply({"params": params}, **ARRAYS)
+        return optax.sigmoid_binary_cross_entropy(output.replaced_logits, output.replaced).sum()
+
+    gradients = jax.jit(jax.grad(loss))(params)
+    for scope in ("generator", "mlm_head"):
+        assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(gradients[scope]))
+    embeddings = gradients["bert"]["embeddings"]
+    assert np.asarray(embeddings["word_embeddings"]["embedding"]).any()
+    assert np.asarray(embeddings["layer_norm"]["scale"]).any()
+
+
+@pytest.mark.slow
+def test_its_parts_are_the_two_published_models(params):
+    output = apply(MODULE, params, BATCH)
+    inputs = {"attention_mask": BATCH["attention_mask"]}
+    discriminator = {name: params[name] for name in ("bert", "replaced_token_head")}
+    found = apply(
+        MODULES[Head.REPLACED_TOKENS](CONFIG),
+        discriminator,
+        inputs | {"input_ids": output.input_ids},
+    )
+    np.testing.assert_allclose(found, output.replaced_logits, atol=1e-5)
+    masked = {name: BATCH[name] for name in ("input_ids", "masked_lm_positions")}
+    generator = MODULES[Head.MASKED_LM](generator_config(CONFIG, 0.5))
+    found = apply(generator, generator_params(params), inputs | masked)
+    np.testing.assert_allclose(found, output.prediction_logits, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_fifty_steps_are_those_of_pytorch(params):
+    """The joint loss of the paper (equations 1 to 4) with Adam, from the same weights and noise."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    batches = [
+        BATCH
+        | {
+            "input_ids": np.where(
+                BATCH["input_ids"] > 4, (BATCH["input_ids"] + step) % 25 + 5, BATCH["input_ids"]
+            )
+        }
+        for step in range(50)
+    ]
+    noise = np.asarray(jax.random.gumbel(jax.random.key(0), (2, 3, 30)))
+    rate = 1e-3
+
+    def loss(params, batch):
+        output = MODULE.apply({"params": params}, **batch)
+        weights = batch["masked_lm_weights"]
+        words = optax.softmax_cross_entropy_with_integer_labels(
+            output.prediction_logits, batch["masked_lm_ids"]
+        )
+        replaced = optax.sigmoid_binary_cross_entropy(output.replaced_logits, output.replaced)
+        mask = batch["attention_mask"]
+        return (words * weights).sum() / weights.sum() + 50 * (replaced * mask).sum() / mask.sum()
+
+    optimizer = optax.sgd(rate)
+
+    @jax.jit
+    def step(params, batch):
+        value, gradients = jax.value_and_grad(loss)(params, batch)
+        updates, _ = optimizer.update(gradients, optimizer.init(params))
+        return optax.apply_updates(params, updates), value
+
+    ours, current = [], params
+    for batch in batches:
+        current, value = step(current, batch)
+        ours.append(float(value))
+
+    def torch_model(class_name, config, parameters, module):
+        fields = {key: getattr(config, name) for name, key in FAMILY.file_fields().items()}
+        model = getattr(transformers, class_name)(transformers.ElectraConfig(**fields))
+        tensors = to_tensors(parameters, FAMILY.huggingface, module)
+        state = {name: torch.from_numpy(np.array(value)) for name, value in tensors.items()}
+        missing, unexpected = model.load_state_dict(state, strict=False)
+        assert not unexpected
+        assert {name.split(".")[0] for name in missing} <= {"generator_lm_head"}
+        return model.eval()
+
+    head, small = MODULES[Head.REPLACED_TOKENS](CONFIG), generator_config(CONFIG, 0.5)
+    own = {name: params[name] for name in ("bert", "replaced_token_head")}
+    discriminator = torch_model("ElectraForPreTraining", CONFIG, own, head)
+    generator = torch_model(
+        "ElectraForMaskedLM", small, generator_params(params), MODULES[Head.MASKED_LM](small)
+    )
+    # Word, position and token-type tables and their LayerNorm are the same in both.
+    generator.electra.embeddings = discriminator.electra.embeddings
+    generator.generator_lm_head.weight = discriminator.electra.embeddings.word_embeddings.weight
+    discriminator.electra.embeddings.word_embeddings.padding_idx = None
+    parameters = {*discriminator.parameters(), *generator.parameters()}
+    torch_optimizer = torch.optim.SGD(parameters, lr=rate)
+    theirs = []
+    for batch in batches:
+        ids, mask, positions, labels, weights = (
+            torch.from_numpy(value) for value in batch.values()
+        )
+        rows = torch.arange(2)[:, None]
+        logits = generator(input_ids=ids, attention_mask=mask).logits[rows, positions]
+        drawn = (logits.detach() + torch.from_numpy(noise)).argmax(-1)
+        corrupted, is_replaced = ids.clone(), torch.zeros(ids.shape)
+        for row in range(2):
+            for place in range(3):
+                if weights[row, place]:
+                    corrupted[row, positions[row, place]] = drawn[row, place]
+                    differs = drawn[row, place] != labels[row, place]
+                    is_replaced[row, positions[row, place]] = float(differs)
+        scores = discriminator(input_ids=corrupted, attention_mask=mask).logits
+        words = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), reduction="none"
+        ).reshape(2, 3)
+        binary = torch.nn.functional.binary_cross_entropy_with_logits(
+            scores, is_replaced, reduction="none"
+        )
+        total = (words * weights).sum() / weights.sum()
+        total = total + 50 * (binary * mask).sum() / mask.sum()
+        torch_optimizer.zero_grad()
+        total.backward()
+        torch_optimizer.step()
+        theirs.append(total.item())
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    assert theirs[-1] < theirs[0]
+
+
+@pytest.mark.slow
+def test_a_training_draws_other_words_in_each_call(params):
+    module = dataclasses.replace(MODULE, temperature=100.0)
+
+    @jax.jit
+    def draw(key):
+        rngs = {"dropout": key}
+        output = module.apply({"params": params}, **ARRAYS, deterministic=False, rngs=rngs)
+        return output.input_ids
+
+    first, second = (np.asarray(draw(jax.random.key(seed))) for seed in (0, 1))
+    assert (first != second).any()

@@ -1,0 +1,114 @@
+"""An evaluation that continues from the outputs of an earlier call."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.models.config import Head
+from bert_jax.tasks.base import kept_outputs as module
+from bert_jax.tasks.base.kept_outputs import KeptOutputs, kept_outputs
+from bert_jax.tasks.base.predictor import BatchOptions
+from bert_jax.tasks.base.streams import predict_examples
+from bert_jax.tasks.classification.predict import LabelPredictor
+
+REQUEST = {"model": "a", "devices": 1}
+TEXTS = [f"the cat was {'very ' * (n % 9)}old ." for n in range(40)]
+
+
+@pytest.fixture
+def predictor(make_model):
+    """Counts the batches that it computes; the outputs are a tree of two arrays."""
+
+    class Counting(LabelPredictor):
+        computed = 0
+
+        def compute(self, batch):
+            Counting.computed += 1
+            outputs = super().compute(batch)
+            return {"b": outputs, "a": (outputs.sum(axis=-1),)}
+
+        def decode(self, example, encodings, outputs):
+            assert outputs[0]["a"][0].shape == ()
+            return super().decode(example, encodings, [each["b"] for each in outputs])
+
+    model = make_model(Head.CLASSIFICATION)
+    return Counting(model, BatchOptions(batch_size=4))
+
+
+def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    whole = list(predict_examples(predictor, TEXTS))
+    batches = type(predictor).computed
+    assert batches == 10
+
+    def predict(stop):
+        """Stops after that many batches; returns the predictions and how many it computed."""
+        type(predictor).computed, found = 0, []
+        with kept_outputs(tmp_path / "out.partial", REQUEST) as kept:
+            outputs = kept.of("validation")
+
+            def advance(texts):
+                if outputs.count >= stop:
+                    raise KeyboardInterrupt
+
+            found += predict_examples(predictor, TEXTS, kept=outputs, advance=advance)
+        return found, type(predictor).computed
+
+    for stop in (1, 4, 7):
+        with pytest.raises(KeyboardInterrupt):
+            predict(stop)
+    found, computed = predict(99)
+    assert computed == 1 + batches - 7  # and the first, whose outputs have the structure
+    for one, other in zip(found, whole, strict=True):
+        assert one == other
+    assert not (tmp_path / "out.partial").exists()
+
+
+def keep(directory, count=3, request=REQUEST):
+    """Keeps the outputs of some batches, and stops."""
+    with contextlib.suppress(KeyboardInterrupt), kept_outputs(directory, request) as kept:
+        for number in range(count):
+            kept.of("dev.a").add(number, [np.full((2, 3), number), np.array([True]), np.float32(7)])
+        raise KeyboardInterrupt
+
+
+def test_arrays_come_back_as_they_were(tmp_path, capsys):
+    keep(tmp_path / "out", 3)
+    keep(tmp_path / "out", 12)  # of these, nine are new
+    assert "out keeps the outputs of 12 batches; the same command" in capsys.readouterr().err
+    outputs = KeptOutputs(tmp_path / "out" / "dev.a")
+    for number in (0, 2, 3, 11):
+        full, flag, scalar = outputs.read(number)
+        np.testing.assert_array_equal(full, np.full((2, 3), number))
+        assert (flag.tolist(), flag.dtype, scalar.shape, scalar) == ([True], bool, (), 7)
+    assert outputs.read(12) is None
+    assert KeptOutputs(tmp_path / "out" / "dev.b").read(0) is None
+    keep(tmp_path / "none", 0)
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_is_not_continued(tmp_path):
+    directory = tmp_path / "out"
+
+    def refused(message, request=REQUEST):
+        with pytest.raises(UserError, match=message), kept_outputs(directory, request):
+            raise AssertionError
+
+    keep(directory)
+    refused(r"has outputs of another evaluation \(other model\); repeat", REQUEST | {"model": "b"})
+    [path] = (directory / "dev.a").iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match=r"dev.a/0-2-\w+.safetensors is damaged; remove .*out to"):
+        KeptOutputs(directory / "dev.a").read(1)
+    path.unlink()
+    assert KeptOutputs(directory / "dev.a").read(1) is None
+    with kept_outputs(directory, REQUEST):
+        refused("is being written by process")
+    assert not directory.exists()
+    directory.mkdir()
+    (directory / "mine").write_text("of the user")
+    refused("is for an unfinished evaluation, but has 'mine'; move it away")
+    assert (directory / "mine").read_text() == "of the user"

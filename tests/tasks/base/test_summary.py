@@ -1,0 +1,226 @@
+"""The summary of the data of a training: counts by hand, and a warning for each wrong thing."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax.config import complete_config
+from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
+from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes
+
+TOKENS = TokenCounts(median=12, most_rows=31, longest=32, unknown=0.01, texts=900, cut=9, limit=32)
+GOOD = DataSummary(
+    unit="rows",
+    train=900,
+    validation={"validation": 100},
+    test={"test": 50},
+    tokens=TOKENS,
+    classes={"neg": 500, "pos": 400},
+    validation_classes=("neg", "pos"),
+    positive_class="pos",
+)
+
+
+def test_lines_of_good_data():
+    assert GOOD.lines() == [
+        "data: train 900 rows, validation 100, test 50",
+        "classes: 2: 'neg' 500 (55.6%), 'pos' 400 (44.4%); f1 is that of 'pos'",
+        "tokens: rows of 12 (median), 31 (95 %), 32 (maximum); 1.0% unknown; "
+        "9 of 900 texts cut to 32",
+    ]
+    assert GOOD.warnings() == []
+    assert json.loads(json.dumps(GOOD.as_dict()))["warnings"] == []
+
+
+def test_lines_of_numbers_and_documents():
+    scores = dataclasses.replace(GOOD, classes={}, positive_class="", values=(0.0, 2.5, 5.0))
+    assert scores.lines()[1] == "labels: 0 to 5, mean 2.5"
+    corpus = DataSummary("documents", 1234, {"validation": 12}, {}, TokenCounts(300, 900, 5000, 0))
+    assert corpus.lines() == [
+        "data: train 1,234 documents, validation 12",
+        "tokens: documents of 300 (median), 900 (95 %), 5,000 (maximum); 0.0% unknown",
+    ]
+    assert dataclasses.replace(corpus, epoch_share=0.726).lines()[2:] == [
+        "each epoch shows 73% of the tokens, drawn anew"
+    ]
+    many = dataclasses.replace(GOOD, classes={str(number): 10 for number in range(15)})
+    assert many.lines()[1].startswith("classes: 15: '0' 10 (6.7%), '1' 10")
+    assert ", '11' 10 (6.7%) and 3 more; f1" in many.lines()[1]
+
+
+def test_few_warnings_about_many_classes():
+    written = {name: 100 for number in range(9) for name in (f"a{number}", f"A{number}")}
+    warnings = dataclasses.replace(GOOD, classes=written, validation_classes=()).warnings()
+    assert len(warnings) == 4
+    assert "'a2' and 'A2' differ" in warnings[2]
+    assert warnings[3] == "6 more classes are written in several ways"
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        (
+            {"classes": {f"{number / 8:g}": 1 for number in range(167)}},
+            "167 classes for 167 rows, as 0, 0.125, 0.25 and 164 more: "
+            "data.problem_type=regression learns numbers",
+        ),
+        ({"classes": {"1.0": 300, "2.5": 300, "4.0": 300}}, "3 classes for 900 rows, as 1.0, 2.5"),
+        ({"classes": {f"title {n}": 9 for n in range(60)}}, "60 classes for 540 rows, as title 0"),
+        (
+            {"classes": {"Pos": 300, "neg": 300, "pos ": 300}},
+            "the classes 'Pos' and 'pos ' differ in case, spaces or encoding only: write them ",
+        ),
+        (
+            {"classes": {"a": 299, "b": 1}},
+            "99.7% of the training rows have the class 'a': a model that always gives it has this "
+            "accuracy; compare by f1, and see data.class_weights",
+        ),
+        (
+            {"tokens": dataclasses.replace(TOKENS, cut=900)},
+            "100.0% of the texts are longer than 32 tokens, and the rest of them is not read: "
+            "raise data.length",
+        ),
+        (
+            {"tokens": dataclasses.replace(TOKENS, unknown=0.4)},
+            "40.0% of the tokens are unknown to the vocabulary: is it of another language than the "
+            "texts?",
+        ),
+        ({"validation": {"dev": 3}}, "dev has 3 rows only: its metrics say little"),
+        (
+            {"unit": "documents", "validation": {"validation": 1}},
+            "validation has 1 documents only: its metrics say little",
+        ),
+        (
+            {"validation_classes": ("pos", "other")},
+            "no training example has the classes of validation other",
+        ),
+        (
+            {"duplicates": {"validation": 5}},
+            "5 of 100 validation rows are training rows, too: their metrics are too good",
+        ),
+        (
+            {"test": {"test": 20}, "duplicates": {"validation": 0, "test": 20}},
+            "20 of 20 test rows are training rows, too",
+        ),
+        ({"classes": {"1": 300, "1.0": 300, "2": 300}}, "the classes '1' and '1.0' differ in case"),
+        (
+            {"classes": {"caf\u00e9": 300, "cafe\u0301": 300}},
+            r"the classes 'café' and 'cafe\u",
+        ),
+        ({"classes": {"pos": 300, "pos\u200b": 300}}, r"the classes 'pos' and 'pos\u200b' differ"),
+        ({"classes": {"a": 300, "null": 300}}, "does the class 'null' stand for a missing label?"),
+        (
+            {"classes": {}, "validation_classes": (), "values": (3.0, 3.0, 3.0)},
+            "all labels are 3: there is nothing to learn",
+        ),
+    ],
+)
+def test_what_looks_wrong_is_one_warning(changes, warning):
+    bad = dataclasses.replace(GOOD, **{"validation_classes": (), **changes})
+    (found,) = bad.warnings()
+    assert found.startswith(warning)
+
+
+def test_what_is_common_gives_no_warning():
+    for changes in (
+        {"classes": {"a": 89, "b": 11}},
+        {"classes": {str(star): 100 for star in range(1, 6)}},  # whole numbers may be classes
+        {"classes": {f"intent {n}": 10 for n in range(150)}},
+        {"classes": {"O": 9900, "B-PER": 50, "b-org": 50}, "of_words": True},
+        {"duplicates": {"validation": 4}},
+        {"tokens": dataclasses.replace(TOKENS, cut=89, unknown=0.04)},
+        {"unit": "documents", "validation": {"validation": 5}},
+    ):
+        assert dataclasses.replace(GOOD, validation_classes=(), **changes).warnings() == []
+
+
+def test_counts():
+    assert count_classes(["a", ("a", "b"), (), None, 1.5, 3]) == {"a": 2, "b": 1, "3": 1}
+    lengths = np.arange(1, 101)
+    assert TokenCounts.of(lengths, 0.5) == TokenCounts(50, 95, 100, 0.5)
+
+
+@pytest.fixture
+def summary(base_model, tmp_path):
+    """The summary of a task's data; rows are JSON lines."""
+
+    def of(task, rows, validation=(), **keys):
+        names = {"train": rows, "validation": validation}
+        for name, lines in names.items():
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (tmp_path / f"{name}.jsonl").write_text(text)
+        data = {
+            "train": str(tmp_path / "train.jsonl"),
+            "validation": (str(tmp_path / "validation.jsonl"),) if validation else (),
+            "length": 16,
+            **keys,
+        }
+        config = complete_config(
+            {"task": task, "init_from": str(base_model), "data": data}, where="test"
+        )
+        return Experiment.from_config(config).task.data_summary
+
+    return of
+
+
+def test_the_rows_of_a_table_are_counted(summary):
+    rows = [{"text": "the cat sat", "label": "x"}, {"text": "漢 漢 dog", "label": "y"}] * 3
+    rows += [{"text": "the cat " * 20, "label": "x"}]
+    found = summary("classification", rows, [{"text": "the cat sat", "label": "x"}])
+    # [CLS] and [SEP] are no words; five texts are 3 · 2, and one has 14 of its 40 words.
+    assert found == DataSummary(
+        unit="rows",
+        train=7,
+        validation={"validation": 1},
+        test={},
+        tokens=TokenCounts(5, 16, 16, 6 / (3 * 3 + 3 * 3 + 14), texts=7, cut=1, limit=16),
+        classes={"x": 4, "y": 3},
+        validation_classes=("x",),
+        positive_class="y",
+        duplicates={"validation": 1},
+    )
+
+
+def test_every_task_has_a_summary(summary):
+    sentence = {"tokens": ["the", "cat"], "tags": ["O", "B-A"]}
+    found = summary("tagging", [sentence] * 3, [sentence])
+    assert (found.unit, found.classes, found.duplicates) == (
+        "sentences",
+        {"O": 3, "B-A": 3},
+        {"validation": 1},
+    )
+    assert found.tokens == TokenCounts(4, 4, 4, 0.0, limit=16)
+
+    question = {"question": "it was", "context": "the cat sat", "answers": []}
+    known = question | {"question": "the", "answers": [{"text": "cat", "answer_start": 4}]}
+    found = summary("question_answering", [question, known, known], [known], question_length=4)
+    assert (found.unit, found.classes) == ("questions", {"answer": 2, "no answer": 1})
+    assert (found.tokens.longest, found.duplicates) == (8, {"validation": 1})
+
+    choice = {"prompt": "the cat", "choices": ["sat", "ran"], "label": 1}
+    found = summary("multiple_choice", [choice] * 2, [choice | {"label": 0}])
+    assert (found.classes, found.validation_classes, found.duplicates) == (
+        {"1": 2},
+        ("0",),
+        {"validation": 1},
+    )
+    assert (found.tokens.texts, found.tokens.longest) == (4, 6)
+
+    pair = {"text": "the cat", "text_pair": "the dog", "label": 0.5}
+    found = summary("similarity", [pair, pair | {"label": 1}], [pair])
+    assert (found.values, found.classes, found.tokens.texts) == ((0.5, 0.75, 1.0), {}, 4)
+
+
+def test_a_label_that_stands_for_a_missing_one_is_an_error(summary):
+    for label in (float("nan"), "nan", "NaN", "<NA>", "#N/A"):
+        rows = [{"text": "a", "label": "x"}, {"text": "a", "label": label}]
+        with pytest.raises(UserError) as error:
+            summary("classification", rows, rows)
+        assert ".jsonl:2: the label ('label') is " in str(error.value)
+        assert str(error.value).endswith("a missing one; give the row a label, or remove it")
+    for label in ("None", "NA", "null"):  # may be classes
+        rows = [{"text": "a", "label": "x"}, {"text": "a", "label": label}]
+        assert set(summary("classification", rows, rows).classes) == {"x", label}

@@ -1,0 +1,106 @@
+"""Dependencies: documented with their licences, and without known vulnerabilities."""
+
+import ast
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "dependencies.md"
+# What the metadata of a package calls a licence.
+NAMES = {
+    "Apache-2.0": "Apache",
+    "BSD-2-Clause": "BSD",
+    "BSD-3-Clause": "BSD",
+    "MIT": "MIT",
+    "MPL-2.0": "MPL|Mozilla",
+    "PSF": "Python Software Foundation",
+}
+
+
+def required():
+    """Pairs of an extra ("" for none) and a package of `setup.py`."""
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    arguments = {
+        keyword.arg: ast.literal_eval(keyword.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg in ("install_requires", "extras_require")
+    }
+    groups = {"": arguments["install_requires"], **arguments["extras_require"]}
+    return {
+        (extra, re.match(r"[\w-]+", line)[0]) for extra, lines in groups.items() for line in lines
+    }
+
+
+def documented():
+    """The licence of each pair."""
+    rows = re.findall(r"^\| (`.*?) \| (\w*) ?\| (.*?) \|", PAGE.read_text(), re.MULTILINE)
+    return {
+        (extra, package): licence
+        for packages, extra, licence in rows
+        for package in re.findall(r"`([\w-]+)`", packages)
+    }
+
+
+def test_every_dependency_is_documented_and_no_other():
+    assert set(documented()) == required()
+    assert len(required()) > 30
+
+
+def test_the_licences_are_those_of_the_installed_packages():
+    checked = 0
+    for (_, package), licence in documented().items():
+        try:
+            metadata = importlib.metadata.metadata(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of another extra or system
+        fields = ("License-Expression", "License", "Classifier")
+        said = " ".join(value for field in fields for value in metadata.get_all(field) or ())
+        for name in licence.split(" and "):
+            assert re.search(NAMES[name], said), (package, licence, said[:200])
+        checked += 1
+    assert checked > 20
+
+
+def audited(report):
+    """The names of the packages that pip-audit could look up, and lines on vulnerable ones."""
+    looked_up = [one for one in report["dependencies"] if "skip_reason" not in one]
+    lines = [
+        f"{one['name']} {one['version']}: {found['id']}, fixed in {found['fix_versions']}"
+        for one in looked_up
+        for found in one["vulns"]
+    ]
+    return [one["name"] for one in looked_up], lines
+
+
+def test_what_a_report_says():
+    found = {"id": "PYSEC-1", "fix_versions": ["1.1"], "aliases": [], "description": ""}
+    report = {
+        "dependencies": [
+            {"name": "a", "version": "1.0", "vulns": [found]},
+            {"name": "b", "version": "2.0", "vulns": []},
+            {"name": "c", "skip_reason": "not found on PyPI"},
+        ]
+    }
+    assert audited(report) == (["a", "b"], ["a 1.0: PYSEC-1, fixed in ['1.1']"])
+
+
+@pytest.mark.slow
+def test_nothing_installed_has_a_known_vulnerability():
+    """Where one has no fix, accept it with `--ignore-vuln ID` and the reason."""
+    pytest.importorskip("pip_audit")
+    command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        pytest.skip(f"pip-audit cannot ask PyPI: {done.stderr.strip().splitlines()[-1:]}")
+    names, lines = audited(json.loads(done.stdout))
+    if not names:
+        pytest.skip("this index of packages has no data on vulnerabilities")
+    assert lines == []

@@ -1,0 +1,305 @@
+"""Byte-level BPE: by eye, and against a tokenizer that is built with the library alone."""
+
+import json
+
+import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers, processors
+
+from bert_jax.data.windows.words import WordWindows
+from bert_jax.errors import UserError
+from bert_jax.tokenization import (
+    BertSwitches,
+    ByteLevelBPETokenizer,
+    ByteLevelSwitches,
+    SpecialIds,
+    Template,
+    WordPieceTokenizer,
+    load_tokenizer,
+)
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, WORDPIECE
+
+ROBERTA = Template(single="cls A sep", pair="cls A sep sep B sep")
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
+MERGES = [
+    *[("t", "h"), ("th", "e"), ("Ġ", "the"), ("d", "o"), ("do", "g"), ("Ġ", "dog"), ("Ġ", "d")],
+    *[("Ġd", "o"), ("'", "t"), ("Ã", "©"), ("ł", "Ģ")],
+]
+
+
+def vocabulary():
+    """Special tokens, 256 bytes from id 4 on, the results of the merges, and <mask>."""
+    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = [*SPECIALS, *bytes_, *("".join(merge) for merge in MERGES), "<mask>"]
+    return {piece: token_id for token_id, piece in enumerate(pieces)}
+
+
+@pytest.fixture
+def roberta():
+    return ByteLevelBPETokenizer.from_vocabulary(vocabulary(), MERGES, template=ROBERTA)
+
+
+@pytest.fixture
+def directory(roberta, tmp_path):
+    roberta.save(tmp_path / "model", max_length=64)
+    return tmp_path / "model"
+
+
+def load(path, **arguments):
+    return load_tokenizer(path, kind=BYTE_LEVEL_BPE, template=ROBERTA, **arguments)
+
+
+TEXTS = [
+    "the dog",
+    " the dogs don't  do\n the dog's",
+    "thé 中国🙂 e\u0301 \u00a0 the",
+    "the <mask> the  <mask>, a<mask>",
+    "<s> the </s><pad><unk>",
+    "",
+    " ",
+    "a\u2028b\t\tc \x00 \x85 1,000th",
+]
+
+
+def test_encodes_one_text_and_a_pair(roberta):
+    one, two = roberta.encode_batch(["the dog"]), roberta.encode_batch(["the"], [" the dog"])
+
+    assert one[0].tokens == ["<s>", "the", "Ġdog", "</s>"]
+    assert one[0].offsets == [(0, 0), (0, 3), (4, 7), (0, 0)]
+    assert one[0].word_ids == [None, 0, 1, None]
+    assert two[0].tokens == ["<s>", "the", "</s>", "</s>", "Ġthe", "Ġdog", "</s>"]
+    assert two[0].type_ids == [0] * 7
+    assert two[0].offsets[4:6] == [(1, 4), (5, 8)]
+    assert roberta.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=271)
+
+
+@pytest.mark.parametrize("switches", [(False, True), (True, True), (False, False), (True, False)])
+def test_ids_offsets_and_words_are_those_of_the_library(switches):
+    """The peer has RoBERTa's own post-processor."""
+    tokenizer = ByteLevelBPETokenizer.from_vocabulary(
+        vocabulary(), MERGES, ByteLevelSwitches(*switches), template=ROBERTA
+    )
+    peer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary(), merges=MERGES))
+    peer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=switches[0])
+    peer.add_special_tokens([*SPECIALS, tokenizers.AddedToken("<mask>", lstrip=True)])
+    peer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), trim_offsets=switches[1], add_prefix_space=switches[0]
+    )
+    pairs = [*TEXTS[1:], TEXTS[0]]
+
+    for found, expected in [
+        *zip(tokenizer.encode_batch(TEXTS), peer.encode_batch(TEXTS), strict=True),
+        *zip(
+            tokenizer.encode_batch(TEXTS, pairs),
+            peer.encode_batch(list(zip(TEXTS, pairs, strict=True))),
+            strict=True,
+        ),
+    ]:
+        assert (found.ids, found.tokens) == (expected.ids, expected.tokens)
+        assert found.word_ids == expected.word_ids
+        assert found.type_ids == expected.type_ids
+        assert found.offsets == expected.offsets
+
+
+def test_the_mask_takes_the_space_before_it_and_is_text_in_sentences(roberta):
+    (encoding,) = roberta.encode_batch(["the <mask> the"])
+    (ids,) = roberta.encode_sentences(["the <mask> the"])
+
+    assert [roberta.id_to_token(i) for i in encoding.ids[1:-1]] == ["the", "<mask>", "Ġthe"]
+    assert roberta.special_ids.mask not in ids
+    assert roberta.decode(ids) == " the <mask> the"  # sentences are encoded as after a space
+
+
+def test_each_word_has_the_ids_that_it_has_after_a_space(roberta):
+    """As with Hugging Face's `is_split_into_words`, which needs `add_prefix_space`."""
+    ((window,),) = WordWindows(roberta, 16)([["the", "dog", "don't", "é"]])
+
+    tokens = ["<s>", "Ġthe", "Ġdog", "Ġ", "do", "n", "'t", "Ġ", "Ã©", "</s>"]
+    assert window.tokens == tokens
+    assert window.word_ids == [None, 0, 1, 2, 2, 2, 2, 3, 3, None]
+    assert window.words == (0, 1, 2, 3)
+    assert window.positions == (1, 2, 3, 7)
+
+
+def test_pieces_with_a_space_begin_words(roberta):
+    begins = {roberta.id_to_token(i) for i in (~roberta.continuations()).nonzero()[0]}
+
+    assert begins == {*SPECIALS, "<mask>", "Ġ", "Ċ", "ĉ", "č", "Ġthe", "Ġdog", "Ġd", "Ġdo"}
+
+
+def test_pieces_of_bytes_are_readable_where_they_are_text(roberta):
+    pieces = {"Ġthe": "Ġthe", "Ã©": "é", "Ġ": "Ġ", "<mask>": "<mask>", "Ã": "Ã", "Ċ": "Ċ"}
+    for piece, text in pieces.items():
+        assert roberta.readable_token(roberta.token_to_id(piece)) == text
+
+
+def test_every_file_gives_the_same_tokenizer(roberta, directory):
+    def loaded(**changes):
+        tokenizer = load(directory, **changes)
+        assert tokenizer.encode_batch(TEXTS, TEXTS[::-1]) == roberta.encode_batch(
+            TEXTS, TEXTS[::-1]
+        )
+        return tokenizer.fingerprint()
+
+    config = json.loads((directory / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "RobertaTokenizer"
+    assert config["model_max_length"] == 64
+    assert config["added_tokens_decoder"]["271"]["lstrip"] is True
+    assert loaded(vocab_size=272) == roberta.fingerprint()
+    (directory / "tokenizer.json").unlink()
+    assert loaded() == roberta.fingerprint()
+    (directory / "tokenizer_config.json").unlink()
+    assert loaded() == load(directory / "vocab.json").fingerprint() == roberta.fingerprint()
+    # Without a family, as for the tokenizer of a corpus, the files tell the kind.
+    assert load_tokenizer(directory).fingerprint() == roberta.fingerprint()
+
+
+def test_the_config_overrides_tokenizer_json(directory, roberta):
+    path = directory / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"add_prefix_space": None, "trim_offsets": None}))
+    assert load(directory).switches == ByteLevelSwitches()
+    path.write_text(json.dumps(config | {"add_prefix_space": True}))
+
+    loaded = load(directory)
+
+    assert loaded.switches == ByteLevelSwitches(add_prefix_space=True)
+    assert loaded.encode_batch(["the"])[0].tokens == ["<s>", "Ġthe", "</s>"]
+    assert loaded.encode_batch(["the"])[0].offsets[1] == (0, 3)
+    assert loaded.fingerprint() != roberta.fingerprint()
+
+
+def test_a_mask_that_leaves_the_space_before_it(directory):
+    """Only if the files say so."""
+    path = directory / "tokenizer_config.json"
+    path.write_text(path.read_text().replace('"lstrip": true', '"lstrip": false'))
+    content = (directory / "tokenizer.json").read_text()
+    (directory / "tokenizer.json").write_text(content.replace('"lstrip":true', '"lstrip":false'))
+    content = ["<s>", "the", "Ġ", "<mask>", "</s>"]
+    assert load(directory).encode_batch(["the <mask>"])[0].tokens == content
+    (directory / "tokenizer.json").unlink()
+    assert load(directory).encode_batch(["the <mask>"])[0].tokens == content
+
+
+def test_words_become_added_tokens_that_leave_all_other_words(roberta, tmp_path):
+    larger = roberta.with_words(["covid", "naïve", "the", "dog", "covid"])
+    larger.save(tmp_path)
+    (tmp_path / "tokenizer.json").rename(tmp_path / "alone.json")
+
+    for tokenizer in (larger, load(tmp_path), load(tmp_path / "alone.json")):
+        assert tokenizer.vocab_size == 274
+        (encoding,) = tokenizer.encode_batch(["the covid, naïve covids"])
+        assert encoding.tokens[1:8] == ["the", "Ġ", "covid", ",", "Ġ", "naïve", "Ġ"]
+        assert encoding.tokens[8:] == [*"covids", "</s>"]
+        assert encoding.ids[3] == 272
+        assert encoding.offsets[3] == (4, 9)
+        assert tokenizer.encode_sentences(["covid", "the covid"]) == [
+            [272],
+            [262, 224, 272],
+        ]  # Ġthe Ġ covid
+        assert tokenizer.decode(encoding.ids) == "the covid, naïve covids"
+        assert tokenizer.fingerprint() == larger.fingerprint() != roberta.fingerprint()
+    for word in ("New York", "covid-19", " covid", ""):
+        with pytest.raises(UserError, match=r"^words: .*; (give words|remove)"):
+            roberta.with_words([word])
+
+
+def change(path, **changes):
+    """Changes values of a JSON file, or of its field "model"."""
+    content = json.loads(path.read_text())
+    for key, value in changes.items():
+        (content["model"] if key in content.get("model", {}) else content)[key] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}}},
+            "the pre_tokenizer of the BPE model is 'Split'; only ByteLevel with its own pattern",
+        ),
+        ({"pre_tokenizer": {"type": "ByteLevel", "use_regex": False}}, "only ByteLevel with its"),
+        ({"pre_tokenizer": None}, "the pre_tokenizer of the BPE model is None; only ByteLevel"),
+        ({"normalizer": {"type": "Lowercase"}}, "the BPE model has a normalizer; byte-level BPE"),
+        ({"dropout": 0.1}, "dropout of the BPE model is 0.1; byte-level BPE as in RoBERTa has"),
+        ({"byte_fallback": True}, "byte_fallback of the BPE model is True; byte-level BPE as"),
+        ({"unk_token": "[UNK]"}, r"unk_token is '\[UNK\]'; only <unk> can be read: rename it"),
+        ({"merges": [["t", "h"], ["th"]]}, r"merge 1 is \['th'\], not two pieces with a space"),
+        ({"merges": ["t h", "q z"]}, r"merge 1 \(q z\) needs 'qz', which is not in the vocab"),
+        ({"merges": 3}, "tokenizer.json: the tokenizers library cannot read it: "),
+    ],
+)
+def test_what_is_refused_in_tokenizer_json(directory, changes, message):
+    change(directory / "tokenizer.json", **changes)
+
+    with pytest.raises(UserError, match=message) as error:
+        load(directory)
+    assert str(error.value).startswith(f"{directory / 'tokenizer.json'}: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("merges.txt", None, "vocab.json has no merges.txt beside it; copy both files of the"),
+        ("merges.txt", "#version: 0.2\nt h\nth z\n", r"merges.txt:3: the merge \(th z\) needs"),
+        ("merges.txt", "t h e\n", r"merges.txt:1: the merge is \['t', 'h', 'e'\], not two pieces"),
+        ("merges.txt", b"t h\n\xff\n", "merges.txt:2: byte 0xff is not UTF-8; copy the file again"),
+        ("vocab.json", "{\n", "vocab.json:2: not JSON: "),
+        ("vocab.json", "[1]", "vocab.json is not a JSON object; give an object of pieces and"),
+        ("vocab.json", '{"a": 1.5}', "vocab.json: the id of 'a' is 1.5; the 1 pieces need the ids"),
+        ("vocab.json", '{"t": 0, "h": 7}', "vocab.json: the id of 'h' is 7; the 2 pieces need"),
+        (
+            "tokenizer_config.json",
+            '{"mask_token": "[MASK]"}',
+            "mask_token is '.MASK.'; only <mask>",
+        ),
+        ("tokenizer_config.json", '{"trim_offsets": 1}', "trim_offsets is 1; give true or false"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"5": 1}}', "added_tokens_decoder is"),
+        (
+            "tokenizer_config.json",
+            '{"added_tokens_decoder": {"300": {"content": "new"}}}',
+            "'new' has the id 272 beside the vocabulary, but 300 in tokenizer_config.json",
+        ),
+    ],
+)
+def test_damaged_files_are_explained(directory, name, content, message):
+    (directory / "tokenizer.json").unlink()
+    (directory / name).unlink()
+    if content is not None:
+        content = content.encode() if isinstance(content, str) else content
+        (directory / name).write_bytes(content)
+
+    with pytest.raises(UserError, match=message) as error:
+        load(directory)
+    assert str(error.value).startswith(str(directory))
+    assert "\n" not in str(error.value)
+
+
+def test_the_tokenizer_of_another_family_is_refused_unless_its_class_is_named(tmp_path, uncased):
+    uncased.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    rule = "tokenizer.json: a wordpiece tokenizer, but the model needs byte-level BPE; give vocab"
+    with pytest.raises(UserError, match=rule):
+        load(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    for path in (tmp_path, tmp_path / "vocab.txt"):
+        with pytest.raises(UserError, match="vocab.txt: a wordpiece tokenizer, but the model"):
+            load(path)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizerFast"}')
+    assert isinstance(load(tmp_path), WordPieceTokenizer)
+
+
+def test_arguments_for_other_kinds_and_small_models_are_refused(directory, uncased_pieces):
+    with pytest.raises(UserError, match="lowercase, .* do not apply to byte-level BPE"):
+        load(directory, lowercase=True)
+    with pytest.raises(UserError, match="has 272 ids, the model only 271; they do not belong"):
+        load(directory, vocab_size=271)
+    assert isinstance(load_tokenizer(directory, kind=WORDPIECE), ByteLevelBPETokenizer)
+    del uncased_pieces[4]
+    without = {piece: i for piece, i in vocabulary().items() if piece != "<mask>"}
+    with pytest.raises(UserError, match="no <mask>"):
+        ByteLevelBPETokenizer.from_vocabulary(without, MERGES)
+    with pytest.raises(UserError, match=r"no \[MASK\]"):
+        WordPieceTokenizer.from_vocabulary(uncased_pieces, BertSwitches(True, None, True))

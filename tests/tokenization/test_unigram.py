@@ -1,0 +1,282 @@
+"""The SentencePiece models of CamemBERT and XLM-R: by eye, and against the library alone."""
+
+import base64
+import io
+import json
+
+import pytest
+import sentencepiece
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import models, normalizers, pre_tokenizers
+
+from bert_jax.errors import UserError
+from bert_jax.tokenization import SpecialIds, Template, UnigramTokenizer, load_tokenizer
+from bert_jax.tokenization.interface import (
+    BYTE_LEVEL_BPE,
+    CAMEMBERT,
+    SENTENCEPIECE,
+    XLM_ROBERTA,
+)
+
+ROBERTA = Template(single="cls A sep", pair="cls A sep sep B sep")
+MODEL_FILE = "sentencepiece.bpe.model"
+CLASSES = {CAMEMBERT: "CamembertTokenizer", XLM_ROBERTA: "XLMRobertaTokenizer"}
+TEXTS = [
+    "the cat sat on the mat",
+    "  le  chat, \u00a0 caf\u00e9 cafe\u0301 \ufb01n Ⅷ \u3000中国🙂",
+    "a <mask> b  <mask>,<mask>c",
+    "<s> the </s><pad><unk>",
+    "▁the ▁ ▁",
+    "",
+    " \t\n",
+]
+
+
+def train(**options) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat", "le chat, un café: fin"] * 9),
+        model_writer=model,
+        minloglevel=2,
+        **{"vocab_size": 24, **options},
+    )
+    return model.getvalue()
+
+
+@pytest.fixture(scope="module")
+def content() -> bytes:
+    """A model with SentencePiece's own first ids: <unk> 0, <s> 1, </s> 2."""
+    return train()
+
+
+def pieces_of(content):
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(content)
+    return [(p.piece, p.score) for p in proto.pieces], proto.normalizer_spec.precompiled_charsmap
+
+
+@pytest.fixture
+def load(tmp_path, content):
+    (tmp_path / MODEL_FILE).write_bytes(content)
+
+    def load_as(kind, path=tmp_path, **arguments):
+        return load_tokenizer(path, kind=kind, template=ROBERTA, **arguments)
+
+    return load_as
+
+
+def test_the_ids_are_those_of_the_families(load, content):
+    ids = sentencepiece.SentencePieceProcessor()
+    ids.load_from_serialized_proto(content)
+    camembert, xlm_r = load(CAMEMBERT), load(XLM_ROBERTA)
+
+    assert [camembert.id_to_token(i) for i in range(7)] == [
+        *("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"),
+    ]
+    assert [xlm_r.id_to_token(i) for i in range(4)] == ["<s>", "<pad>", "</s>", "<unk>"]
+    assert camembert.special_ids == SpecialIds(pad=1, unk=3, cls=5, sep=6, mask=28)
+    assert xlm_r.special_ids == SpecialIds(pad=1, unk=3, cls=0, sep=2, mask=25)
+    for piece in range(3, 24):
+        assert camembert.token_to_id(ids.id_to_piece(piece)) == piece + 4
+        assert xlm_r.token_to_id(ids.id_to_piece(piece)) == piece + 1
+    own = ids.encode("the cat sat")
+    assert camembert.encode_sentences(["the cat sat"]) == [[i + 4 for i in own]]
+    assert xlm_r.encode_sentences(["the cat sat"]) == [[i + 1 for i in own]]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_ids_offsets_and_words_are_those_of_the_library(load, content, kind):
+    found, charsmap = pieces_of(content)
+    layouts = {
+        CAMEMBERT: [
+            *(("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0)),
+            *(("<unk>NOTUSED", -100), *found[1:], ("<mask>", 0.0)),
+        ],
+        XLM_ROBERTA: [
+            *(("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)),
+            *(*found[3:], ("<mask>", 0.0)),
+        ],
+    }
+    peer = tokenizers.Tokenizer(models.Unigram(layouts[kind], unk_id=3, byte_fallback=False))
+    peer.normalizer = normalizers.Precompiled(charsmap)
+    peer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    peer.add_special_tokens(["<s>", "</s>", "<unk>", "<pad>"])
+    peer.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True)])
+
+    tokenizer = load(kind)
+
+    encodings = tokenizer.encode_batch(TEXTS, add_special_tokens=False)
+    for encoding, expected in zip(encodings, peer.encode_batch(TEXTS), strict=True):
+        for field in ("ids", "tokens", "offsets", "word_ids"):
+            assert getattr(encoding, field) == getattr(expected, field)
+    assert tokenizer.encode_batch(["▁"], ["a"])[0].tokens[0] == "<s>"
+    assert tokenizer.encode_batch(["a"], ["b"])[0].type_ids == [0] * 8  # <s>▁ a</s></s>▁ b</s>
+
+
+def test_a_literal_mask_is_text_in_sentences(load):
+    tokenizer = load(XLM_ROBERTA)
+    (ids,) = tokenizer.encode_sentences(["the <mask> <s>"])
+    assert not {0, 1, 2, tokenizer.special_ids.mask} & set(ids)
+    assert tokenizer.encode_batch(["the  <mask>"])[0].ids[-2] == tokenizer.special_ids.mask
+    plain = [text for text in TEXTS if "<" not in text]
+    encoded = tokenizer.encode_batch(plain, add_special_tokens=False)
+    assert tokenizer.encode_sentences(plain) == [encoding.ids for encoding in encoded]
+
+
+def test_words_begin_at_the_marker_and_cannot_be_added(load):
+    tokenizer = load(CAMEMBERT)
+    continuations = tokenizer.continuations()
+    assert not continuations[list(vars_of(tokenizer.special_ids))].any()
+    assert not continuations[tokenizer.token_to_id("▁")]
+    assert continuations[tokenizer.token_to_id("a")]
+    with pytest.raises(UserError, match="^words: a SentencePiece model cannot take new words"):
+        tokenizer.with_words(["covid"])
+
+
+def vars_of(special_ids):
+    return (special_ids.pad, special_ids.unk, special_ids.cls, special_ids.sep, special_ids.mask)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_saved_files_give_the_same_tokenizer(load, kind, tmp_path):
+    tokenizer = load(kind)
+    tokenizer.save(tmp_path / "saved", max_length=64)
+
+    config = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == CLASSES[kind]
+    assert config["model_max_length"] == 64
+    alone = (tmp_path / "saved" / "tokenizer.json").rename(tmp_path / "tokenizer.json")
+    # Without a family, as for the tokenizer of a corpus, a tokenizer.json tells its ids.
+    for again in (load(kind, alone), load_tokenizer(alone, template=ROBERTA)):
+        assert isinstance(again, UnigramTokenizer)
+        assert again.fingerprint() == tokenizer.fingerprint()
+        assert again.encode_batch(TEXTS, TEXTS[::-1]) == tokenizer.encode_batch(TEXTS, TEXTS[::-1])
+    alone.unlink()
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": CLASSES[kind]}))
+    assert load_tokenizer(tmp_path).fingerprint() == tokenizer.fingerprint()
+
+
+REPLACE = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+
+
+def changed(definition, path, value):
+    *parents, last = path
+    for key in parents:
+        definition = definition[key]
+    definition[last] = value
+
+
+def damaged(charsmap, at, value):
+    content = bytearray(base64.b64decode(charsmap))
+    content[at : at + 4] = value.to_bytes(4, "little")
+    return base64.b64encode(content).decode()
+
+
+def test_what_is_admitted_in_tokenizer_json(load, tmp_path):
+    """Each entry: the place in the file, the value, and the message; None: the same tokenizer."""
+    tokenizer = load(XLM_ROBERTA)
+    tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    text = path.read_text()
+    normalizer = json.loads(text)["normalizer"]
+    charsmap = normalizer["precompiled_charsmap"]
+    sequence = {"type": "Sequence", "normalizers": [normalizer, REPLACE]}
+    hostile = REPLACE | {"pattern": {"Regex": "(a+)+$"}}
+    only = "is unknown, but only the Unigram models of CamemBERT, XLM-R and ALBERT are"
+    place = ("normalizer", "precompiled_charsmap")
+    for where, value, message in (
+        (("normalizer",), sequence, None),
+        (("pre_tokenizer",), {"type": "Metaspace", "replacement": "▁"}, None),
+        (("normalizer",), hostile, f"the normalizer 'Replace' {only}"),
+        (("normalizer",), {"type": "Sequence"}, "normalizers is not a list of steps"),
+        (("pre_tokenizer",), {"type": "Split"}, f"the pre_tokenizer 'Split' {only}"),
+        (place, "?", "precompiled_charsmap is not base64"),
+        (place, "AAAA", r"the table of normalisation \(precompiled_charsmap\) is damaged"),
+        (place, charsmap[:-4000], "the table of normalisation .* is damaged; copy"),
+        (place, damaged(charsmap, 4, 0x7FFFFC00), "the table of normalisation"),  # beyond the trie
+        (place, damaged(charsmap, 8, 0xFFFFFFFF), "the table of normalisation"),  # beyond the texts
+        (("model", "unk_id"), 0, "unk_id is 0, not the id of <unk>"),
+        (("model", "unk_id"), None, "unk_id is None, not the id of <unk>"),
+        (("model", "byte_fallback"), True, r"pieces for bytes \(byte_fallback\), but only"),
+        (("model", "vocab"), {"a": 1}, "vocab or added_tokens are not lists"),
+        (("model", "vocab", 9), ["▁" * 1001, 0.0], "piece 9, .* has 1001 characters .* is 1000"),
+        (("model", "vocab", 9), ["x", float("nan")], "piece 9, 'x', .* the score nan; the limit"),
+        (("model", "vocab", 9), ["<s>", 0.0], "the piece 9, '<s>', is no text or is there twice"),
+        (("added_tokens",), [{"content": 1}], "vocab or added_tokens are not lists"),
+    ):
+        definition = json.loads(text)
+        changed(definition, where, value)
+        path.write_text(json.dumps(definition))
+        if message is None:
+            assert load(XLM_ROBERTA).fingerprint() == tokenizer.fingerprint()
+            continue
+        with pytest.raises(UserError, match=message) as error:
+            load(XLM_ROBERTA)
+        assert str(error.value).startswith(f"{path}: ")
+        assert "\n" not in str(error.value)
+
+
+def test_a_tokenizer_json_of_albert_with_its_cleaning(content, tmp_path):
+    """The files that transformers saves; the peer is the library itself."""
+    found, charsmap = pieces_of(content)
+    pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("[CLS]", 0.0), ("[SEP]", 0.0), ("[MASK]", 0.0)]
+    peer = tokenizers.Tokenizer(models.Unigram(pieces + found[3:], unk_id=1, byte_fallback=False))
+    peer.normalizer = normalizers.Sequence(
+        [
+            *(normalizers.Replace("``", '"'), normalizers.Replace("''", '"')),
+            *(normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()),
+            *(normalizers.Precompiled(charsmap),),
+        ]
+    )
+    peer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    peer.add_special_tokens(["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"])
+    peer.save(str(tmp_path / "tokenizer.json"))
+
+    tokenizer = load_tokenizer(tmp_path, kind=SENTENCEPIECE)
+    tokenizer.save(tmp_path / "again")
+
+    texts = [*TEXTS, "LE CHAT", "a [MASK] b  [MASK]", "``caf\u00e9''"]
+    for each in (tokenizer, load_tokenizer(tmp_path / "again", kind=SENTENCEPIECE)):
+        encodings = each.encode_batch(texts, add_special_tokens=False)
+        for encoding, expected in zip(encodings, peer.encode_batch(texts), strict=True):
+            for field in ("ids", "tokens", "offsets", "word_ids"):
+                assert getattr(encoding, field) == getattr(expected, field)
+        assert each.fingerprint() == tokenizer.fingerprint()
+        assert each.special_ids == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+    config = json.loads((tmp_path / "again" / "tokenizer_config.json").read_text())
+    assert (config["tokenizer_class"], config["keep_accents"]) == ("AlbertTokenizer", False)
+    with pytest.raises(UserError, match="a sentencepiece tokenizer, but the model needs the Sent"):
+        load_tokenizer(tmp_path, kind=XLM_ROBERTA)
+
+
+def test_files_of_other_models_are_explained(load, tmp_path, uncased, content):
+    path = tmp_path / MODEL_FILE
+    with pytest.raises(UserError, match="tokenizer has 26 ids, the model only 25; they do not"):
+        load(XLM_ROBERTA, vocab_size=25)
+    with pytest.raises(UserError, match="lowercase, .* do not apply to a SentencePiece model as"):
+        load(XLM_ROBERTA, lowercase=True)
+    with pytest.raises(
+        UserError, match="a sentencepiece tokenizer, but the model needs byte-level"
+    ):
+        load(BYTE_LEVEL_BPE)
+    for bad, message in (
+        (b"\xff", "not a SentencePiece model"),
+        (train(model_type="bpe"), "needs"),
+    ):
+        path.write_bytes(bad)
+        with pytest.raises(UserError, match=message) as error:
+            load(CAMEMBERT)
+        assert str(error.value).startswith(f"{path}: ")
+        assert "\n" not in str(error.value)
+    path.unlink()
+    uncased.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    with pytest.raises(
+        UserError, match="tokenizer.json: a wordpiece tokenizer, but the model need"
+    ):
+        load(XLM_ROBERTA)
