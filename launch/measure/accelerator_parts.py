@@ -34,7 +34,8 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.families import bert
+from bert_jax.models.config import Head
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.planning.memory import estimate, trace_activations
@@ -195,7 +196,7 @@ def embed(scale: Scale) -> Result:
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
     description = ModelDescription(
-        EncoderConfig.from_size(scale.sizes[0], vocab_size=len(pieces)), Head.ENCODER
+        bert.FAMILY.new_config(scale.sizes[0], vocab_size=len(pieces)), Head.ENCODER
     )
     rng = np.random.default_rng(0)
     # Most texts are short, some are cut at 512 tokens.

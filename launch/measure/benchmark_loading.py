@@ -35,12 +35,13 @@ def make_model(directory: Path, size: str) -> None:
 
     from bert_jax.checkpoints import model_directory
     from bert_jax.checkpoints.config_file import ModelDescription
-    from bert_jax.models.config import EncoderConfig, Head
+    from bert_jax.families import bert
+    from bert_jax.models.config import Head
     from bert_jax.models.encoder import init_params
     from bert_jax.models.execution import Execution
     from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
 
-    config = EncoderConfig.from_size(size)
+    config = bert.FAMILY.new_config(size)
     description = ModelDescription(config, Head.MASKED_LM)
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{number}" for number in range(config.vocab_size - len(special))]
