@@ -1,4 +1,4 @@
-"""A corpus, a vocabulary and a model that are small enough to check by eye."""
+"""How tests run; a small model, the commands and processes of a small training, a bucket."""
 
 import dataclasses
 import functools
@@ -14,25 +14,22 @@ from typing import Any
 
 import hypothesis
 import jax
-import numpy as np
 import pytest
 
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
-from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models import execution
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
+from bert_jax.tokenization import Tokenizer
 from tests.google_storage import google_storage
 from tests.random_params import random_params
+
+pytest_plugins = ("tests.corpora",)
 
 # Nothing is timed, and every run tries the same examples.
 hypothesis.settings.register_profile("bert_jax", deadline=None, derandomize=True)
@@ -100,109 +97,6 @@ def quick_compilation() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", before)
 
 
-#  0-9    [PAD]  [UNK]  [CLS]  [SEP]  [MASK] .      the    a      it     was
-# 10-19   cat    dog    bird   boy    mat    tree   song   sun    sea    shell
-# 20-29   sat    ran    sang   walk   play   went   found  on     in     to
-# 30-39   and    up     down   warm   long   low    one    ##s    ##ed   ##er
-PIECES = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    ".",
-    "the",
-    "a",
-    "it",
-    "was",
-    "cat",
-    "dog",
-    "bird",
-    "boy",
-    "mat",
-    "tree",
-    "song",
-    "sun",
-    "sea",
-    "shell",
-    "sat",
-    "ran",
-    "sang",
-    "walk",
-    "play",
-    "went",
-    "found",
-    "on",
-    "in",
-    "to",
-    "and",
-    "up",
-    "down",
-    "warm",
-    "long",
-    "low",
-    "one",
-    "##s",
-    "##ed",
-    "##er",
-]
-
-# A document is a block of lines, a sentence a line.
-TEXT = """\
-the cat sat on the mat .
-it was warm .
-the dog ran to the tree .
-the cat ran up .
-
-a bird sang in the tree .
-the song was long and low .
-the sun went down .
-
-the boys walked to the sea .
-one played .
-one found a shell .
-it was long and warm .
-
-the sun went up .
-the sea was low and the boys ran down to it .
-the dogs ran on .
-
-the song was long .
-the bird went to the sea and sang to the sun .
-"""
-
-
-@pytest.fixture(scope="session")
-def pieces() -> list[str]:
-    """The vocabulary, 40 pieces."""
-    return list(PIECES)
-
-
-@pytest.fixture(scope="session")
-def tokenizer() -> Tokenizer:
-    """WordPiece over `PIECES`."""
-    return WordPieceTokenizer.from_vocabulary(PIECES, BertSwitches(True, None, True))
-
-
-@pytest.fixture(scope="session")
-def documents() -> list[list[str]]:
-    """The sentences of each document of `TEXT`."""
-    return [block.splitlines() for block in TEXT.split("\n\n")]
-
-
-@pytest.fixture(scope="session")
-def numbered_tokenizer() -> Tokenizer:
-    """3,000 pieces for corpora whose ids count up, so that an id tells where it comes from.
-
-    Id n continues a word where n % 4 == 0 or n % 12 == 1: words have one to three pieces, as in
-    5 | 6 | 7 8 | 9 | 10 | 11 12 13 | 14 | 15 16 | 17 | …
-    """
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    numbers = range(len(special), 3000)
-    words = [f"##w{n}" if n % 4 == 0 or n % 12 == 1 else f"w{n}" for n in numbers]
-    return WordPieceTokenizer.from_vocabulary(special + words, BertSwitches(True, None, True))
-
-
 @pytest.fixture(scope="session")
 def store(tmp_path_factory) -> Iterator[str]:
     """A bucket, as gs://bucket: Google's interface on loopback, for this process and its children.
@@ -237,96 +131,11 @@ def base_model(tmp_path_factory, tiny_config, tokenizer) -> Path:
     return directory
 
 
-SplitMaker = Callable[..., CorpusSplit]
-
-
 @pytest.fixture(scope="session")
-def make_split() -> SplitMaker:
-    """Builds a split in memory from the ids of sentences of documents."""
-
-    def make(
-        documents: Sequence[Sequence[Sequence[int]]],
-        source_documents: Sequence[int] | None = None,
-        source_weights: Sequence[float] = (1.0,),
-    ) -> CorpusSplit:
-        sentences = [sentence for document in documents for sentence in document]
-        boundaries = [0, len(documents)] if source_documents is None else source_documents
-        return CorpusSplit(
-            tokens=np.array([token for sentence in sentences for token in sentence], np.uint16),
-            sentence_offsets=np.cumsum([0, *map(len, sentences)], dtype=np.int64),
-            document_offsets=np.cumsum([0, *map(len, documents)], dtype=np.int64),
-            source_documents=np.array(boundaries, np.int64),
-            source_weights=np.array(source_weights, np.float64),
-        )
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def tiny_batches(
-    tokenizer: Tokenizer, documents: list[list[str]], make_split: SplitMaker
-) -> Callable[..., PretrainingBatches]:
-    """Builds the batches of `TEXT`, 20 tokens long, with any options of `PretrainingOptions`."""
-    split = make_split([tokenizer.encode_sentences(sentences) for sentences in documents])
-
-    def make(**options: Any) -> PretrainingBatches:
-        chosen = {"length": 20, "max_predictions": 4} | options
-        return PretrainingBatches(split, tokenizer, PretrainingOptions(**chosen))
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def make_numbered_split(make_split: SplitMaker) -> SplitMaker:
-    """Builds a split from the lengths of sentences of documents; ids count up from 5.
-
-    Past 3,000 ids (the vocabulary of `numbered_tokenizer`) they begin again at 5.
-    """
-
-    def make(
-        lengths: Sequence[Sequence[int]],
-        source_documents: Sequence[int] | None = None,
-        source_weights: Sequence[float] = (1.0,),
-    ) -> CorpusSplit:
-        total = sum(map(sum, lengths))
-        ids = iter(5 + np.arange(total) % 2995)
-        documents = [[[next(ids) for _ in range(size)] for size in sizes] for sizes in lengths]
-        return make_split(documents, source_documents, source_weights)
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def make_tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Prepares `TEXT` as a corpus on disk; `validation` as in `PrepareOptions`."""
-
-    def make(validation: float) -> Path:
-        directory = tmp_path_factory.mktemp("corpus")
-        (directory / "text.txt").write_text(TEXT)
-        (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
-        options = PrepareOptions(
-            (SourceSpec(f"text:{directory}/text.txt"),),
-            tokenizer=str(directory / "vocab.txt"),
-            validation_fraction=validation,
-            sentences="lines",
-        )
-        prepare(options, directory / "corpus", workers=1, progress=False)
-        return directory / "corpus"
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def tiny_corpus(make_tiny_corpus: Callable[..., Path]) -> Path:
-    """The corpus with its last document validation."""
-    return make_tiny_corpus(validation=1e-6)
-
-
-@pytest.fixture(scope="session")
-def tiny_config() -> EncoderConfig:
+def tiny_config(pieces: list[str]) -> EncoderConfig:
     """Two layers of width 16, two heads, no dropout."""
     return EncoderConfig(
-        vocab_size=len(PIECES),
+        vocab_size=len(pieces),
         hidden_size=16,
         num_hidden_layers=2,
         num_attention_heads=2,

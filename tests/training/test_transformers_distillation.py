@@ -2,19 +2,15 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 
-from bert_jax.checkpoints import model_directory
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.task import DistilledTask
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.models.execution import Execution
-from bert_jax.sharding.hosts import to_global
-from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.step import abstract_state, make_train_step, new_state, with_params
+from bert_jax.training.optimizer import OptimizerOptions
+from tests.training.trajectory import by_name, metrics_of_bert_jax, torch_adamw
 
 pytestmark = pytest.mark.slow
 
@@ -70,31 +66,6 @@ def batches(task):
     return list(task.train_batches(0, STEPS, host=0, hosts=1))
 
 
-def ours(task, batches, directory) -> dict[str, np.ndarray]:
-    mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
-    optimizer = make_optimizer(OPTIMIZER, STEPS)
-    abstract = abstract_state(task, optimizer, mesh)
-    step = make_train_step(
-        task,
-        optimizer,
-        mesh=mesh,
-        abstract=abstract,
-        microbatches=2,
-        seed=0,
-        constants=task.constants(mesh),
-    )
-    params, report = model_directory.load_params(
-        directory, task.description, task.module, mesh=mesh
-    )
-    assert report.complete
-    state = with_params(new_state(task, optimizer, abstract, seed=1), params)
-    found = []
-    for batch in batches:
-        state, metrics = step(state, to_global(mesh, batch))
-        found.append(jax.device_get(metrics))
-    return {name: np.array([metrics[name] for metrics in found]) for name in found[0]}
-
-
 def losses(batch, student, teacher) -> dict[str, "torch.Tensor"]:
     """The parts of the loss, from the papers' formulas, with PyTorch's own functions."""
     functional = torch.nn.functional
@@ -145,14 +116,7 @@ def theirs(batches, directories) -> dict[str, np.ndarray]:
         )
         for name in ("student", "teacher")
     )
-    student.bert.embeddings.word_embeddings.padding_idx = None
-    named = list(student.named_parameters())
-    plain = {name for name, _ in named if "LayerNorm" in name or name.endswith("bias")}
-    groups = [
-        {"params": [value for name, value in named if name not in plain], "weight_decay": 0.1},
-        {"params": [value for name, value in named if name in plain], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.999), eps=OPTIMIZER.epsilon)
+    optimizer = torch_adamw(student, OPTIMIZER)
     found = []
     for batch in batches:
         parts = losses(batch, student.train(), teacher.eval())
@@ -161,11 +125,12 @@ def theirs(batches, directories) -> dict[str, np.ndarray]:
         parts["loss"].backward()
         optimizer.step()
         found.append({name: value.item() for name, value in parts.items()})
-    return {name: np.array([each[name] for each in found]) for name in found[0]}
+    return by_name(found)
 
 
 def test_the_losses_are_equal_at_every_step(task, batches, directories):
-    found, expected = ours(task, batches, directories["student"]), theirs(batches, directories)
+    found = metrics_of_bert_jax(task, batches, OPTIMIZER, directories["student"], microbatches=2)
+    expected = theirs(batches, directories)
     for part in ("soft", "cosine", "hidden", "attention"):
         np.testing.assert_allclose(found[f"{part}_loss"], expected[part], atol=1e-4, err_msg=part)
     own = found["mlm_loss"] + found["nsp_loss"]

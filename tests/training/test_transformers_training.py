@@ -1,133 +1,163 @@
-"""Fifty steps of pre-training beside PyTorch: `transformers`' model, PyTorch's AdamW."""
+"""Fifty steps of pre-training beside PyTorch: `transformers`' models, PyTorch's AdamW.
 
-import dataclasses
+Text, tokenizer, examples, masks and optimizer are those of the shipped config of each family.
+"""
 
-import jax
+from pathlib import Path
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
-from bert_jax.checkpoints import model_directory
-from bert_jax.sharding.hosts import to_global
-from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.step import abstract_state, make_train_step, new_state, with_params
+from bert_jax.config import load_config, set_key
+from bert_jax.data.pretraining.preparation.prepare import prepare
+from bert_jax.experiment import Experiment
+from bert_jax.families.family import find_family
+from tests.training.trajectory import by_name, metrics_of_bert_jax, torch_adamw, torch_labels
 
 pytestmark = pytest.mark.slow
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 STEPS, WARMUP_STEPS = 50, 10
 # PyTorch's AdamW always corrects the bias of the moments, its schedule decays from the end of the
 # warm-up: the switches in which google-research/bert, our default, differs.
-OPTIONS = OptimizerOptions(
-    learning_rate=1e-3,
-    warmup_steps=WARMUP_STEPS,
-    decay_from="warmup",
-    weight_decay=0.1,
-    bias_correction=True,
-    max_grad_norm=4.0,
-)
+OVERRIDES = {
+    "precision": "float32",
+    "model.hidden_size": 64,
+    "model.num_hidden_layers": 3,
+    "model.num_attention_heads": 4,
+    "model.intermediate_size": 128,
+    "model.max_position_embeddings": 32,
+    "model.hidden_dropout_prob": 0.0,
+    "model.attention_probs_dropout_prob": 0.0,
+    "model.classifier_dropout": 0.0,
+    "data.length": 32,
+    "data.max_predictions": 5,
+    "data.sentences": "lines",
+    "data.validation_fraction": 1e-6,  # the last document
+    "optimizer.name": "adamw",
+    "optimizer.learning_rate": 2e-3,
+    "optimizer.warmup_ratio": 0.0,
+    "optimizer.warmup_steps": WARMUP_STEPS,
+    "optimizer.decay_from": "warmup",
+    "optimizer.weight_decay": 0.1,
+    "optimizer.max_grad_norm": 2.0,
+    "optimizer.bias_correction": True,
+    "train.steps": STEPS,
+    "train.global_batch_size": 8,
+}
+
+
+class Case(NamedTuple):
+    """What is compared: a config, a class of transformers, and the name of its labels of pairs."""
+
+    config: str
+    class_name: str
+    pair_labels: str
+    overrides: dict[str, object]
+
+
+CASES = {
+    "bert": Case(
+        "pretrain", "BertForPreTraining", "next_sentence_label", {"tokenizer.vocab_size": 60}
+    ),
+    "roberta": Case(
+        "pretrain_roberta",
+        "RobertaForMaskedLM",
+        "",
+        # Two positions stand before the first token's.
+        {"tokenizer.vocab_size": 300, "model.max_position_embeddings": 34},
+    ),
+    "albert": Case(
+        "pretrain_albert",
+        "AlbertForPreTraining",
+        "sentence_order_label",
+        {"tokenizer.vocab_size": 45, "model.embedding_size": 32},
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def family(request) -> str:
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def task(make_tiny_task, tiny_config):
-    """Four layers of width 128, no dropout; masked words and sentence pairs of the tiny corpus."""
-    return make_tiny_task(
-        dataclasses.replace(
-            tiny_config,
-            hidden_size=128,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            intermediate_size=512,
-        )
-    )
+def experiment(family, tiny_text, tmp_path_factory) -> Experiment:
+    """A training on a new corpus of the tiny text."""
+    config = load_config(f"{CONFIGS / CASES[family].config}.py:source=text:{tiny_text}")
+    for key, value in (OVERRIDES | CASES[family].overrides).items():
+        set_key(config, key, value, where="test")
+    corpus = tmp_path_factory.mktemp(family) / "corpus"
+    prepare(Experiment.from_config(config).prepare_options(), corpus, workers=1, progress=False)
+    set_key(config, "data.corpus", str(corpus), where="test")
+    return Experiment.from_config(config)
 
 
 @pytest.fixture(scope="module")
-def batches(task):
-    return list(task.train_batches(0, STEPS, host=0, hosts=1))
+def batches(experiment):
+    return list(experiment.task.train_batches(0, STEPS, host=0, hosts=1))
 
 
 @pytest.fixture(scope="module")
-def initial(task, tmp_path_factory):
+def initial(family, experiment, tmp_path_factory):
     """A new model of transformers, in a model directory."""
-    fields = dataclasses.asdict(task.module.config)
+    config, known = experiment.task.description.config, find_family(family)
+    fields = {key: getattr(config, name) for name, key in known.file_fields().items()}
     del fields["num_labels"]
+    model_class = getattr(transformers, CASES[family].class_name)
     torch.manual_seed(0)
-    model = transformers.BertForPreTraining(transformers.BertConfig(**fields))
+    model = model_class(model_class.config_class(**fields))
     directory = tmp_path_factory.mktemp("initial")
     model.save_pretrained(directory)
     return directory
 
 
 @pytest.fixture(scope="module")
-def ours(task, batches, initial) -> dict[str, np.ndarray]:
-    """The metrics of every step, by the step that `bert-jax train` takes."""
-    mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
-    optimizer = make_optimizer(OPTIONS, STEPS)
-    abstract = abstract_state(task, optimizer, mesh)
-    step = make_train_step(task, optimizer, mesh=mesh, abstract=abstract, microbatches=1, seed=0)
-    params, report = model_directory.load_params(initial, task.description, task.module, mesh=mesh)
-    assert report.complete
-    state = with_params(new_state(task, optimizer, abstract, seed=1), params)
-    found = []
-    for batch in batches:
-        state, metrics = step(state, to_global(mesh, batch))
-        found.append(jax.device_get(metrics))
-    return {name: np.array([metrics[name] for metrics in found]) for name in found[0]}
+def ours(experiment, batches, initial) -> dict[str, np.ndarray]:
+    return metrics_of_bert_jax(experiment.task, batches, experiment.optimizer_options, initial)
 
 
 @pytest.fixture(scope="module")
-def theirs(batches, initial) -> dict[str, np.ndarray]:
+def theirs(family, experiment, batches, initial) -> dict[str, np.ndarray]:
     """The same with PyTorch alone."""
-    model = transformers.BertForPreTraining.from_pretrained(initial).train()
-    # Hugging Face never moves the embedding of [PAD] by what follows from it as an input. The
-    # original does, and so do we: with 40 pieces [PAD] is often the random word of a mask.
-    model.bert.embeddings.word_embeddings.padding_idx = None
-    decayed, others = [], []
-    for name, parameter in model.named_parameters():
-        decays = "LayerNorm" not in name and not name.endswith("bias")
-        (decayed if decays else others).append(parameter)
-    groups = [
-        {"params": decayed, "weight_decay": OPTIONS.weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(
-        groups,
-        lr=OPTIONS.learning_rate,
-        betas=(OPTIONS.beta1, OPTIONS.beta2),
-        eps=OPTIONS.epsilon,
-    )
+    case, options = CASES[family], experiment.optimizer_options
+    model = getattr(transformers, case.class_name).from_pretrained(initial).train()
+    optimizer = torch_adamw(model, options)
     # A LambdaLR.
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, WARMUP_STEPS, STEPS)
-    found: dict[str, list[float]] = {"loss": [], "gradient_norm": [], "learning_rate": []}
+    found = []
     for batch in batches:
-        output = model(**torch_batch(batch))
+        output = model(**torch_batch(batch, case.pair_labels))
         optimizer.zero_grad()
         output.loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), OPTIONS.max_grad_norm)
-        found["loss"].append(output.loss.item())
-        found["gradient_norm"].append(norm.item())
-        found["learning_rate"].append(schedule.get_last_lr()[0])
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options.max_grad_norm)
+        found.append(
+            {
+                "loss": output.loss.item(),
+                "gradient_norm": norm.item(),
+                "learning_rate": schedule.get_last_lr()[0],
+            }
+        )
         optimizer.step()
         schedule.step()
-    return {name: np.array(values) for name, values in found.items()}
+    return by_name(found)
 
 
-def torch_batch(batch: dict[str, np.ndarray]) -> dict[str, "torch.Tensor"]:
-    """A batch as `transformers` wants it: a label for every token, -100 for none."""
-    labels = np.full(batch["input_ids"].shape, -100)
-    rows, places = np.nonzero(batch["masked_lm_weights"])
-    labels[rows, batch["masked_lm_positions"][rows, places]] = batch["masked_lm_ids"][rows, places]
-    assert (batch["next_sentence_weights"] == 1).all()
+def torch_batch(batch: dict[str, np.ndarray], pair_labels: str) -> dict[str, "torch.Tensor"]:
+    """A batch as `transformers` wants it."""
     arrays = {
         "input_ids": batch["input_ids"],
         "token_type_ids": batch["token_type_ids"],
         "attention_mask": batch["attention_mask"],
-        "labels": labels,
-        "next_sentence_label": batch["next_sentence_labels"],
+        "labels": torch_labels(batch),
     }
+    if pair_labels:
+        assert (batch["next_sentence_weights"] == 1).all()
+        arrays[pair_labels] = batch["next_sentence_labels"]
     return {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
 
 
@@ -145,9 +175,21 @@ def test_the_learning_rates_are_equal_at_every_step(ours, theirs):
     assert theirs["learning_rate"].argmax() == WARMUP_STEPS
 
 
-def test_the_run_exercises_what_it_compares(theirs):
+def test_the_run_exercises_what_it_compares(family, experiment, batches, theirs):
     # The gradients are clipped at some steps and not at others, and the model learns.
-    clipped = theirs["gradient_norm"] > OPTIONS.max_grad_norm
+    limit = experiment.optimizer_options.max_grad_norm
+    clipped = theirs["gradient_norm"] > limit
     assert 0.1 < clipped.mean() < 0.9
     assert theirs["loss"][-5:].mean() < 0.9 * theirs["loss"][0]
-    assert not np.isclose(theirs["gradient_norm"], OPTIONS.max_grad_norm, rtol=1e-4).any()
+    assert not np.isclose(theirs["gradient_norm"], limit, rtol=1e-4).any()
+    # Some rows have padding, masks are others at every step, and the pairs have both labels.
+    assert not all(batch["attention_mask"].all() for batch in batches)
+    assert len({batch["input_ids"].tobytes() for batch in batches}) == STEPS
+    if CASES[family].pair_labels:
+        labels = np.concatenate([batch["next_sentence_labels"] for batch in batches])
+        assert set(labels.tolist()) == {0, 1}
+    # Some rows of RoBERTa continue in the next document, behind another </s>.
+    if not CASES[family].pair_labels:
+        separator = experiment.task.tokenizer.special_ids.sep
+        ids = np.concatenate([batch["input_ids"] for batch in batches])
+        assert {1, 2} <= set((ids == separator).sum(axis=1).tolist())

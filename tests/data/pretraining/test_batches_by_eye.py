@@ -19,7 +19,7 @@ def assert_rows(batch, expected: str) -> None:
             assert found.tolist() == [float(value) for value in values], (row, name)
 
 
-# Above the ids stand the words of the corpus; a vocabulary is in tests/conftest.py.
+# Above the ids stand the words of the corpus; a vocabulary is in tests/corpora.py.
 def test_next_sentences_and_token_masks_by_eye(tiny_batches):
     batch = tiny_batches(seed=7).examples(np.array([5, 8, 4]))
     # 0: 17 tokens, 3 masked. "was" became "boy" (13); "low" and "." became [MASK] (4); random.

@@ -47,7 +47,7 @@ def test_split_words_stand_between_blanks():
     assert join_words(()) == []
 
 
-# Pieces of `tests/conftest.py`: cat, dog, bird, sat, … ; walk ##ed, play ##er ##s; "zzz" is
+# Pieces of `tests/corpora.py`: cat, dog, bird, sat, … ; walk ##ed, play ##er ##s; "zzz" is
 # unknown, and of "\u200b" the normaliser leaves nothing.
 ONE, TWO, THREE, UNKNOWN, NOTHING = "cat", "walked", "players", "zzz", "\u200b"
 

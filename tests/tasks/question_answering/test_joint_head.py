@@ -21,7 +21,7 @@ from bert_jax.models.joint_span_head import SpanBeam
 from bert_jax.tasks.question_answering.predict import AnswerOptions
 from bert_jax.tasks.question_answering.spans import AnswerSpan, best_spans
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
-from tests.conftest import PIECES
+from tests.corpora import PIECES
 from tests.random_params import random_params
 
 # Characters:  0   4   8   12 15  19 22
