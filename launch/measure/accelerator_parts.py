@@ -103,7 +103,7 @@ def kernels(scale: Scale) -> Result:
 
 def attention(scale: Scale) -> Result:
     """Times of the kernels."""
-    found = []
+    found: list[dict[str, Any]] = []
     for length in scale.attention_lengths:
         found += kernel_parity.times(length, scale.attention_tokens, scale.steps)
     rows = []

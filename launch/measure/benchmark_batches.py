@@ -82,10 +82,11 @@ def main() -> None:
                 objective=objective,
                 max_predictions=-(-options.length * 15 // 100),
             )
-            maker: PretrainingBatches | PackedBatches = PretrainingBatches(split, tokenizer, chosen)
+            examples = PretrainingBatches(split, tokenizer, chosen)
+            maker: PretrainingBatches | PackedBatches = examples
             if options.packing:
-                maker = PackedBatches(maker)
-                left_out = maker.statistics().left_out
+                maker = packed = PackedBatches(examples)
+                left_out = packed.statistics().left_out
 
             def make(number: int, batch: Callable[[int, int], Batch] = maker.batch) -> Batch:
                 return batch(number, options.rows)

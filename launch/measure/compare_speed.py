@@ -121,6 +121,17 @@ def compare(name: str, work: Work, options: argparse.Namespace) -> dict[str, Any
     }
 
 
+def compare_once(name: str, options: argparse.Namespace) -> Any:
+    """The rounds of one work, from its file if it has been done."""
+    work = WORKS[name]
+    settings = {key: getattr(options, key) for key in ("size", "rounds", "steps")}
+    return once(
+        options.output / f"{name}.json",
+        {**settings, **dataclasses.asdict(work)},
+        lambda: {"sides": compare(name, work, options)},
+    )
+
+
 def table(results: dict[str, Any]) -> str:
     """All works and contenders."""
     rows = []
@@ -174,15 +185,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--peer-python", default=sys.executable, help="environment of the peers")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    settings = {name: getattr(options, name) for name in ("size", "rounds", "steps")}
     results: dict[str, Any] = {}
     try:
         for name in options.works:
-            path = options.output / f"{name}.json"
-            all_settings = {**settings, **dataclasses.asdict(WORKS[name])}
-            results[name] = once(
-                path, all_settings, lambda name=name: {"sides": compare(name, WORKS[name], options)}
-            )
+            results[name] = compare_once(name, options)
             write_atomically(options.output / "speed.md", table(results).encode())
     except UserError as error:
         raise SystemExit(f"compare_speed: {error}") from None

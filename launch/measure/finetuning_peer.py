@@ -43,8 +43,9 @@ def loader(
 ) -> torch.utils.data.DataLoader:
     """Batches in random order, or without a seed in the order of the rows."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
+    rows: Any = of_model(features)  # a list does, where PyTorch's types ask for a Dataset
     return torch.utils.data.DataLoader(
-        of_model(features),  # type: ignore[arg-type]
+        rows,
         batch_size=batch_size,
         shuffle=seed is not None,
         generator=generator,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.benchmarks import time_steps
+from bert_jax.benchmarks import Timing, time_steps
 from bert_jax.models.attention import attention
 from bert_jax.models.kernels import AttentionCall, Kernel
 from bert_jax.models.kernels.table import KERNELS
@@ -19,7 +19,7 @@ ROWS, HEADS, WIDTH = 3, 4, 64
 # Relative to the greatest value of the output or gradient, as in tests/models/test_kernels.py.
 LIMITS = {"float32": 2e-5, "bfloat16": 3e-2}
 RATE = 0.1
-KEY = np.uint32([7, 11])
+KEY = np.array([7, 11], np.uint32)
 # Calls of a kernel in one program, so that starting it does not count.
 _REPEATS = 10
 
@@ -35,11 +35,11 @@ def context_of(kind: str, rows: int, length: int, heads: int) -> AttentionContex
     if kind == "packed":
         starts = np.linspace(length // 3, length // 2, rows).astype(int)[:, None]
         ids = np.where(positions >= length - 3, 0, positions // starts + 1).astype(np.int32)
-        segment_ids = SegmentIds(ids, ids)
+        segment_ids = SegmentIds(jnp.asarray(ids), jnp.asarray(ids))
     else:
         lengths = np.linspace(length // 2, length, rows).astype(int)[:, None]
-        query = np.ones((rows, 1), np.int32)
-        segment_ids = SegmentIds(query, (positions < lengths).astype(np.int32))
+        is_token = jnp.asarray((positions < lengths).astype(np.int32))
+        segment_ids = SegmentIds(jnp.ones((rows, 1), jnp.int32), is_token)
     return AttentionContext.from_tokens(Tokens.in_batch_order(segment_ids), heads)
 
 
@@ -87,8 +87,8 @@ def parities(lengths: tuple[int, ...]) -> Iterator[dict[str, Any]]:
                     continue
                 # TensorFloat-32 and single bfloat16 passes are choices of the device, not errors.
                 with jax.default_matmul_precision("highest"):
-                    operands = jax.device_put((rounded, context), device)
-                    found = output_and_gradients(kernel.function, *operands, rate)
+                    operands, moved = jax.device_put((rounded, context), device)
+                    found = output_and_gradients(kernel.function, operands, moved, rate)
                 errors = [
                     float(abs(value - truth).max() / abs(truth).max())
                     for value, truth in zip(found, truths, strict=True)
@@ -120,14 +120,16 @@ def times(
                 continue
             of_kernel: dict[str, Any] = {"kernel": kernel.name, "length": length, "rows": kind}
             for name, run in (("forward", _forward), ("training", _training)):
-                timed = functools.partial(
-                    jax.jit(run, static_argnums=0), kernel.function, *operands, context
-                )
-                timing = time_steps(lambda _, timed=timed: timed(), steps, warmup=2)
+                timing = _timing(run, steps, kernel.function, *operands, context)
                 each = [1e3 * seconds / _REPEATS for seconds in timing.steps]
                 of_kernel[name] = statistics.median(each)
                 of_kernel[f"{name}_spread"] = [min(each), max(each)]
             yield of_kernel
+
+
+def _timing(run: Callable[..., Any], steps: int, function: Any, *inputs: Any) -> Timing:
+    timed = functools.partial(jax.jit(run, static_argnums=0), function, *inputs)
+    return time_steps(lambda _: timed(), steps, warmup=2)
 
 
 def _forward(function: Any, query: Any, key: Any, value: Any, context: Any) -> jax.Array:

@@ -33,10 +33,11 @@ VOCABULARY = 30522
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def config_of(options: argparse.Namespace) -> transformers.BertConfig:
+def config_of(options: argparse.Namespace) -> Any:
     """The architecture."""
     layers, width, heads = SIZES[options.size]
-    return transformers.BertConfig(
+    return transformers.AutoConfig.for_model(
+        "bert",
         num_hidden_layers=layers,
         hidden_size=width,
         num_attention_heads=heads,
@@ -137,9 +138,9 @@ def masking(options: argparse.Namespace) -> Callable[[], Any]:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [*special, *(f"w{number}" for number in range(VOCABULARY - len(special)))]
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "vocab.txt"
-        file.write_text("\n".join(words), encoding="utf-8")
-        tokenizer = transformers.BertTokenizerFast(vocab_file=str(file))
+        Path(folder, "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+        Path(folder, "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     collate = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=PREDICTED)
     drawn = np.random.default_rng(0).integers(1000, 30000, (options.batch, options.length))
     rows = [{"input_ids": row} for row in drawn.tolist()]
