@@ -7,8 +7,7 @@ CodeBERT and many models of other languages are files of this family, with other
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import Head
-from bert_jax.tokenization import Template
-from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, FAIRSEQ_TEMPLATE
 
 HUGGINGFACE = TensorNames(
     rules=(
@@ -46,8 +45,7 @@ def class_names(prefix: str) -> dict[Head, str]:
 FAMILY = Family(
     model_type="roberta",
     class_names=class_names("Roberta"),
-    # <s> A </s> or <s> A </s></s> B </s>, one token type.
-    template=Template(single="cls A sep", pair="cls A sep sep B sep"),
+    template=FAIRSEQ_TEMPLATE,
     huggingface=HUGGINGFACE,
     sizes=bert.SIZES,
     # Two rows of the position table stand before the first token's. The defaults of transformers

@@ -17,11 +17,13 @@ from bert_jax.tokenization.definition import merge_problem
 from bert_jax.tokenization.interface import (
     DEFAULT_TEMPLATE,
     FAIRSEQ,
+    FAIRSEQ_TEMPLATE,
     Encoding,
     Template,
     check_vocabulary_size,
+    pieces_without,
 )
-from bert_jax.tokenization.library import ROBERTA_TEMPLATE, LibraryTokenizer, pieces_of
+from bert_jax.tokenization.library import LibraryTokenizer, pieces_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -170,13 +172,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
 
         As in fairseq, punctuation without a space before it belongs to the word before it.
         """
-        specials = set(dataclasses.astuple(self.special_ids))
-        return np.array(
-            [
-                token_id not in specials and not piece.startswith(WORD_MARKERS)
-                for token_id, piece in enumerate(self._pieces)
-            ]
-        )
+        return pieces_without(WORD_MARKERS, self._pieces, self.special_ids)
 
     def with_words(self, words: Sequence[str]) -> "ByteLevelBPETokenizer":
         """See `Tokenizer.with_words`.
@@ -216,7 +212,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         of RoBERTa, and returns the same ids and offsets.
         """
         rules = dataclasses.asdict(self.switches)
-        directory = self._save(directory, max_length, "RobertaTokenizer", ROBERTA_TEMPLATE, rules)
+        directory = self._save(directory, max_length, "RobertaTokenizer", FAIRSEQ_TEMPLATE, rules)
         model = json.loads(self._library.to_str())["model"]
         ordered = dict(sorted(model["vocab"].items(), key=lambda item: item[1]))
         lines = ["#version: 0.2", *(" ".join(merge) for merge in model["merges"])]

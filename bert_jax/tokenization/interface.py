@@ -108,6 +108,9 @@ def _parse(template: str, texts: str) -> tuple[TemplatePart, ...]:
 DEFAULT_TEMPLATE = Template(single="cls A sep", pair="cls A sep B:1 sep:1")
 """BERT's template, the default for a tokenizer that is loaded without a model."""
 
+FAIRSEQ_TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
+"""The template of RoBERTa, CamemBERT and XLM-R: <s> A </s></s> B </s>, with one token type."""
+
 
 def find_special_ids(
     token_to_id: Callable[[str], int | None],
@@ -159,6 +162,18 @@ def check_vocabulary_size(origin: Any, count: int, vocab_size: int | None) -> No
             f"{origin}: the vocabulary has {count:,} pieces; the limit is {MAX_VOCABULARY_SIZE:,}: "
             "give a smaller one"
         )
+
+
+def pieces_without(
+    markers: str | tuple[str, ...], pieces: Sequence[str], special_ids: SpecialIds
+) -> np.ndarray:
+    """Whether each piece begins with none of the markers of a new word: bool [V].
+
+    False for special tokens.
+    """
+    found = np.array([not piece.startswith(markers) for piece in pieces])
+    found[list(dataclasses.astuple(special_ids))] = False
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,9 +28,6 @@ VOCABULARY_FILES = ("vocab.txt", "vocab.json", "merges.txt", "*.model")
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 
-ROBERTA_TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
-"""The template of Hugging Face's classes for byte-level BPE, CamemBERT and XLM-R."""
-
 
 class LibraryTokenizer(Tokenizer):
     """A tokenizer of the library; a subclass for each kind says what the kind has of its own.

@@ -23,6 +23,7 @@ from bert_jax.tokenization.interface import (
     Tokenizer,
     check_vocabulary_size,
     find_special_ids,
+    pieces_without,
 )
 
 MODEL_FILE = "spiece.model"
@@ -222,13 +223,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def continuations(self) -> np.ndarray:
         """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
-        specials = set(self._specials.values())
-        return np.array(
-            [
-                token_id not in specials and not piece.startswith(WORD_MARKER)
-                for token_id, piece in enumerate(self._pieces)
-            ]
-        )
+        return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
 
     def with_words(self, words: Sequence[str]) -> "SentencePieceTokenizer":
         """See `Tokenizer.with_words`: refused.

@@ -18,16 +18,17 @@ from bert_jax.tokenization.interface import (
     CAMEMBERT,
     DEFAULT_TEMPLATE,
     FAIRSEQ,
+    FAIRSEQ_TEMPLATE,
     XLM_ROBERTA,
     Template,
     check_vocabulary_size,
+    pieces_without,
 )
-from bert_jax.tokenization.library import ROBERTA_TEMPLATE, LibraryTokenizer
+from bert_jax.tokenization.library import LibraryTokenizer
+from bert_jax.tokenization.sentencepiece import WORD_MARKER
 
 if TYPE_CHECKING:
     import tokenizers
-
-WORD_MARKER = "▁"
 
 MAX_PIECE_CHARACTERS = 1000
 """The time for a text is in proportion to the length of the longest piece; XLM-R's have 16."""
@@ -164,13 +165,7 @@ class UnigramTokenizer(LibraryTokenizer):
 
     def continuations(self) -> np.ndarray:
         """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
-        specials = set(dataclasses.astuple(self.special_ids))
-        return np.array(
-            [
-                token_id not in specials and not piece.startswith(WORD_MARKER)
-                for token_id, piece in enumerate(self._pieces)
-            ]
-        )
+        return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
 
     def with_words(self, words: Sequence[str]) -> "UnigramTokenizer":
         """See `Tokenizer.with_words`: refused.
@@ -204,7 +199,7 @@ class UnigramTokenizer(LibraryTokenizer):
             }
             self._save(directory, max_length, "AlbertTokenizer", DEFAULT_TEMPLATE, rules)
             return
-        self._save(directory, max_length, self._class_name(), ROBERTA_TEMPLATE, {})
+        self._save(directory, max_length, self._class_name(), FAIRSEQ_TEMPLATE, {})
 
     def _class_name(self) -> str:
         layouts = (

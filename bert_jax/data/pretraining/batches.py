@@ -1,6 +1,6 @@
 """Corpus → masked batches for pre-training.
 
-The data position is one integer. Example n of a run is example n mod E of epoch n div E (E examples
+The data position is one integer. Example n of a run is example n mod R of epoch n div R (R examples
 per epoch); its position in the corpus, its pair and its masks are a pure function of (seed, n).
 Global batch g consists of the examples g·B … g·B + B-1; a host makes only its own rows of it. So
 the batches depend neither on the number of hosts and workers nor on where a run was resumed.
@@ -138,8 +138,8 @@ class PretrainingBatches:
         length: T, tokens of a row.
         padding_id: id of [PAD].
         masking: options of masking.
-        examples_per_epoch: E, number of examples of an epoch.
-        rows_per_epoch: E, since each row is one example.
+        examples_per_epoch: R, number of examples of an epoch.
+        rows_per_epoch: R, since each row is one example.
     """
 
     def __init__(
