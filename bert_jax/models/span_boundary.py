@@ -4,7 +4,7 @@ A masked token is predicted a second time: from the two tokens next to its span 
 in the span. Only a training has this head; exported models do not.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -119,37 +119,22 @@ class SpanBoundaryModel(nn.Module):
     def __call__(
         self,
         input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        position_ids: jax.Array | None = None,
         *,
-        segment_ids: jax.Array | None = None,
         masked_lm_positions: jax.Array | None = None,
         span_left_positions: jax.Array | None = None,
         span_right_positions: jax.Array | None = None,
-        deterministic: bool = True,
+        **inputs: Any,
     ) -> SpanBoundaryOutput:
         """Encodes tokens and applies both heads.
 
         Args:
-            input_ids: int32 [B, T]; for this and the next four see `Encoder`.
-            token_type_ids: 0 or 1 for the first or second sentence.
-            attention_mask: 0 for padding.
-            position_ids: None for 0 … T-1.
-            segment_ids: number of the text that a token of a packed row belongs to.
+            input_ids: int32 [B, T].
             masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
             span_left_positions: int32 [B, P], position before the span of each; None for the first.
             span_right_positions: int32 [B, P], position after it; None for the first.
-            deterministic: False for training, with dropout from the RNG stream "dropout".
+            inputs: other arguments of `Encoder`, such as `attention_mask` and `deterministic`.
         """
-        encoded = self.encoder(
-            input_ids,
-            token_type_ids,
-            attention_mask,
-            position_ids,
-            segment_ids=segment_ids,
-            deterministic=deterministic,
-        )
+        encoded = self.encoder(input_ids, **inputs)
         first = jnp.zeros_like(input_ids[:, :1])
         masked, before, after = (
             first if positions is None else positions

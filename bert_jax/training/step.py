@@ -192,43 +192,17 @@ def make_train_step(
     """
     if constants is None:
         constants = task.abstract_constants(mesh)
+    gradient = _in_microbatches(_loss_gradient(task, optimizer, mesh), microbatches)
     # The sharding of the gradients is that of the moments: a device that updates a part of the
     # parameters needs the sum over all devices for that part only.
     gradient_shardings = state_shardings(mesh, abstract.params, optimizer.mesh_axes)
-
-    def loss_of(
-        params: Any,
-        constants: Any,
-        batch: GlobalBatch,
-        weights: dict[str, jax.Array],
-        key: jax.Array,
-    ) -> tuple[jax.Array, Sums]:
-        params = gathered(mesh, optimizer.stop_frozen_gradients(params))
-        sums = task.training_sums(params, gathered(mesh, constants), batch, key)
-        return means(sums, weights, task.total_loss)["loss"], sums
 
     def step(
         state: TrainState, constants: Any, batch: GlobalBatch, seed: jax.Array, rate: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         weights = task.loss_weights(batch)
-        step_key = jax.random.fold_in(jax.random.key(seed), state.step)
-        gradient = jax.grad(loss_of, has_aux=True)
-
-        def add_microbatch(total: Any, part: tuple[jax.Array, GlobalBatch]) -> tuple[Any, None]:
-            number, rows = part
-            key = jax.random.fold_in(step_key, number)
-            added = gradient(state.params, constants, rows, weights, key)
-            return jax.tree.map(jnp.add, total, added), None
-
-        if microbatches == 1:
-            grads, sums = gradient(state.params, constants, batch, weights, step_key)
-        else:
-            parts = (jnp.arange(microbatches), _split_rows(batch, microbatches))
-            first = jax.tree.map(lambda leaf: leaf[0], parts[1])
-            shapes = jax.eval_shape(gradient, state.params, constants, first, weights, step_key)
-            zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-            (grads, sums), _ = jax.lax.scan(add_microbatch, zeros, parts)
-
+        key = jax.random.fold_in(jax.random.key(seed), state.step)
+        grads, sums = gradient(state.params, constants, batch, weights, key)
         grads = jax.lax.with_sharding_constraint(grads, gradient_shardings)
         params, opt_state = optimizer.update(grads, state.opt_state, state.params, rate)
         metrics = means(sums, weights, task.total_loss)
@@ -246,6 +220,56 @@ def make_train_step(
     )
     rate_at = jax.jit(lambda step: jnp.asarray(optimizer.schedule(step), jnp.float32))
     return TrainStep(program, rate_at, mesh, seed, constants)
+
+
+# (params, constants, batch, weights of the parts of the loss, key of the dropout) → (gradient of
+# the loss, sums).
+_Gradient = Callable[[Any, Any, GlobalBatch, dict[str, jax.Array], jax.Array], tuple[Any, Sums]]
+
+
+def _loss_gradient(task: Task, optimizer: Optimizer, mesh: Mesh) -> _Gradient:
+    """The gradient of the loss of rows, as parts of a batch with these weights."""
+
+    def loss_of(
+        params: Any,
+        constants: Any,
+        batch: GlobalBatch,
+        weights: dict[str, jax.Array],
+        key: jax.Array,
+    ) -> tuple[jax.Array, Sums]:
+        params = gathered(mesh, optimizer.stop_frozen_gradients(params))
+        sums = task.training_sums(params, gathered(mesh, constants), batch, key)
+        return means(sums, weights, task.total_loss)["loss"], sums
+
+    return jax.grad(loss_of, has_aux=True)
+
+
+def _in_microbatches(gradient: _Gradient, microbatches: int) -> _Gradient:
+    """The same, computed for equal parts of the batch one after the other and added up."""
+    if microbatches == 1:
+        return gradient
+
+    def total(
+        params: Any,
+        constants: Any,
+        batch: GlobalBatch,
+        weights: dict[str, jax.Array],
+        key: jax.Array,
+    ) -> tuple[Any, Sums]:
+        def add(total: Any, part: tuple[jax.Array, GlobalBatch]) -> tuple[Any, None]:
+            number, rows = part
+            key_of_part = jax.random.fold_in(key, number)
+            added = gradient(params, constants, rows, weights, key_of_part)
+            return jax.tree.map(jnp.add, total, added), None
+
+        parts = (jnp.arange(microbatches), _split_rows(batch, microbatches))
+        first = jax.tree.map(lambda leaf: leaf[0], parts[1])
+        shapes = jax.eval_shape(gradient, params, constants, first, weights, key)
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        found, _ = jax.lax.scan(add, zeros, parts)
+        return found
+
+    return total
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
