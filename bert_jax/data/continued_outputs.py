@@ -215,10 +215,41 @@ def _check_files(directory: Path, names: set[str]) -> None:
     else:
         others = [directory.name] if directory.exists() else []
     if others:
+        raise foreign_file(directory, sorted(others)[0], "predictions")
+
+
+def foreign_file(directory: Path, name: str, content: str) -> UserError:
+    """The error for a file of others among unfinished predictions or outputs."""
+    return UserError(
+        f"{directory} is for unfinished {content}, but has {name!r}; move it away, or give another "
+        "output"
+    )
+
+
+def check_request(
+    directory: Path, content: str, then: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """Refuses to continue what another request has begun.
+
+    Args:
+        directory: directory of unfinished files.
+        content: what it has, such as "4 predictions".
+        then: the request that it belongs to, as values of JSON.
+        now: the present one.
+
+    Raises:
+        UserError: they differ.
+    """
+    if changed := differing_names(then, json.loads(json.dumps(now))):
         raise UserError(
-            f"{directory} is for unfinished predictions, but has {sorted(others)[0]!r}; move it "
-            "away, or give another output"
+            f"{directory} has {content} of another request (other {', '.join(changed)}); repeat "
+            f"that request, {start_anew(directory)}"
         )
+
+
+def start_anew(directory: Path) -> str:
+    """The remedy where a directory of unfinished files cannot be continued."""
+    return f"remove {directory} to start anew, or give another output"
 
 
 def _read_record(
@@ -235,7 +266,7 @@ def _read_record(
     path = directory / _RECORD
     if not path.exists():
         return _Mark()
-    remedy = f"remove {directory} to start anew, or give another output"
+    remedy = start_anew(directory)
     try:
         content = json.loads(path.read_bytes())
         recorded = content["request"]
@@ -245,13 +276,7 @@ def _read_record(
         raise UserError(f"{path} is damaged; {remedy}") from error
     if request is None:
         raise UserError(f"{directory} has {mark.rows:,} predictions of another input; {remedy}")
-    wanted = json.loads(json.dumps(request()))
-    if recorded != wanted:
-        changed = differing_names(recorded, wanted)
-        raise UserError(
-            f"{directory} has {mark.rows:,} predictions of another request (other "
-            f"{', '.join(changed)}); repeat that request, {remedy}"
-        )
+    check_request(directory, f"{mark.rows:,} predictions", recorded, request())
     paths = {layout.prefix: directory / layout.path(target).name for layout in layouts}
     for prefix, written in files.items():
         if prefix not in paths or not _is_as_recorded(paths[prefix], written):

@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.data.continued_outputs import check_request, foreign_file, start_anew
 from bert_jax.errors import UserError
 from bert_jax.files import (
     check_locks,
@@ -30,7 +31,6 @@ from bert_jax.files import (
     read_json_object,
     write_atomically,
 )
-from bert_jax.options import differing_names
 
 _REQUEST = "request.json"
 _SECONDS = 5.0
@@ -197,18 +197,9 @@ def _check(directory: Path, request: Mapping[str, Any]) -> None:
         write_atomically(directory / _REQUEST, json.dumps(request).encode())
         return
     if _REQUEST not in names:
-        raise UserError(
-            f"{directory} is for an unfinished evaluation, but has {names[0]!r}; move it away, or "
-            "give another output"
-        )
-    remedy = f"remove {directory} to start anew, or give another output"
-    then = read_json_object(directory / _REQUEST, remedy=remedy)
-    now = json.loads(json.dumps(request))
-    if changed := differing_names(then, now):
-        raise UserError(
-            f"{directory} has outputs of another evaluation (other {', '.join(changed)}); repeat "
-            f"that one, {remedy}"
-        )
+        raise foreign_file(directory, names[0], "outputs of an evaluation")
+    then = read_json_object(directory / _REQUEST, remedy=start_anew(directory))
+    check_request(directory, "outputs", then, request)
 
 
 def _digest(content: bytes) -> str:

@@ -97,7 +97,7 @@ def test_what_is_not_continued(tmp_path):
             raise AssertionError
 
     keep(directory)
-    refused(r"has outputs of another evaluation \(other model\); repeat", REQUEST | {"model": "b"})
+    refused(r"has outputs of another request \(other model\); repeat", REQUEST | {"model": "b"})
     [path] = (directory / "dev.a").iterdir()
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -110,5 +110,5 @@ def test_what_is_not_continued(tmp_path):
     assert not directory.exists()
     directory.mkdir()
     (directory / "mine").write_text("of the user")
-    refused("is for an unfinished evaluation, but has 'mine'; move it away")
+    refused("is for unfinished outputs of an evaluation, but has 'mine'; move it away")
     assert (directory / "mine").read_text() == "of the user"
