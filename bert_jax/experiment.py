@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -155,21 +155,6 @@ class Experiment:
         options = self.train_options
         check_batch_size(options.global_batch_size, mesh, options.microbatches)
         return mesh
-
-    @property
-    def check_key(self) -> Hashable:
-        """Of experiments with equal keys, one needs `check`, the others only `check_options`."""
-        names = ("task", "data", "model", "tokenizer", "init_from", "distillation")
-        train, optimizer = self.train_options, self.optimizer_options
-        return (
-            json.dumps({name: self.config.to_dict()[name] for name in names}, sort_keys=True),
-            train.microbatches,
-            train.global_batch_size if self.mesh_shape.auto else None,
-            self.mesh_shape,
-            optimizer.freeze_encoder,
-            optimizer.freeze_layers,
-            optimizer.shard_over_data,
-        )
 
     @_names_keys
     def check_devices(self) -> None:

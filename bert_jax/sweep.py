@@ -151,6 +151,22 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
     return report
 
 
+def check_key(experiment: Experiment) -> Hashable:
+    """Of experiments with equal keys, one needs `check`, the others only `check_options`."""
+    names = ("task", "data", "model", "tokenizer", "init_from", "distillation")
+    config, train = experiment.config.to_dict(), experiment.train_options
+    optimizer = experiment.optimizer_options
+    return (
+        json.dumps({name: config[name] for name in names}, sort_keys=True),
+        train.microbatches,
+        train.global_batch_size if experiment.mesh_shape.auto else None,
+        experiment.mesh_shape,
+        optimizer.freeze_encoder,
+        optimizer.freeze_layers,
+        optimizer.shard_over_data,
+    )
+
+
 def _check_all(configs: Mapping[str, ConfigDict]) -> tuple[tuple[str, bool], dict[str, float]]:
     """The metric that chooses the best run, and the baselines of the first run.
 
@@ -167,7 +183,7 @@ def _check_all(configs: Mapping[str, ConfigDict]) -> tuple[tuple[str, bool], dic
     baselines: dict[str, float] = {}
     for name, config in configs.items():
         experiment = Experiment.from_config(config)
-        key = experiment.check_key
+        key = check_key(experiment)
         if key in examples:
             experiment.check_options(examples[key])
             continue
