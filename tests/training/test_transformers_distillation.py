@@ -1,4 +1,4 @@
-"""Thirty steps of distilling beside PyTorch: every part of the loss, from the same weights."""
+"""Fifty steps of distilling beside PyTorch: every part of the loss, from the same weights."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-STEPS = 30
+STEPS = 50
 OPTIMIZER = OptimizerOptions(
     learning_rate=1e-3, decay="constant", weight_decay=0.1, bias_correction=True, max_grad_norm=0
 )
