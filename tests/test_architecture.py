@@ -138,6 +138,8 @@ def spelled(tree: ast.AST) -> list[str]:
 def test_plug_ins_are_named_by_no_other_file():
     """A family, a task and a head of Hugging Face are spelled in their own module only."""
     special = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK)\]|<(pad|unk|cls|sep|mask)>")
+    families = {Path(name).stem for name in TREES if name.startswith("families/")}
+    relatives = re.compile("|".join(families - {"__init__", "family", "bert"}), re.IGNORECASE)
     for name, tree in TREES.items():
         if name.startswith("families/"):
             continue
@@ -146,6 +148,8 @@ def test_plug_ins_are_named_by_no_other_file():
         if name.startswith("tokenization/"):
             continue
         assert not [word for word in words if special.search(word)], name
+        # Whose implementation a preset is, is all that it says.
+        assert name == "presets.py" or not [word for word in words if relatives.search(word)], name
         # How many token types a pair needs is known to the template of the family.
         compared = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Compare)]
         assert not [text for text in compared if "type_vocab_size" in text], name
