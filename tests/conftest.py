@@ -198,11 +198,26 @@ def train_command(tiny_corpus: Path) -> CommandMaker:
     return make
 
 
+@pytest.fixture(scope="module")
+def quick_processes(tmp_path_factory) -> Iterator[None]:
+    """What processes of a module compile runs once; they import no PyTorch and no scikit-learn.
+
+    TensorFlow and tensorboardX would, in 2 s, where these are installed.
+    """
+    directory = tmp_path_factory.mktemp("missing")
+    for name in ("sklearn", "torch"):
+        (directory / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name} here')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(directory), prepend=os.pathsep)
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+        yield
+
+
 HostsMaker = Callable[..., list["subprocess.Popen[str]"]]
 
 
 @pytest.fixture(scope="module")
-def start_hosts() -> Iterator[HostsMaker]:
+def start_hosts(quick_processes) -> Iterator[HostsMaker]:
     """Starts a command as several processes that find each other on the loopback.
 
     Each has so many CPU devices; those that still run at the end of the module are killed.

@@ -50,6 +50,7 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize(
     ("name", "head", "class_name", "family"), CASES, ids=[case[2] for case in CASES]
 )

@@ -128,6 +128,7 @@ numpy.savez(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_processes")
 def test_eight_devices_give_the_answers_of_one(model, tmp_path):
     model.save(tmp_path / "model")
 

@@ -17,6 +17,11 @@ EXECUTION = Execution()
 OPTIONS = PretrainingOptions(length=16, max_predictions=3)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick_processes(quick_processes) -> None:
+    """For every module here that starts trainings."""
+
+
 @pytest.fixture(scope="session")
 def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
     """Builds a task with batches of eight rows of 16 tokens."""

@@ -140,7 +140,6 @@ def test_two_processes_train_as_one(train_command, start_hosts, one_process, tmp
 @pytest.mark.parametrize(
     ("processes", "devices", "mesh"),
     [
-        (2, 2, {"mesh.data": 2, "mesh.fsdp": 2}),
         (2, 1, {"mesh.data": 1, "mesh.tensor": 2}),  # both make the same rows
         (4, 2, {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}),
     ],
