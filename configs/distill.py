@@ -12,6 +12,9 @@ its own config, or pre-training. `result.json` and the last lines have size, spe
     tasks of GLUE                        --config.data.format=glue:mrpc --config.data.directory=DIR
     the teacher's scores computed once   --config.distillation.keep_logits=DIR
     hidden states, attention weights     --config.distillation.hidden_weight=1 (attention_weight)
+    MiniLM, of 6 layers and 12           --config.distillation.value_relation_weight=1
+        --config.distillation.attention_weight=1 --config.distillation.layer_map=0,0,0,0,0,12
+    a student of another width           STUDENT as below; hidden_weight learns a projection
     another student                      --config.init_from=STUDENT --config.model.keep_layers=None
     the student without its teacher      the task's own config with --config.model.keep_layers=3
 

@@ -2,7 +2,8 @@
 
 Sources: Hinton et al. (2015), https://arxiv.org/abs/1503.02531, for scores; DistilBERT
 (https://arxiv.org/abs/1910.01108), TinyBERT (https://arxiv.org/abs/1909.10351) and MobileBERT
-(https://arxiv.org/abs/2004.02984) for hidden states and attention weights.
+(https://arxiv.org/abs/2004.02984) for hidden states and attention weights; MiniLM
+(https://arxiv.org/abs/2002.10957) for attention weights and value relations.
 """
 
 import jax
@@ -65,7 +66,7 @@ def hidden_losses(student: jax.Array, teacher: jax.Array) -> jax.Array:
 
 
 def attention_losses(student: jax.Array, teacher: jax.Array) -> jax.Array:
-    """Divergence of each token's attention weights, the mean over layers and heads.
+    """Divergence of each token's attention weights or value relations: mean of layers and heads.
 
     Args:
         student: float32 [L, B, N, T, S], 0 for tokens that are not seen.

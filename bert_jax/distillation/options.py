@@ -16,10 +16,12 @@ class DistillationOptions:
         temperature: T, by which scores are divided before the softmax; the loss is multiplied by
             T², so that its gradient keeps its size.
         cosine_weight: weight of 1 - cosine of the last hidden states (DistilBERT).
-        hidden_weight: weight of the squared difference of hidden states (TinyBERT).
-        attention_weight: weight of the divergence of attention weights (MobileBERT).
-        layer_map: for each layer of the student the teacher's layer, from 1, that the two weights
-            before compare it with; (): spread evenly, the last with the last.
+        hidden_weight: weight of the squared difference of hidden states; those of a student of
+            another width are projected to the teacher's, see `projection` (TinyBERT).
+        attention_weight: weight of the divergence of attention weights (MobileBERT, MiniLM).
+        value_relation_weight: weight of the divergence of value relations (MiniLM).
+        layer_map: for each layer of the student the teacher's layer, from 1, that the three weights
+            before compare it with, or 0 for none; (): spread evenly, the last with the last.
         keep_logits: directory in which the teacher's scores for the training data are kept, so that
             it computes them once for all runs; "": it computes them in every step.
     """
@@ -31,16 +33,19 @@ class DistillationOptions:
     cosine_weight: float = 0.0
     hidden_weight: float = 0.0
     attention_weight: float = 0.0
+    value_relation_weight: float = 0.0
     layer_map: tuple[int, ...] = ()
     keep_logits: str = ""
 
     def __post_init__(self) -> None:
-        weights = ("task", "soft", "cosine", "hidden", "attention")
+        weights = ("task", "soft", "cosine", "hidden", "attention", "value_relation")
         for name in (f"{part}_weight" for part in weights):
             require_between(name, getattr(self, name), 0)
         require_between("temperature", self.temperature, 0, without_low=True)
         for layer in self.layer_map:
-            require_at_least("layer_map", layer, 1)
+            require_at_least("layer_map", layer, 0)
+        if self.layer_map and not any(self.layer_map):
+            raise OptionError("layer_map", self.layer_map, "give a layer of the teacher, from 1")
         if self.teacher and not any(getattr(self, f"{part}_weight") for part in weights[1:]):
             rule = "give it a weight above 0; without the teacher, leave {teacher} out"
             raise OptionError("soft_weight", self.soft_weight, rule)
@@ -51,4 +56,5 @@ class DistillationOptions:
     @property
     def compares_layers(self) -> bool:
         """Whether the loss needs more of the teacher than its scores."""
-        return bool(self.cosine_weight or self.hidden_weight or self.attention_weight)
+        relations = self.attention_weight or self.value_relation_weight
+        return bool(self.cosine_weight or self.hidden_weight or relations)

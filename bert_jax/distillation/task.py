@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.distillation import losses
 from bert_jax.distillation.kept_scores import KeptScores
 from bert_jax.distillation.options import DistillationOptions
+from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import OptionError
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
@@ -26,6 +28,9 @@ from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums
 
+# The parts of the loss that compare layers, in the order of `EncoderOutputs`, and all parts.
+_OF_LAYERS = ("hidden", "attention", "value_relation")
+_PARTS = ("soft", "cosine", *_OF_LAYERS)
 # The name of the task's own loss, if it has no parts, beside those against the teacher.
 _OWN = "task"
 # The key of a batch with the teacher's scores, if they are kept.
@@ -35,8 +40,9 @@ _SCORES = "teacher_scores"
 class DistilledTask(Task):
     """A task with a teacher: batches, evaluation and model are those of the task alone.
 
-    The loss of a training step has the parts of the task, and "soft", "cosine", "hidden" and
-    "attention" as far as they have a weight. The teacher's parameters are `constants` of the step.
+    The loss of a training step has the parts of the task, and "soft", "cosine", "hidden",
+    "attention" and "value_relation" as far as they have a weight. The teacher's parameters are
+    `constants` of the step.
     """
 
     def __init__(
@@ -54,13 +60,13 @@ class DistilledTask(Task):
             UserError: teacher and student cannot be compared.
         """
         self.task, self.teacher, self._options = task, teacher, options
-        self.module, self.tokenizer = task.module, task.tokenizer
+        self.module = _trained_module(task, teacher.description, options)
+        self.tokenizer = task.tokenizer
         self.best_metric, self.derived_metrics = task.best_metric, task.derived_metrics
         self._layers = _compared_layers(task.description, teacher.description, options)
-        self._wanted = EncoderOutputs(bool(options.hidden_weight), bool(options.attention_weight))
-        parts = {"soft": options.soft_weight, "cosine": options.cosine_weight}
-        parts |= {"hidden": options.hidden_weight, "attention": options.attention_weight}
+        parts = {name: getattr(options, f"{name}_weight") for name in _PARTS}
         self._parts = {part: weight for part, weight in parts.items() if weight}
+        self._wanted = EncoderOutputs(*(part in self._parts for part in _OF_LAYERS))
         self._kept: KeptScores | None = None
         if options.keep_logits or reader is not task:
             if not isinstance(reader, LabelledTask):
@@ -97,7 +103,9 @@ class DistilledTask(Task):
     ) -> Sums:
         """The sums of the task, and those of the differences from the teacher."""
         task, wanted = self.task, self._wanted
-        outputs, encoded = task.forward(params, batch, dropout_key, encoder_outputs=wanted)
+        outputs, encoded = task.forward(
+            params, batch, dropout_key, module=self.module, encoder_outputs=wanted
+        )
         sums = {part or _OWN: values for part, values in task.sums(params, batch, outputs).items()}
         if self._kept is None:
             of_teacher, expected = task.forward(
@@ -121,19 +129,25 @@ class DistilledTask(Task):
     def _layer_losses(
         self, student: EncoderOutput, teacher: EncoderOutput
     ) -> Iterator[tuple[str, jax.Array]]:
-        """The losses of hidden states and attention weights, by part, float32 [B, T] each."""
-        layers = jnp.array(self._layers)
+        """The losses of the layers that are compared, by part, float32 [B, T] each."""
+        own, its = np.array(self._layers).T
         if "cosine" in self._parts:
             last = (each.last_hidden_state.astype(jnp.float32) for each in (student, teacher))
             yield "cosine", losses.cosine_losses(*last)
         if "hidden" in self._parts:
             # The embeddings are compared, too.
-            chosen = jnp.append(jnp.zeros_like(layers[:1]), layers)
-            states = _all_of(student.hidden_states), _all_of(teacher.hidden_states)[chosen]
-            yield "hidden", losses.hidden_losses(*(each.astype(jnp.float32) for each in states))
-        if "attention" in self._parts:
-            weights = _all_of(student.attentions), _all_of(teacher.attentions)[layers - 1]
-            yield "attention", losses.attention_losses(*weights)
+            states = (
+                _chosen(each.hidden_states, np.append(0, layers)).astype(jnp.float32)
+                for each, layers in ((student, own), (teacher, its))
+            )
+            yield "hidden", losses.hidden_losses(*states)
+        for part, found, expected in (
+            ("attention", student.attentions, teacher.attentions),
+            ("value_relation", student.value_relations, teacher.value_relations),
+        ):
+            if part in self._parts:
+                of_layers = _chosen(found, own - 1), _chosen(expected, its - 1)
+                yield part, losses.attention_losses(*of_layers)
 
     # All else is that of the task.
 
@@ -216,15 +230,25 @@ def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
     return mask.reshape(-1, mask.shape[-1]).astype(jnp.float32)
 
 
-def _all_of(layers: jax.Array | None) -> jax.Array:
-    assert layers is not None, "they were requested"
-    return layers
+def _chosen(of_layers: jax.Array | None, layers: np.ndarray) -> jax.Array:
+    assert of_layers is not None, "they were requested"
+    return of_layers[layers]
+
+
+def _trained_module(
+    task: Task, teacher: ModelDescription, options: DistillationOptions
+) -> nn.Module:
+    """The student, with a projection if its hidden states have another width than the teacher's."""
+    config, width = task.description.config, teacher.config.hidden_size
+    if not options.hidden_weight or config.hidden_size == width:
+        return task.module
+    return ProjectedStudent(config, task.module, width)
 
 
 def _compared_layers(
     student: ModelDescription, teacher: ModelDescription, options: DistillationOptions
-) -> tuple[int, ...]:
-    """The teacher's layer, from 1, for each layer of the student.
+) -> tuple[tuple[int, int], ...]:
+    """The layers that are compared, those of the student with those of the teacher, from 1.
 
     Raises:
         OptionError: layers that are compared do not exist, or have other sizes.
@@ -239,26 +263,26 @@ def _compared_layers(
             "layer_map",
             options.layer_map,
             f"the student has {count} layers: give a layer of the teacher, from 1 to {most}, for "
-            "each of them",
+            "each of them, or 0 for those that are not compared",
         )
     heads = own.num_attention_heads, other.num_attention_heads
-    if options.attention_weight and heads[0] != heads[1]:
-        raise OptionError(
-            "attention_weight",
-            options.attention_weight,
-            f"attention weights are compared head by head: the student has {heads[0]} heads and "
-            f"the teacher {heads[1]}; leave {{attention_weight}} out",
-        )
+    for key in ("attention_weight", "value_relation_weight"):
+        if getattr(options, key) and heads[0] != heads[1]:
+            raise OptionError(
+                key,
+                getattr(options, key),
+                f"they are compared head by head: the student has {heads[0]} heads and the "
+                f"teacher {heads[1]}; leave {{{key}}} out",
+            )
     widths = own.hidden_size, other.hidden_size
-    if (options.hidden_weight or options.cosine_weight) and widths[0] != widths[1]:
-        key = "hidden_weight" if options.hidden_weight else "cosine_weight"
+    if options.cosine_weight and widths[0] != widths[1]:
         raise OptionError(
-            key,
-            getattr(options, key),
+            "cosine_weight",
+            options.cosine_weight,
             f"hidden states of the student have {widths[0]} numbers and those of the teacher "
-            f"{widths[1]}; leave {{{key}}} out",
+            f"{widths[1]}; give {{hidden_weight}} instead, which projects them",
         )
-    return layers
+    return tuple((number, layer) for number, layer in enumerate(layers, start=1) if layer)
 
 
 def distilled(
@@ -288,7 +312,8 @@ def distilled(
         raise OptionError(
             "teacher",
             options.teacher,
-            "leave {hidden_weight}, {attention_weight} and {cosine_weight} out",
+            "leave {hidden_weight}, {attention_weight}, {value_relation_weight} and "
+            "{cosine_weight} out",
             problem=f"the teacher {options.teacher} has another tokenizer than the student: the "
             "states of their tokens cannot be compared",
         )

@@ -66,15 +66,21 @@ class SelfAttention(nn.Module):
         *,
         deterministic: bool,
         output_attentions: bool = False,
+        output_value_relations: bool = False,
         valued: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """[B, T, D] → [B, T, D]; and the weights before dropout, float32 [B, N, T, T], or None.
+    ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
+        """[B, T, D] → [B, T, D]; the weights before dropout, and the value relations, or None.
+
+        Both are float32 [B, N, T, T]. Value relations are softmax(V Vᵀ / sqrt(H)) over the tokens
+        that each one sees (MiniLM: Wang et al., 2020, https://arxiv.org/abs/2002.10957, section
+        3.2).
 
         Args:
             hidden: input of queries and keys.
             tokens: which tokens see each other.
             deterministic: False for training, with dropout.
             output_attentions: whether to return the weights.
+            output_value_relations: whether to return the value relations.
             valued: input of the values; None: `hidden`.
         """
         config, execution = self.config, self.execution
@@ -106,4 +112,6 @@ class SelfAttention(nn.Module):
         attended = attended.swapaxes(1, 2)  # BTNH
         output = dense(config, execution, hidden.shape[-1], "output", axes=2)(attended)
         # The weights are computed a second time; the compiler merges the two if it can.
-        return output, attention_weights(query, key, context) if output_attentions else None
+        weights = attention_weights(query, key, context) if output_attentions else None
+        relations = attention_weights(value, value, context) if output_value_relations else None
+        return output, weights, relations

@@ -30,17 +30,19 @@ class BottleneckLayer(nn.Module):
         deterministic: bool,
         output_hidden_states: bool,
         output_attentions: bool,
+        output_value_relations: bool,
     ) -> tuple[jax.Array, Intermediates]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         dropout = Dropout(config.hidden_dropout_prob)
 
         narrow = self._narrow(hidden, "bottleneck_input")
-        attended, weights = SelfAttention(config, execution, name="attention")(
+        attended, weights, relations = SelfAttention(config, execution, name="attention")(
             self._narrow(hidden, "bottleneck_attention"),
             tokens,
             deterministic=deterministic,
             output_attentions=output_attentions,
+            output_value_relations=output_value_relations,
             valued=hidden,
         )
         narrow = norm(config, execution, "attention_norm")(narrow + attended)
@@ -53,7 +55,7 @@ class BottleneckLayer(nn.Module):
         outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, Intermediates(hidden if output_hidden_states else None, weights)
+        return hidden, Intermediates(hidden if output_hidden_states else None, weights, relations)
 
     def _narrow(self, hidden: jax.Array, name: str) -> jax.Array:
         narrow = dense(self.config, self.execution, self.config.attention_size, name)(hidden)

@@ -34,6 +34,7 @@ HEAD_SCOPES = (
     "qa_joint",
     "span_boundary_head",
     "relevance",
+    "hidden_projection",
 )
 """The names of the heads next to it, fixed for the same reason; for a CRF `crf.PARAMETERS`."""
 

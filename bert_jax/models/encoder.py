@@ -32,29 +32,33 @@ class EncoderOutputs(NamedTuple):
     Attributes:
         output_hidden_states: whether the hidden states of all layers.
         output_attentions: whether the attention weights of all layers.
+        output_value_relations: whether the value relations of all layers.
     """
 
     output_hidden_states: bool = False
     output_attentions: bool = False
+    output_value_relations: bool = False
 
 
 class EncoderOutput(NamedTuple):
-    """The output of the encoder, under Hugging Face's names.
+    """The output of the encoder, under Hugging Face's names as far as they exist.
 
     Attributes:
-        last_hidden_state: [B, T, D], in the dtype of the execution, like all but `attentions`.
+        last_hidden_state: [B, T, D], in the dtype of the execution, like all but the last two.
         pooler_output: [B, D], tanh of a dense map of [CLS] (see `EncoderConfig`), or [B, K, D] for
             K texts per row; None without a pooler.
         hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
             requested.
         attentions: float32 [L, B, N, T, T], attention weights before dropout; None unless
             requested.
+        value_relations: the same of values with values, see `attention.SelfAttention`.
     """
 
     last_hidden_state: jax.Array
     pooler_output: jax.Array | None
     hidden_states: jax.Array | None
     attentions: jax.Array | None
+    value_relations: jax.Array | None
 
     @property
     def pooled(self) -> jax.Array:
@@ -180,8 +184,7 @@ class LayerStack(nn.Module):
         tokens: Tokens,
         *,
         deterministic: bool,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
+        outputs: EncoderOutputs,
     ) -> tuple[jax.Array, Intermediates]:
         """[B, T, E] → [B, T, D], and the requested values of each layer, [L + 1, ...] or [L, ...].
 
@@ -193,11 +196,11 @@ class LayerStack(nn.Module):
             hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         embedded = hidden
         hidden, intermediates = self._stack()(self.config, self.execution, name="layers")(
-            hidden, tokens, deterministic, output_hidden_states, output_attentions
+            hidden, tokens, deterministic, *outputs
         )
         if self.config.num_hidden_groups is not None:
             intermediates = jax.tree.map(_all_layers, intermediates)
-        if output_hidden_states:
+        if outputs.output_hidden_states:
             states = jnp.concatenate([embedded[None], intermediates.hidden_states])
             intermediates = intermediates._replace(hidden_states=states)
         return hidden, intermediates
@@ -212,7 +215,7 @@ class LayerStack(nn.Module):
                 policy=REMAT_POLICIES[execution.remat],
                 # Inside a compiled loop nothing can be merged across iterations in any case.
                 prevent_cse=not execution.scan_layers,
-                static_argnums=(3, 4, 5),  # the three flags; self is argument 0
+                static_argnums=(3, 4, 5, 6),  # the four flags; self is argument 0
             )
         groups = config.num_stacked_layers
         if config.num_hidden_groups is not None:
@@ -284,6 +287,7 @@ class Encoder(nn.Module):
         deterministic: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        output_value_relations: bool = False,
         layers: LayerStack | None = None,
     ) -> EncoderOutput:
         """Encodes tokens.
@@ -302,10 +306,11 @@ class Encoder(nn.Module):
                 1, and 0 for padding; None if each row is one text.
             cls_positions: int32 [B, K], positions of the [CLS] of K texts; None for 0 only.
             packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
-                their hidden states and attention weights are not available.
+                their hidden states, attention weights and value relations are not available.
             deterministic: False for training, with dropout from the RNG stream "dropout".
             output_hidden_states: whether to return the hidden states of all layers.
             output_attentions: whether to return the attention weights of all layers.
+            output_value_relations: whether to return the value relations of all layers.
             layers: computes these layers in place of the encoder's own, on its embeddings.
         """
         if token_type_ids is None:
@@ -323,25 +328,23 @@ class Encoder(nn.Module):
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         tokens = Tokens.in_batch_order(SegmentIds(query_ids, key_ids))
+        outputs = EncoderOutputs(output_hidden_states, output_attentions, output_value_relations)
         if packed_rows is not None:
             assert segment_ids is None
-            assert not output_hidden_states
-            assert not output_attentions
+            assert not any(outputs)
             embedded, tokens = packed_rows.pack(embedded), packed_rows.tokens()
         hidden, intermediates = (layers or self.encoder)(
             embedded,
             tokens,
             deterministic=deterministic,
-            output_hidden_states=output_hidden_states,
-            output_attentions=output_attentions,
+            outputs=outputs,
         )
         if packed_rows is not None:
             hidden = packed_rows.unpack(hidden)
         return EncoderOutput(
             last_hidden_state=hidden,
             pooler_output=self.pooler(hidden, cls_positions) if self.add_pooling_layer else None,
-            hidden_states=intermediates.hidden_states,
-            attentions=intermediates.attentions,
+            **intermediates._asdict(),
         )
 
     def _position_rows(self, input_ids: jax.Array, position_ids: jax.Array | None) -> jax.Array:

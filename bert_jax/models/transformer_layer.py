@@ -19,10 +19,12 @@ class Intermediates(NamedTuple):
     Attributes:
         hidden_states: output of each layer, [L, B, T, D].
         attentions: attention weights of each layer, float32 [L, B, N, T, T].
+        value_relations: value relations of each layer, float32 [L, B, N, T, T].
     """
 
     hidden_states: jax.Array | None
     attentions: jax.Array | None
+    value_relations: jax.Array | None
 
 
 class TransformerLayer(nn.Module):
@@ -39,17 +41,19 @@ class TransformerLayer(nn.Module):
         deterministic: bool,
         output_hidden_states: bool,
         output_attentions: bool,
+        output_value_relations: bool,
     ) -> tuple[jax.Array, Intermediates]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         # The scope is named after the class, and so are the random keys derived from it.
         dropout = Dropout(config.hidden_dropout_prob)
 
-        attended, weights = SelfAttention(config, execution, name="attention")(
+        attended, weights, relations = SelfAttention(config, execution, name="attention")(
             hidden,
             tokens,
             deterministic=deterministic,
             output_attentions=output_attentions,
+            output_value_relations=output_value_relations,
         )
         if config.attention_output_dropout:
             attended = dropout(attended, tokens.indices, deterministic=deterministic)
@@ -62,4 +66,4 @@ class TransformerLayer(nn.Module):
             outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, Intermediates(hidden if output_hidden_states else None, weights)
+        return hidden, Intermediates(hidden if output_hidden_states else None, weights, relations)

@@ -80,7 +80,8 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
         ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
         ({"hidden_weight": -1.0}, "hidden_weight is -1.0; it must be at least 0"),
         ({"keep_logits": "d", "hidden_weight": 1.0}, "keep_logits is 'd'; scores alone are kept"),
-        ({"layer_map": (0,)}, "layer_map is 0; it must be at least 1"),
+        ({"layer_map": (-1,)}, "layer_map is -1; it must be at least 0"),
+        ({"layer_map": (0, 0)}, r"layer_map is \(0, 0\); give a layer of the teacher, from 1"),
     ],
 )
 def test_options(options, message):

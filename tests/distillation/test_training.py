@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.checkpoints.tensors import open_tensors
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
 from bert_jax.models.config import Head
+from bert_jax.models.encoder import abstract_params
+from bert_jax.sharding.rules import sharded_shapes
 
 CONFIG = Path(__file__).parents[2] / "configs" / "distill.py"
 
@@ -71,10 +74,35 @@ def test_a_student_of_another_family(experiment_of, teacher_of, base_model, tmp_
     shape |= {"intermediate_size": 16, "max_position_embeddings": 32, "family": "distilbert"}
     keys = {f"model.{name}": value for name, value in shape.items()}
     keys |= {"init_from": "", "tokenizer.path": str(base_model)}
-    keys |= {"distillation.teacher": str(teacher_of("tags"))}
-    result = experiment_of("tags", keys).train(tmp_path / "run")
+    # Its hidden states have another width: a projection is learned, which only checkpoints hold.
+    compared = {"teacher": str(teacher_of("tags")), "hidden_weight": 1.0}
+    compared |= {"attention_weight": 0.5, "value_relation_weight": 0.5, "layer_map": (2,)}
+    keys |= {f"distillation.{name}": value for name, value in compared.items()}
+    keys |= {"train.checkpoint_every": 2, "train.export": "latest"}
+    experiment = experiment_of("tags", keys)
+    result = experiment.train(tmp_path / "run")
     assert result["student_parameters"] < result["teacher_parameters"]
-    assert bert_jax.load(tmp_path / "run").description.family.model_type == "distilbert"
+    student = bert_jax.load(tmp_path / "run")
+    assert student.description.family.model_type == "distilbert"
+    assert not [name for name in tensors_of(tmp_path / "run" / "model") if "projection" in name]
+    records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    assert {"hidden_loss", "attention_loss", "value_relation_loss"} < set(records[0])
+
+    again = tmp_path / "again"
+    shutil.copytree(tmp_path / "run", again)
+    shutil.rmtree(again / "checkpoints" / "4")
+    (again / "result.json").unlink()
+    Experiment.from_config(experiment.config).train(again)
+    for name, expected in tensors_of(tmp_path / "run" / "model").items():
+        np.testing.assert_array_equal(tensors_of(again / "model")[name], expected)
+    with RunCheckpoints(again, keep=1, read_only=True) as checkpoints:
+        abstract = sharded_shapes(experiment.mesh, abstract_params(experiment.task.module))
+        first, last = (
+            np.asarray(checkpoints.restore_params(step, abstract)["hidden_projection"]["kernel"])
+            for step in (2, 4)
+        )
+    assert first.shape == (8, 16)
+    assert np.abs(first - last).max() > 1e-6
 
 
 @pytest.mark.slow

@@ -135,11 +135,12 @@ def test_an_untied_decoder_has_its_own_table():
     np.testing.assert_allclose(apply(params), 2 * before, rtol=1e-5)
 
 
-def test_hidden_states_and_attention_weights():
+def test_hidden_states_attention_weights_and_value_relations():
     params = random_params(Encoder(CONFIG), scale=0.3)
     plain = run(Encoder(CONFIG), params, attention_mask=MASK)
     assert plain.hidden_states is None
     assert plain.attentions is None
+    assert plain.value_relations is None
     for scan_layers, remat in ((True, "full"), (False, "none")):
         found = run(
             Encoder(CONFIG, Execution(scan_layers=scan_layers, remat=remat)),
@@ -147,6 +148,7 @@ def test_hidden_states_and_attention_weights():
             attention_mask=MASK,
             output_hidden_states=True,
             output_attentions=True,
+            output_value_relations=True,
         )
         np.testing.assert_allclose(found.last_hidden_state, plain.last_hidden_state, atol=1e-6)
         assert found.hidden_states.shape == (3, 2, 4, 6)  # [L + 1, B, T, D]
@@ -156,3 +158,11 @@ def test_hidden_states_and_attention_weights():
         assert found.attentions.shape == (2, 2, 3, 4, 4)  # [L, B, N, T, T]
         np.testing.assert_allclose(found.attentions.sum(axis=-1), 1, rtol=1e-6)
         assert not found.attentions[:, 1, :, :, 3].any()  # no token sees padding
+
+        value = params["encoder"]["layers"]["attention"]["value"]
+        values = np.einsum("LBTD,LDNH->LBNTH", found.hidden_states[:2], value["kernel"])
+        values += np.asarray(value["bias"])[:, None, :, None]
+        scores = np.einsum("LBNTH,LBNSH->LBNTS", values, values) / np.sqrt(values.shape[-1])
+        powers = np.exp(scores) * (np.asarray(MASK)[:, None, None] > 0)
+        relations = powers / powers.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(found.value_relations, relations, atol=1e-5)

@@ -1,6 +1,6 @@
 """The steps of a training from a model of transformers: ours, and the optimizer of PyTorch's."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,12 @@ def metrics_of_bert_jax(
     directory: Path,
     *,
     microbatches: int = 1,
+    new: Collection[str] = (),
 ) -> dict[str, np.ndarray]:
-    """The metrics of every step that `bert-jax train` takes from the model in a directory."""
+    """The metrics of every step that `bert-jax train` takes from the model in a directory.
+
+    `new` are the parameters that the directory does not have.
+    """
     mesh = make_mesh(MeshShape(), jax.local_devices()[:1])
     optimizer = make_optimizer(options, len(batches))
     abstract = abstract_state(task, optimizer, mesh)
@@ -40,7 +44,8 @@ def metrics_of_bert_jax(
     params, report = model_directory.load_params(
         directory, task.description, task.module, mesh=mesh
     )
-    assert report.complete
+    assert not report.unexpected_keys
+    assert set(report.new) == set(new)
     state = with_params(new_state(task, optimizer, abstract, seed=1), params)
     found = []
     for batch in batches:
@@ -55,14 +60,14 @@ def by_name(steps: Iterable[dict[str, Any]]) -> dict[str, np.ndarray]:
     return {name: np.array([step[name] for step in steps]) for name in steps[0]}
 
 
-def torch_adamw(model: Any, options: OptimizerOptions) -> Any:
-    """PyTorch's AdamW with our options, for a model of transformers.
+def torch_adamw(model: Any, options: OptimizerOptions, more: Iterable[Any] = ()) -> Any:
+    """PyTorch's AdamW with our options, for a model of transformers and more parameters.
 
     Biases and the scales of LayerNorm, which do not decay, are the vectors among its parameters.
     """
     import torch
 
-    parameters = list(model.parameters())
+    parameters = [*model.parameters(), *more]
     groups = [
         {
             "params": [each for each in parameters if (each.ndim > 1) == decays],

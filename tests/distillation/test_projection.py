@@ -1,0 +1,50 @@
+"""The projection beside a student: what is initialised, computed, decayed and split."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.distillation.projection import ProjectedStudent
+from bert_jax.models.architectures import MaskedLMModel
+from bert_jax.models.encoder import EncoderOutputs, abstract_params, init_params
+from bert_jax.sharding.rules import PARAMETER_AXES, match
+from bert_jax.training.optimizer import OptimizerOptions, decay_mask
+
+IDS = jnp.array([[2, 5, 6, 3], [2, 7, 3, 0]])
+
+
+def test_the_student_is_what_it_is_alone(tiny_config):
+    student = MaskedLMModel(tiny_config)
+    module = ProjectedStudent(tiny_config, student, 24)
+    make = jax.jit(init_params, static_argnums=0)
+    params, alone = make(module, jax.random.key(1)), make(student, jax.random.key(1))
+    kernel = params.pop("hidden_projection")["kernel"]
+    assert kernel.shape == (16, 24)
+    assert 0.015 < np.std(kernel) < 0.02  # truncated at two deviations of 0.02
+    jax.tree.map(np.testing.assert_array_equal, params, alone)
+
+    wanted = EncoderOutputs(output_hidden_states=True)
+    words, encoded = student.apply({"params": alone}, IDS, encoder_outputs=wanted)
+    joined = {**params, "hidden_projection": {"kernel": kernel}}
+    found, projected = module.apply({"params": joined}, IDS, encoder_outputs=wanted)
+    np.testing.assert_array_equal(found, words)
+    np.testing.assert_array_equal(projected.last_hidden_state, encoded.last_hidden_state)
+    expected = np.asarray(encoded.hidden_states) @ np.asarray(kernel)
+    np.testing.assert_allclose(projected.hidden_states, expected, atol=1e-5)
+
+
+def test_it_follows_the_config_that_replaces_its_own(tiny_config):
+    module = ProjectedStudent(tiny_config, MaskedLMModel(tiny_config), 24)
+    more = dataclasses.replace(tiny_config, num_hidden_layers=5)
+    layers = abstract_params(module.clone(config=more))["bert"]["encoder"]["layers"]
+    assert layers["output"]["bias"].shape == (5, 16)
+
+
+def test_it_is_optimised_as_a_matrix_of_a_head(tiny_config):
+    params = abstract_params(ProjectedStudent(tiny_config, MaskedLMModel(tiny_config), 24))
+    assert decay_mask(params)["hidden_projection"]["kernel"] is True
+    options = OptimizerOptions(learning_rate=1.0, head_learning_rate=3.0, freeze_encoder=True)
+    assert options.factors(params)["hidden_projection"]["kernel"] == 3
+    assert match(PARAMETER_AXES, "hidden_projection/kernel") == ("embed", None)
