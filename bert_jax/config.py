@@ -51,7 +51,8 @@ def default_config(task: str) -> ConfigDict:
     `EncoderConfig` and `Execution`, `OptimizerOptions`, `TrainOptions`, `DistillationOptions` and
     `MeshShape`. The task's own `defaults()` add its keys and other defaults. A model field that is
     None is taken from `init_from`, else from `model.size` and the vocabulary; `model.family` is a
-    module of `families/`, None: that of `init_from`, else BERT; `model.keep_layers` are the layers
+    module of `families/`, None: that of `init_from`, else BERT; a model of another family than
+    `init_from` begins with its layers, if they are of one kind; `model.keep_layers` are the layers
     of `init_from` that the model starts from, see `models.surgery.chosen_layers`, None: all;
     precision "auto", attention "auto" and `scan_layers` None select the fastest on the device.
     """

@@ -12,12 +12,12 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, listed
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models import surgery
 from bert_jax.models.config import SWITCHES, EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
-from bert_jax.options import keys_of
+from bert_jax.options import differing_names, keys_of
 from bert_jax.presets import model_fields
 from bert_jax.sharding.hosts import fetch, is_main_host
 from bert_jax.tasks.base.task import ModelInit, Task
@@ -38,6 +38,24 @@ TRAINING_FIELDS = frozenset(
     }
 )
 
+# Those in which a model may differ, too, that begins with the layers of another family: dropout and
+# heads; and what it may leave out.
+_OTHER_FAMILY_FIELDS = frozenset(
+    {
+        "attention_output_dropout",
+        "feed_forward_dropout",
+        "sentence_order_dropout",
+        "classifier_act",
+        "classifier_input_dropout",
+        "choice_head",
+        "tagging_dropout_of_hidden",
+    }
+)
+_LEFT_OUT = {"type_vocab_size": 0, "has_pooler": False}
+
+# The maximum number of names of tensors in a line.
+_NAMES_SHOWN = 8
+
 
 def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     """The model that a config describes, and the parameters that it starts from.
@@ -55,9 +73,8 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
         description = model_directory.load_description(directory)
     name = config.model.family
     family = description.family if description else find_family(name or DEFAULT_MODEL_TYPE)
-    if name not in (None, family.model_type):
-        rule = f"{{init_from}} holds a model of the family {family.model_type}; leave it out"
-        raise OptionError("family", name, rule)
+    if description and name not in (None, family.model_type):
+        family = find_family(name)
     if config.tokenizer.path:
         tokenizer = family.load_tokenizer(config.tokenizer.path)
     if directory and description:
@@ -73,7 +90,7 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
         tokenizer = model_tokenizer
     if config.model.keep_layers is not None:
         description = _with_layers(description, config.model.keep_layers)
-    base = description.config if description else None
+    base = _in_family(description, family) if description else None
     return ModelInit(
         execution=execution(config, platform),
         architecture=lambda tokenizer: model_config(config, tokenizer, family, base),
@@ -96,6 +113,34 @@ def _with_layers(
     return dataclasses.replace(description, config=fewer)
 
 
+def _in_family(description: ModelDescription, family: Family) -> EncoderConfig:
+    """The architecture of a model of a family that begins with the layers of a finished one.
+
+    Raises:
+        OptionError: the layers of the two families, or their tokenizers, are of different kinds.
+    """
+    source, old = description.family, description.config
+    if source.model_type == family.model_type:
+        return old
+    fields = {name: getattr(old, name) for name in family.file_fields()}
+    fields |= {name: value for name, value in family.defaults.items() if name in TRAINING_FIELDS}
+    new = EncoderConfig(**fields, **family.constants)
+    differing = [
+        name
+        for name in differing_names(vars(old), vars(new))
+        if name not in TRAINING_FIELDS | _OTHER_FAMILY_FIELDS
+        and (name not in _LEFT_OUT or getattr(new, name) != _LEFT_OUT[name])
+    ]
+    if family.tokenizer_kind != source.tokenizer_kind:
+        differing.append("kind of tokenizer")
+    if differing:
+        rule = f"{{init_from}} holds a model of the family {source.model_type}, with another "
+        raise OptionError(
+            "family", family.model_type, f"{rule}{', '.join(differing)}; leave it out"
+        )
+    return new
+
+
 def initial_params(config: ConfigDict, init: ModelInit, task: Task, mesh: Mesh) -> Any:
     """Parameters of `init_from` for the model of a task, on a mesh; None if there is none.
 
@@ -114,13 +159,17 @@ def initial_params(config: ConfigDict, init: ModelInit, task: Task, mesh: Mesh) 
         module = module.clone(config=whole)
     params, report = model_directory.load_params(
         directory,
-        description,
+        init.description,  # which has the names of the tensors
         module,
         mesh=mesh,
         seed=config.seed,
         reinitialize=heads_to_reinitialize(init.description, description),
     )
     if is_main_host():
+        if init.family.model_type != init.description.family.model_type:
+            left_out = listed(report.unexpected_keys, _NAMES_SHOWN)
+            print(f"a {init.family.model_type} model leaves out {left_out}", file=sys.stderr)
+            report = dataclasses.replace(report, unexpected_keys=())
         print(f"init_from {directory}: {report}", file=sys.stderr)
     if layers is None:
         return params

@@ -15,6 +15,7 @@ its own config, or pre-training. `result.json` and the last lines have size, spe
     MiniLM, of 6 layers and 12           --config.distillation.value_relation_weight=1
         --config.distillation.attention_weight=1 --config.distillation.layer_map=0,0,0,0,0,12
     a student of another width           STUDENT as below; hidden_weight learns a projection
+    a DistilBERT from layers of a BERT   --config.model.family=distilbert
     another student                      --config.init_from=STUDENT --config.model.keep_layers=None
     the student without its teacher      the task's own config with --config.model.keep_layers=3
 

@@ -151,7 +151,7 @@ def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescr
     names = _names(files.directory, described)
     with _open(files, names) as file:
         located = locate(file, names)
-        check_sizes(file, located, names, described.config)
+        check_sizes(file, located, names.rules, described.config)
         parameters = parameters_in(located, names)
         if CLASSIFIER in parameters and not described.labels:
             outputs = file.tensors[located[names.rule(CLASSIFIER).tensor]].shape[0]

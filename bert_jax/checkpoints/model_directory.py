@@ -127,7 +127,7 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
         by_name = {name: dtype for name, dtype in by_name.items() if dtype in DTYPES}
         dtypes = set(by_name.values())
         config = described.config
-        check_sizes(file, located, names, config)
+        check_sizes(file, located, names.rules, config)
         if {DECODER, WORD_EMBEDDINGS} <= parameters and config.tie_word_embeddings:
             # As in transformers 5: two different tables are not tied, regardless of the config.
             tables = (located[names.rule(name).tensor] for name in (DECODER, WORD_EMBEDDINGS))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -121,7 +121,7 @@ def parameters_in(located: Mapping[str, str], names: TensorNames) -> set[str]:
 
 
 def check_sizes(
-    file: TensorFile, located: Mapping[str, str], names: TensorNames, config: EncoderConfig
+    file: TensorFile, located: Mapping[str, str], rules: Iterable[Rule], config: EncoderConfig
 ) -> None:
     """Checks the sizes in a config against the tensors, before anything of these sizes is made.
 
@@ -130,9 +130,9 @@ def check_sizes(
     Raises:
         UserError: the file has tensors of another size, or lacks a layer.
     """
-    rules = {rule.parameter: rule for rule in names.rules}
+    by_parameter = {rule.parameter: rule for rule in rules}
     for field, parameter, axis in _SIZES:
-        rule, size = rules.get(parameter), getattr(config, field)
+        rule, size = by_parameter.get(parameter), getattr(config, field)
         if rule is None or size is None:
             continue
         layers = range(config.num_stacked_layers if rule.stacked else 1)
@@ -192,10 +192,12 @@ def read_parameters(
             have too little memory.
     """
     located = locate(file, names)
-    check_sizes(file, located, names, module.config)
     prefix = ENCODER if isinstance(module, Encoder) else ""
     abstract = abstract_params(module)
     expected = flatten_dict(abstract, sep="/")
+    # The file may be of another family, with parts that the model lacks.
+    rules = [rule for rule in names.rules if rule.parameter.removeprefix(prefix) in expected]
+    check_sizes(file, located, rules, module.config)
     shardings = flatten_dict(state_shardings(mesh, abstract), sep="/")
     if problem := lack_of_memory(sharded_shapes(mesh, abstract), "the parameters"):
         raise UserError(f"{file.path}: {problem}; give a smaller model, or more devices")

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.model_init import initial_params
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import chosen_layers, keep_layers
@@ -116,6 +118,49 @@ def test_a_model_with_a_part_of_its_layers(make_model):
     np.testing.assert_array_equal(
         params["bert"]["encoder"]["layers"]["output"]["bias"], new["output"]["bias"]
     )
+
+
+def test_layers_of_bert_begin_a_distilbert(experiment_of, teacher_of, capsys):
+    teacher = teacher_of("classes")
+    keys = {"init_from": str(teacher), "model.family": "distilbert", "model.keep_layers": (1,)}
+    experiment = experiment_of("classes", keys | {"distillation.teacher": str(teacher)})
+    init, task, config = experiment.model_init, experiment.task, experiment.task.description.config
+    assert task.description.class_name == "DistilBertForSequenceClassification"
+    assert (config.type_vocab_size, config.num_hidden_layers, config.has_pooler) == (0, 1, False)
+    assert config.classifier_dropout == 0.2  # DistilBERT's, not the 0.1 of BERT
+
+    params = initial_params(experiment.config, init, task, experiment.mesh)
+    printed = capsys.readouterr().err
+    assert (
+        "a distilbert model leaves out bert.embeddings.token_type_embeddings.weight, "
+        "bert.pooler.dense.bias, bert.pooler.dense.weight, classifier.bias, classifier.weight\n"
+    ) in printed
+    assert "new and untrained: classifier/dense/bias, classifier/dense/kernel" in printed
+    expected = bert_jax.load(teacher).params["bert"]
+    assert set(params["bert"]["embeddings"]) == {
+        *("word_embeddings", "position_embeddings", "layer_norm"),
+    }
+    for name, table in params["bert"]["embeddings"].items():
+        jax.tree.map(
+            lambda found, old: np.testing.assert_array_equal(found[: len(old)], old),
+            table,
+            expected["embeddings"][name],
+        )
+    jax.tree.map(
+        lambda found, old: np.testing.assert_array_equal(found, old[1:2]),
+        params["bert"]["encoder"],
+        expected["encoder"],
+    )
+
+
+def test_a_family_with_other_layers_is_refused(experiment_of, teacher_of):
+    keys = {"init_from": str(teacher_of("classes")), "model.family": "roberta"}
+    message = (
+        "model.family is 'roberta'; init_from holds a model of the family bert, with another "
+        "mlm_act, positions_after_padding, kind of tokenizer; leave it out"
+    )
+    with pytest.raises(UserError, match=f"^{message}$"):
+        _ = experiment_of("classes", keys).model_init
 
 
 def test_layers_of_nothing():

@@ -106,7 +106,10 @@ def test_a_student_of_another_family(experiment_of, teacher_of, base_model, tmp_
 
 
 @pytest.mark.slow
-def test_a_model_that_fills_masks_is_distilled_on_a_corpus(make_model, tiny_corpus, tmp_path):
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_a_model_that_fills_masks_is_distilled_on_a_corpus(
+    make_model, tiny_corpus, tmp_path, family, capsys
+):
     make_model(Head.MASKED_LM, num_hidden_layers=4).save(tmp_path / "teacher")
     config = load_config(
         f"{CONFIG}:task=pretraining,teacher={tmp_path}/teacher,layers=2,corpus={tiny_corpus}",
@@ -114,6 +117,7 @@ def test_a_model_that_fills_masks_is_distilled_on_a_corpus(make_model, tiny_corp
             *(("data.length", "16"), ("data.max_predictions", "3"), ("train.steps", "6")),
             *(("train.global_batch_size", "8"), ("train.log_every", "1")),
             *(("precision", "float32"), ("model.pad_vocab_to_multiple_of", "8")),
+            ("model.family", family),
         ],
     )
     result = Experiment.from_config(config).train(tmp_path / "run")
@@ -124,5 +128,11 @@ def test_a_model_that_fills_masks_is_distilled_on_a_corpus(make_model, tiny_corp
         total = 2 * line["mlm_loss"] + 5 * line["soft_loss"] + line["cosine_loss"]
         assert line["loss"] == pytest.approx(total, rel=1e-5)
     student = bert_jax.load(tmp_path / "run")
+    assert student.description.family.model_type == family
     assert student.config.num_hidden_layers == 2
     assert student.fill_mask("the [MASK] sat .")
+    if family == "distilbert":  # the head of words came from the teacher
+        line = "a distilbert model leaves out bert.embeddings.token_type_embeddings.weight\n"
+        printed = capsys.readouterr().err
+        assert line in printed
+        assert "new and untrained" not in printed

@@ -170,8 +170,8 @@ def test_a_config_names_the_family_of_a_new_model(family, base_model, tmp_path):
     assert task.description.config.position_offset == 1
     assert task.tokenizer.num_special_tokens(pair=True) == 4
     keys["init_from"] = str(base_model)
-    message = "model.family is 'toy'; init_from holds a model of the family bert; leave it out"
-    with pytest.raises(UserError, match=message):
+    message = "model.family is 'toy'; init_from holds a model of the family bert, with another "
+    with pytest.raises(UserError, match=f"{message}positions_after_padding; leave it out"):
         _ = Experiment.from_config(complete_config(keys, where="a test")).task
 
 
