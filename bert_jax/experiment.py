@@ -171,8 +171,7 @@ class Experiment:
         """
         self.check_devices()
         abstract = abstract_state(self.task, self.optimizer, self.mesh)
-        hidden_size = self.task.description.config.hidden_size
-        check_memory(abstract, self.options, self.mesh, hidden_size=hidden_size)
+        check_memory(self.task, abstract, self.options, self.mesh)
 
     @_names_keys
     def check_options(self, examples_per_epoch: int) -> None:

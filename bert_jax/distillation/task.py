@@ -98,19 +98,25 @@ class DistilledTask(Task):
         self._kept.ready(mesh)
         return None
 
+    def constant_outputs(self, constants: Any, batch: dict[str, jax.Array]) -> Any:
+        """The outputs of the teacher and of its encoder; None if its scores are kept."""
+        if self._kept is not None:
+            return None
+        return self.task.forward(
+            constants, batch, module=self.teacher.module, encoder_outputs=self._wanted
+        )
+
     def training_sums(
         self, params: Any, constants: Any, batch: dict[str, jax.Array], dropout_key: Any
     ) -> Sums:
         """The sums of the task, and those of the differences from the teacher."""
-        task, wanted = self.task, self._wanted
+        task = self.task
         outputs, encoded = task.forward(
-            params, batch, dropout_key, module=self.module, encoder_outputs=wanted
+            params, batch, dropout_key, module=self.module, encoder_outputs=self._wanted
         )
         sums = {part or _OWN: values for part, values in task.sums(params, batch, outputs).items()}
         if self._kept is None:
-            of_teacher, expected = task.forward(
-                constants, batch, module=self.teacher.module, encoder_outputs=wanted
-            )
+            of_teacher, expected = self.constant_outputs(constants, batch)
             teacher = task.scores(constants, batch, of_teacher)
             mask = _token_mask(batch)
             for part, values in self._layer_losses(encoded, expected):

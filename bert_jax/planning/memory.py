@@ -74,8 +74,8 @@ def trace_activations(
 ) -> Activations:
     """The arrays that the backward pass of a task's loss needs, for any remat policy and dtype.
 
-    These are the arrays inside the function that `jax.vjp` returns. The compiler may keep fewer, if
-    recomputing them is cheaper.
+    These are the arrays inside the function that `jax.vjp` returns, and the outputs of a teacher.
+    The compiler may keep fewer, if recomputing them is cheaper.
 
     Args:
         task: task with loss and batches.
@@ -90,7 +90,7 @@ def trace_activations(
             sums = task.training_sums(learning, constants, batch, jax.random.key(0))
             return means(sums, task.loss_weights(batch), task.total_loss)["loss"]
 
-        return jax.vjp(loss, params)[1]
+        return jax.vjp(loss, params)[1], task.constant_outputs(constants, batch)
 
     config = task.description.config
     split_axes = {config.intermediate_size, config.num_attention_heads}

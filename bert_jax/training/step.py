@@ -78,25 +78,23 @@ def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: i
     return make(np.uint32(seed))
 
 
-def check_memory(
-    abstract: TrainState, options: TrainOptions, mesh: Mesh, *, hidden_size: int
-) -> None:
+def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: Mesh) -> None:
     """Refuses a training that can never fit: its state, or the shortest rows of its batch.
 
     A step needs much more; `bert-jax plan` estimates it.
 
     Args:
+        task: the task, which may have `constants`.
         abstract: the state with its sharding, see `abstract_state`.
         options: batch size and micro-batches.
         mesh: devices of the training.
-        hidden_size: D, width of the encoder.
 
     Raises:
         OptionError: a device has less memory than that.
     """
-    _check_state(abstract)
+    _check_state(abstract, task.abstract_constants(mesh))
     # Three int32 arrays of the batch, and hidden states of a micro-batch in bfloat16.
-    of_token = 12 + 2 * hidden_size / options.microbatches
+    of_token = 12 + 2 * task.description.config.hidden_size / options.microbatches
     rows = options.global_batch_size / (mesh.shape["data"] * mesh.shape["fsdp"])
     needed = rows * _FEWEST_TOKENS * of_token
     available = reported_memory(list(mesh.devices.flat))
@@ -110,8 +108,10 @@ def check_memory(
         )
 
 
-def _check_state(abstract: TrainState) -> None:
-    if problem := lack_of_memory(abstract, "the parameters and the moments of the optimizer"):
+def _check_state(abstract: TrainState, constants: Any = None) -> None:
+    teachers = "" if constants is None else ", those of the teacher"
+    what = f"the parameters{teachers} and the moments of the optimizer"
+    if problem := lack_of_memory((abstract, constants), what):
         rule = "make the model smaller ({size}, {hidden_size}, {num_hidden_layers}), or set {fsdp}"
         raise OptionError("size", None, rule, problem)
 

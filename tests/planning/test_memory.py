@@ -106,6 +106,10 @@ class PairTask:
         scores = first @ second.T if self._compares_all_rows else (first * second).sum(axis=-1)
         return {"": {"loss": jnp.exp(scores).sum()}}
 
+    def constant_outputs(self, constants, batch):
+        if constants is not None:
+            return batch["inputs"] @ constants["kernel"]  # [B, 2, 7]
+
     def loss_weights(self, batch):
         return {"": jnp.float32(1)}
 
@@ -126,6 +130,9 @@ def test_the_activations_of_pairs_by_hand():
     assert one_row.per_two_rows == 0
     assert all_rows.per_two_rows == 4  # exp of the scores [B, B]
     assert abs(all_rows.per_row - one_row.per_row) <= 8
+    teacher = {"kernel": jax.ShapeDtypeStruct((16, 7), np.float32)}
+    taught = trace_activations(PairTask(compares_all_rows=False), optimizer, params, teacher)
+    assert taught.per_row - one_row.per_row == 4 * 2 * 7
     mesh = make_mesh(MeshShape(data=2), jax.devices()[:1] * 2)
     fixed = all_rows.bytes(0, mesh)
     assert all_rows.bytes(5, mesh) - fixed == 5 * all_rows.per_row + 5 * 10 * 4

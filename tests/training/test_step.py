@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import weakref
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -430,13 +431,18 @@ def test_other_errors_pass():
 def test_what_can_never_fit_is_refused():
     mesh = make_mesh(MeshShape(), jax.devices()[:1])
 
-    def check(parameters, rows, microbatches=1):
-        table = jax.ShapeDtypeStruct(
-            (parameters, 1000), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec())
-        )
-        state = TrainState(table, table, table)
+    def table(parameters):
+        sharding = NamedSharding(mesh, PartitionSpec())
+        return jax.ShapeDtypeStruct((parameters, 1000), jnp.float32, sharding=sharding)
+
+    def check(parameters, rows, microbatches=1, teacher=None):
+        state = TrainState(*[table(parameters)] * 3)
         options = TrainOptions(global_batch_size=rows, microbatches=microbatches)
-        check_memory(state, options, mesh, hidden_size=128)
+        task = SimpleNamespace(
+            description=SimpleNamespace(config=SimpleNamespace(hidden_size=128)),
+            abstract_constants=lambda mesh: teacher and table(teacher),
+        )
+        check_memory(task, state, options, mesh)
 
     check(1, 32)
     # 10⁹ rows of three tokens, each with 3 int32 numbers and 128 bfloat16 numbers: 804 · 10⁹ bytes.
@@ -448,3 +454,6 @@ def test_what_can_never_fit_is_refused():
         check(1, 10**12 // 1000, 1000)  # the batch itself remains
     with pytest.raises(UserError, match="^the parameters and the moments .* need 11,175.9 GiB of"):
         check(10**9, 32)
+    message = r"^the parameters, those of the teacher and the moments .* need 3,725\.3 GiB of"
+    with pytest.raises(UserError, match=message):
+        check(1, 32, teacher=10**9)

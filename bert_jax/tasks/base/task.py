@@ -266,6 +266,10 @@ class Task(abc.ABC):
         """Shapes, dtypes and shardings of `constants`."""
         return None
 
+    def constant_outputs(self, constants: Any, batch: dict[str, jax.Array]) -> Any:
+        """What `training_sums` computes of `constants` alone: arrays, beside the forward pass."""
+        return None
+
     def training_sums(
         self, params: Any, constants: Any, batch: dict[str, jax.Array], dropout_key: Any
     ) -> Sums:
