@@ -30,6 +30,7 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable, require_at_least
+from bert_jax.export import export
 from bert_jax.inference.identity import identity_of
 from bert_jax.options import from_keys
 from bert_jax.planning.hardware import Slice
@@ -383,7 +384,7 @@ class Experiment:
                 if is_main_host():
                     content = config_bytes(task.description)
                     run_directory.write(workdir, {MODEL_CONFIG: content})
-            run_directory.export(workdir, workdir / MODEL, which=self.options.export)
+            export(workdir, workdir / MODEL, which=self.options.export)
             if isinstance(task, DistilledTask):
                 teacher, student = (
                     self._finished_model(directory, self.mesh)
@@ -392,7 +393,7 @@ class Experiment:
                 result |= compare(teacher, student, self.mesh, metrics)
             if is_main_host():
                 draw_curves(workdir, baselines, derived_metrics=task.derived_metrics)
-                _warn([*worse, *task.export_notes])
+                _warn([*worse, *self._train_spec.export_notes(self.config)])
                 stored = {**result, WARNINGS: task.data_summary.warnings() + worse}
                 content = (json.dumps(stored, indent=2) + "\n").encode()
                 run_directory.write(workdir, {RESULT: content})

@@ -25,7 +25,6 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from bert_jax import model_init
-from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import (
     ModelDescription,
     config_bytes,
@@ -36,7 +35,6 @@ from bert_jax.checkpoints.hub import (
     MODEL_CONFIG,
     RESULT,
     SEVERAL_RUNS,
-    check_not_of_run,
 )
 from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
 from bert_jax.config import complete_config, differing_keys
@@ -346,32 +344,6 @@ def description_of(workdir: Path) -> ModelDescription:
     # loss would reach it.
     has_pooler = description.head is not Head.ENCODER
     return dataclasses.replace(description, add_pooling_layer=has_pooler)
-
-
-def export(workdir: Path, output: Path, *, which: str = "") -> int:
-    """Writes a checkpoint of a run as a model directory; the data are not needed.
-
-    With several hosts all call it.
-
-    Args:
-        workdir: directory of the run.
-        output: the model directory.
-        which: "latest", "best" or a step; "": the run's `train.export`.
-
-    Returns:
-        The exported step.
-    """
-    if output != workdir / MODEL:
-        check_not_of_run(output)
-    which = which or run_config(workdir).train.export
-    description = description_of(workdir)
-    tokenizer = description.family.load_tokenizer(workdir / TOKENIZER)
-    params, step = restore_params(workdir, description, which)
-    # A bare encoder is trained with a loss on top.
-    if description.head is Head.ENCODER:
-        params = params[ENCODER_SCOPE]
-    model_directory.save(output, description, params, tokenizer)
-    return step
 
 
 def restore_params(

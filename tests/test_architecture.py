@@ -23,6 +23,7 @@ LAYERS = {
         "model_init",
         "presets",
         "workdir",
+        "export",
         "experiment",
         "sweep",
         "sweep_report",

@@ -1,6 +1,7 @@
 """`bert-jax export`: run → model directory."""
 
 import argparse
+import sys
 
 from bert_jax.cli.common import Parser, add_hosts, directory, on_all_hosts
 
@@ -14,14 +15,22 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--step", default="", help="latest, best or a number (default: the run's train.export)"
     )
+    parser.add_argument(
+        "--part",
+        default="",
+        metavar="NAME",
+        help="another model of the run: `generator` of a training with replaced tokens",
+    )
     add_hosts(parser)
 
 
 @on_all_hosts
 def run(options: argparse.Namespace) -> int:
     """Writes a checkpoint of a run as a model directory."""
-    from bert_jax.workdir import export
+    from bert_jax.export import export, export_notes
 
-    step = export(options.workdir, options.output, which=options.step)
+    step = export(options.workdir, options.output, which=options.step, part=options.part)
     print(f"{options.output}: step {step} of {options.workdir}")
+    for note in () if options.part else export_notes(options.workdir):
+        print(f"warning: {note}", file=sys.stderr)
     return 0

@@ -25,9 +25,10 @@ from bert_jax.models.replaced_tokens import (
     ReplacedTokenOutput,
     ReplacedTokenPretraining,
     generator_config,
+    generator_params,
 )
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import ModelInit, Sums, TrainedPart, TrainSpec, weighted_sums
 from bert_jax.tasks.pretraining import create as pretraining
 from bert_jax.tasks.pretraining.task import PretrainingTask, prediction_sums
 from bert_jax.tokenization import Tokenizer
@@ -90,8 +91,6 @@ class ReplacedTokensTask(PretrainingTask):
             generator_size=replaced_tokens.generator_size,
             temperature=replaced_tokens.temperature,
         )
-        note = "the exported model is the discriminator; only checkpoints hold the generator"
-        self.export_notes = (note,)
 
     @property
     def architectures(self) -> tuple[EncoderConfig, ...]:
@@ -193,6 +192,21 @@ def create_without_data(config: ConfigDict, model_init: ModelInit) -> ReplacedTo
     return _task(config, model_init, *pretraining.make_corpus(config, model_init))
 
 
+def _generator(
+    config: ConfigDict, description: ModelDescription, execution: Execution
+) -> TrainedPart:
+    """The generator of a run whose discriminator is described."""
+    size = config.replaced_tokens.generator_size
+    architecture = generator_config(description.config, size)
+    return TrainedPart(
+        dataclasses.replace(description, config=architecture, head=Head.MASKED_LM),
+        ReplacedTokenPretraining(description.config, execution, generator_size=size),
+        generator_params,
+    )
+
+
+_NOTE = "the exported model is the discriminator; `export --part generator` writes the generator"
+
 TRAIN = TrainSpec(
     create,
     defaults,
@@ -200,4 +214,6 @@ TRAIN = TrainSpec(
     create_without_data,
     pretraining.has_data,
     check_options,
+    export_notes=lambda config: (_NOTE,),
+    parts={"generator": _generator},
 )

@@ -114,7 +114,7 @@ def _use_model(directory: Path) -> object:
 
 
 def _use_run(directory: Path) -> object:
-    from bert_jax.workdir import export
+    from bert_jax.export import export
 
     with tempfile.TemporaryDirectory() as place:
         export(directory, Path(place) / "model")

@@ -16,6 +16,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import complete_config, load_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.export import export
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.classification import task as classification
@@ -78,7 +79,7 @@ def test_labels_are_learned_and_written_into_the_model(train, sentences, write_t
     # A run's directory is no place for a model.
     before = (workdir / "config.json").read_bytes()
     with pytest.raises(UserError, match="run/config.json was not written by bert_jax"):
-        run_directory.export(workdir, workdir)
+        export(workdir, workdir)
     assert (workdir / "config.json").read_bytes() == before
 
     # The same model, evaluated on the same examples in another way.

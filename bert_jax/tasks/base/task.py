@@ -114,7 +114,6 @@ class Task(abc.ABC):
         reads_pairs: whether a row may hold two texts, which families mark in different ways.
         test_metrics: metrics of the test sets that have labels, as `test_<metric>`, from the last
             `evaluate` that had a directory.
-        export_notes: what the exported model lacks of `module`, for people.
     """
 
     module: nn.Module
@@ -126,7 +125,6 @@ class Task(abc.ABC):
     scores_tokens: bool = False
     reads_pairs: bool = True
     test_metrics: Mapping[str, float] = MappingProxyType({})
-    export_notes: tuple[str, ...] = ()
 
     @property
     def architectures(self) -> tuple[EncoderConfig, ...]:
@@ -300,6 +298,21 @@ class Task(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
+class TrainedPart:
+    """A model that a training holds beside the one that it exports.
+
+    Attributes:
+        description: contents of its model directory.
+        module: the module that is trained.
+        params: its parameters, from those of `module`.
+    """
+
+    description: ModelDescription
+    module: nn.Module
+    params: Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainSpec:
     """What a config trains and evaluates: the attribute `TRAIN` of a task's module.
 
@@ -312,6 +325,9 @@ class TrainSpec:
         has_data: whether the config names the data.
         check_options: raises OptionError where a value of sections `data` and `tokenizer` is out of
             range, before any file is read.
+        export_notes: what the exported model of a config lacks of the trained one, for people.
+        parts: models that can be exported, too, by name: each from the config, the description of
+            the exported model, and how models are computed.
     """
 
     create: Callable[[ConfigDict, ModelInit], Task]
@@ -320,6 +336,10 @@ class TrainSpec:
     create_without_data: Callable[[ConfigDict, ModelInit], Task] | None = None
     has_data: Callable[[ConfigDict], bool] = lambda config: True
     check_options: Callable[[ConfigDict], None] = lambda config: None
+    export_notes: Callable[[ConfigDict], tuple[str, ...]] = lambda config: ()
+    parts: Mapping[str, Callable[[ConfigDict, ModelDescription, Execution], TrainedPart]] = (
+        dataclasses.field(default_factory=dict)
+    )
 
 
 def with_rows(batch: Mapping[str, Any], rows: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -175,4 +175,17 @@ def create_without_data(config: ConfigDict, model_init: ModelInit) -> Pretrainin
     return _task(config, model_init, *make_corpus(config, model_init))
 
 
-TRAIN = TrainSpec(create, defaults, prepare_options, create_without_data, has_data, check_options)
+def _export_notes(config: ConfigDict) -> tuple[str, ...]:
+    note = "the exported model has no head of span boundaries; only checkpoints hold it"
+    return (note,) if config.data.span_boundary else ()
+
+
+TRAIN = TrainSpec(
+    create,
+    defaults,
+    prepare_options,
+    create_without_data,
+    has_data,
+    check_options,
+    export_notes=_export_notes,
+)

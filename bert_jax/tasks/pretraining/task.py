@@ -136,8 +136,6 @@ class PretrainingTask(Task):
             self.module = SpanBoundaryModel(
                 description.config, execution, max_targets=options.max_span_targets
             )
-            note = "the exported model has no head of span boundaries; only checkpoints hold it"
-            self.export_notes = (note,)
             self.score_kind = ""  # a teacher has no such head
         self.reads_pairs = options.objective in ("nsp", "sop")
         self._corpus = corpus

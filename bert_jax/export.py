@@ -1,0 +1,68 @@
+"""Run → model directory: the model that a run trains, or another one that it holds."""
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from bert_jax import model_init
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.hub import MODEL, check_not_of_run
+from bert_jax.errors import OptionError
+from bert_jax.models.config import ENCODER_SCOPE, Head
+from bert_jax.models.surgery import without_padding
+from bert_jax.tasks import find_task
+from bert_jax.tasks.base.task import TrainedPart
+from bert_jax.workdir import TOKENIZER, description_of, restore_params, run_config
+
+
+def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> int:
+    """Writes a checkpoint of a run as a model directory; the data are not needed.
+
+    With several hosts all call it.
+
+    Args:
+        workdir: directory of the run.
+        output: the model directory.
+        which: "latest", "best" or a step; "": the run's `train.export`.
+        part: one of the `parts` of the run's task; "": the model that it trains.
+
+    Returns:
+        The exported step.
+
+    Raises:
+        UserError: the run has no such checkpoint or part, or the directory cannot be written.
+    """
+    if output != workdir / MODEL:
+        check_not_of_run(output)
+    config, description = run_config(workdir), description_of(workdir)
+    which, module = which or config.train.export, None
+    tokenizer = description.family.load_tokenizer(workdir / TOKENIZER)
+    if part:
+        chosen = _part(config, description, part)
+        module = chosen.module
+    params, step = restore_params(workdir, description, which, module=module)
+    if part:
+        description = chosen.description
+        params = without_padding(chosen.params(params), description.config)
+    # A bare encoder is trained with a loss on top.
+    elif description.head is Head.ENCODER:
+        params = params[ENCODER_SCOPE]
+    model_directory.save(output, description, params, tokenizer)
+    return step
+
+
+def export_notes(workdir: Path) -> tuple[str, ...]:
+    """What the exported model of a run lacks of the trained one, for people."""
+    config = run_config(workdir)
+    return find_task(config.task).TRAIN.export_notes(config)
+
+
+def _part(config: ConfigDict, description: ModelDescription, name: str) -> TrainedPart:
+    """A model that a run holds beside the one that it trains to export."""
+    parts = find_task(config.task).TRAIN.parts
+    if name not in parts:
+        known = f"; known are {', '.join(parts)}" if parts else ""
+        rule = f"a run of the task {config.task} has no such part{known}: leave {{part}} out"
+        raise OptionError("part", name, rule)
+    return parts[name](config, description, model_init.execution(config))
