@@ -46,7 +46,7 @@ class DistilledTask(Task):
     """
 
     def __init__(
-        self, task: Task, teacher: Teacher, options: DistillationOptions, reader: Task
+        self, task: Task, teacher: Teacher, options: DistillationOptions, reader: Task, rows: Task
     ) -> None:
         """Wraps a task.
 
@@ -55,11 +55,12 @@ class DistilledTask(Task):
             teacher: a model for the same task.
             options: weights of the losses.
             reader: the task whose rows the teacher reads: the same one, or see `Teacher.reader`.
+            rows: the task whose rows the student reads: one of these two.
 
         Raises:
             UserError: teacher and student cannot be compared.
         """
-        self.task, self.teacher, self._options = task, teacher, options
+        self.task, self.teacher, self._options, self._rows = task, teacher, options, rows
         self.module = _trained_module(task, teacher.description, options)
         self.tokenizer = task.tokenizer
         self.best_metric, self.derived_metrics = task.best_metric, task.derived_metrics
@@ -68,7 +69,7 @@ class DistilledTask(Task):
         self._parts = {part: weight for part, weight in parts.items() if weight}
         self._wanted = EncoderOutputs(*(part in self._parts for part in _OF_LAYERS))
         self._kept: KeptScores | None = None
-        if options.keep_logits or reader is not task:
+        if options.keep_logits or reader is not rows:
             if not isinstance(reader, LabelledTask):
                 rule = "leave it out: all scores of all words of a corpus would take terabytes"
                 raise OptionError("keep_logits", options.keep_logits, rule)
@@ -182,7 +183,7 @@ class DistilledTask(Task):
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        batches = self.task.train_batches(start, stop, host=host, hosts=hosts)
+        batches = self._rows.train_batches(start, stop, host=host, hosts=hosts)
         if self._kept is None:
             return batches
         return self._with_scores(batches, start, host, hosts)
@@ -191,19 +192,19 @@ class DistilledTask(Task):
         self, batches: Generator[Batch, None, None], start: int, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
         assert self._kept is not None
-        assert isinstance(self.task, LabelledTask)
+        assert isinstance(self._rows, LabelledTask)
         with contextlib.closing(batches):
             for number, batch in enumerate(batches, start):
-                examples = np.array_split(self.task.batches.examples(number), hosts)[host]
+                examples = np.array_split(self._rows.batches.examples(number), hosts)[host]
                 length = batch["input_ids"].shape[-1]
                 yield {**batch, _SCORES: self._kept.of(examples, length)}
 
     def pack_rows(self, rows: Batch) -> Batch:
         """Rows stay as they are if hidden states are compared: packed rows have none."""
-        return rows if self._options.compares_layers else self.task.pack_rows(rows)
+        return rows if self._options.compares_layers else self._rows.pack_rows(rows)
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        shapes = self.task.batch_shapes()
+        shapes = self._rows.batch_shapes()
         if self._kept is not None:
             rows, *_, length = shapes["input_ids"].shape
             shapes[_SCORES] = self._kept.shape(rows, length)
@@ -314,7 +315,8 @@ def distilled(
         return task
     teacher = Teacher.of(options.teacher, task, execution, config.data.length)
     reader = task if teacher.reads_rows_of(task) else teacher.reader(create, task)
-    if reader is not task and options.compares_layers:
+    rows = reader if teacher.makes_rows_for(task) else task
+    if reader is not rows and options.compares_layers:
         raise OptionError(
             "teacher",
             options.teacher,
@@ -323,4 +325,4 @@ def distilled(
             problem=f"the teacher {options.teacher} has another tokenizer than the student: the "
             "states of their tokens cannot be compared",
         )
-    return DistilledTask(task, teacher, options, reader)
+    return DistilledTask(task, teacher, options, reader, rows)

@@ -62,12 +62,28 @@ class Teacher:
         return cls(directory, description, tokenizer, task.module_of(description, execution))
 
     def reads_rows_of(self, task: Task) -> bool:
-        """Whether it can be given the tokens that the task makes for the student."""
+        """Whether it can be given the rows that the task makes for the student."""
+        return self._has_tokens_of(task, with_types=bool(self.description.config.type_vocab_size))
+
+    def makes_rows_for(self, task: Task) -> bool:
+        """Whether the student can be given the rows of the teacher: it has no token types."""
+        has_types = bool(task.description.config.type_vocab_size)
+        return not has_types and self._has_tokens_of(task, with_types=False)
+
+    def _has_tokens_of(self, task: Task, *, with_types: bool) -> bool:
+        """Whether the rows of both have the same tokens, and the same types of these."""
         if self.tokenizer.fingerprint() != task.tokenizer.fingerprint():
             return False
-        own, other = (model.family.template for model in (self.description, task.description))
         kinds = (False, True) if task.reads_pairs else (False,)
-        return all(own.parts(pair=pair) == other.parts(pair=pair) for pair in kinds)
+        own, other = (
+            [
+                (part.name, part.type_id if with_types else 0)
+                for pair in kinds
+                for part in model.family.template.parts(pair=pair)
+            ]
+            for model in (self.description, task.description)
+        )
+        return own == other
 
     def reader(self, create: Callable[[ModelInit], Task], task: Task) -> Task:
         """The task with the same examples as rows of the teacher's own tokens.
@@ -77,9 +93,9 @@ class Teacher:
             task: the task of the student.
 
         Raises:
-            OptionError: the task has scores of tokens, which differ.
+            OptionError: the task has scores of tokens, and the tokens differ.
         """
-        if task.scores_tokens:
+        if task.scores_tokens and not self.makes_rows_for(task):
             raise OptionError(
                 "teacher",
                 str(self.directory),

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax.models.encoder import init_params
 from bert_jax.tasks.base.task import means
 from tests.distillation.rows import ROWS
@@ -106,3 +107,32 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
             soft = float(expected["soft"]["loss"])
             assert float(other["soft"]["loss"]) == pytest.approx(soft, rel=1e-5, abs=1e-6)
     assert np.load(file).dtype == np.float32
+
+
+@pytest.mark.slow
+def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_of, teacher_of):
+    """A DistilBERT of a BERT: the teacher must see which text is the question."""
+    teacher = str(teacher_of("answers"))
+    keys = {"teacher": teacher, "temperature": 3.0, "hidden_weight": 1.0}
+    named = {f"distillation.{key}": value for key, value in keys.items()}
+    named |= {"init_from": teacher, "model.family": "distilbert", "model.keep_layers": 1}
+    experiment = experiment_of("answers", named)
+    task = experiment.task
+    batch = next(task.train_batches(0, 1, host=0, hosts=1))
+    rows = batch["token_type_ids"]
+    assert rows[0, : int(batch["attention_mask"][0].sum())].tolist() == [0] * 4 + [1] * 5
+
+    params = jax.jit(lambda key: init_params(task.module, key))(jax.random.key(3))
+    constants = task.constants(experiment.mesh)
+    compute = jax.jit(task.training_sums)
+    metrics = means(compute(params, constants, batch, None), task.loss_weights(batch))
+    model = bert_jax.load(teacher)
+    inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    of_teacher = model.module.apply({"params": model.params}, **inputs)
+    outputs = task.task.module.apply({"params": params}, **inputs | {"token_type_ids": None})
+    expected = expected_loss("answers", batch, outputs, of_teacher)
+    assert metrics["soft_loss"] == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    # What the student reads in an evaluation has no types.
+    (evaluated,) = task.task.train_batches(0, 1, host=0, hosts=1)
+    assert not evaluated["token_type_ids"].any()
+    np.testing.assert_array_equal(evaluated["input_ids"], batch["input_ids"])

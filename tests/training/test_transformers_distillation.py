@@ -91,7 +91,7 @@ def task(tiny_config, make_tiny_task, case, directories):
         **{f"{part}_weight": weight for part, weight in case.weights.items()},
     )
     teacher = Teacher.of(options.teacher, plain, Execution(), 16)
-    return DistilledTask(plain, teacher, options, plain)
+    return DistilledTask(plain, teacher, options, plain, plain)
 
 
 @pytest.fixture(scope="module")
