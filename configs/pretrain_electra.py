@@ -4,8 +4,8 @@
     bert-jax train   --config configs/pretrain_electra.py:corpus=CORPUS --workdir RUN
 
 A small generator fills masked tokens in, the discriminator finds the tokens that it changed; the
-discriminator is exported. Optimizer, lengths and sizes: google-research/electra,
-configure_pretraining.py, and the paper, table 6.
+discriminator is exported, and by `bert-jax export --part generator` the other. Optimizer, lengths
+and sizes: google-research/electra, configure_pretraining.py, and the paper, table 6.
 """
 
 from ml_collections import ConfigDict

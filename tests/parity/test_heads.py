@@ -85,7 +85,7 @@ def test_the_loss_of_a_classifier_is_that_of_its_problem_type(
 
 @pytest.mark.parametrize("pooled", [None, np.array([[10.0, 20.0]])])
 def test_the_bare_encoder_has_a_linear_form_for_a_loss(pooled):
-    output = EncoderOutput(np.array([[[1.0, 2.0], [3.0, 4.0]]]), pooled, None, None)
+    output = EncoderOutput(np.array([[[1.0, 2.0], [3.0, 4.0]]]), pooled, None, None, None)
     labels = {
         "last_hidden_state": np.array([[[1.0, 0.0], [0.0, 2.0]]]),
         "pooler_output": np.array([[1.0, 1.0]]),
