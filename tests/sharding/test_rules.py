@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
 from bert_jax.errors import UserError
+from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.families.family import find_family
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
@@ -86,7 +87,9 @@ def test_every_rule_is_some_parameter_s_first():
         (electra, Head.MULTIPLE_CHOICE),
     ]
     names = {name for model in models for name in flatten_dict(shapes_of(*model), sep="/")}
-    names |= set(flatten_dict(abstract_params(SpanBoundaryModel(CONFIG)), sep="/"))
+    student = ProjectedStudent(CONFIG, MODULES[Head.MASKED_LM](CONFIG), width=8)
+    for module in (SpanBoundaryModel(CONFIG), student):
+        names |= set(flatten_dict(abstract_params(module), sep="/"))
     used = set()
     for name in names:
         used.add(
