@@ -11,8 +11,8 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
 
-from bert_jax.errors import UserError
 from bert_jax.distillation.projection import ProjectedStudent
+from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
