@@ -13,7 +13,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.encoder import Encoder, LayerStack, abstract_params
+from bert_jax.models.encoder import Encoder, EncoderOutputs, LayerStack, abstract_params
 from bert_jax.models.execution import REMAT, Execution
 from bert_jax.models.packed_rows import SegmentIds, Tokens
 
@@ -195,14 +195,16 @@ def loss_gradient_and_memory(layers, execution):
     indices = np.arange(rows * length, dtype=np.int32).reshape(rows, length)
     tokens = Tokens(segment_ids, indices, indices % length)
     shapes = jax.eval_shape(
-        lambda: module.init(jax.random.key(0), hidden, tokens, deterministic=True)["params"]
+        lambda: module.init(
+            jax.random.key(0), hidden, tokens, deterministic=True, outputs=EncoderOutputs()
+        )["params"]
     )
     generator = np.random.default_rng(2)
     params = jax.tree.map(lambda leaf: generator.normal(0, 0.3, leaf.shape).astype("f"), shapes)
 
     def loss(params, hidden):
         output, _ = module.apply(
-            {"params": params}, hidden, tokens, deterministic=False,
+            {"params": params}, hidden, tokens, deterministic=False, outputs=EncoderOutputs(),
             rngs={"dropout": jax.random.key(7)},
         )  # fmt: skip
         return (output * hidden).mean()
