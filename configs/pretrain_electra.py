@@ -6,6 +6,12 @@
 A small generator fills masked tokens in, the discriminator finds the tokens that it changed; the
 discriminator is exported, and by `bert-jax export --part generator` the other. Optimizer, lengths
 and sizes: google-research/electra, configure_pretraining.py, and the paper, table 6.
+
+Measured 2026-11-23 beside MLM of the same size and the same FLOPs, 17 minutes of a CPU core: size
+tiny, 6,638 steps of 32 × 64 tokens against 8,000, Wikipedia and books. That is too little for
+replaced-token detection: its loss is 0.360 (always the share of the replaced tokens: 0.367), and
+fine-tuned it has 71.8 % on TREC (MLM: 83.4), 77.9 on SST-2 (77.5), 52.3 F1 on CoNLL-2003 (69.8).
+Commands: docs/results.md.
 """
 
 from ml_collections import ConfigDict
