@@ -249,7 +249,7 @@ def _in_microbatches(gradient: _Gradient, microbatches: int) -> _Gradient:
     if microbatches == 1:
         return gradient
 
-    def total(
+    def summed(
         params: Any,
         constants: Any,
         batch: GlobalBatch,
@@ -266,10 +266,10 @@ def _in_microbatches(gradient: _Gradient, microbatches: int) -> _Gradient:
         first = jax.tree.map(lambda leaf: leaf[0], parts[1])
         shapes = jax.eval_shape(gradient, params, constants, first, weights, key)
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        found, _ = jax.lax.scan(add, zeros, parts)
-        return found
+        gradient_and_sums, _ = jax.lax.scan(add, zeros, parts)
+        return gradient_and_sums
 
-    return total
+    return summed
 
 
 def _split_rows(batch: GlobalBatch, parts: int) -> GlobalBatch:
