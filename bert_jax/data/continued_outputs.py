@@ -226,7 +226,7 @@ def foreign_file(directory: Path, name: str, content: str) -> UserError:
     )
 
 
-def check_request(
+def check_same_request(
     directory: Path, content: str, then: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
     """Refuses to continue what another request has begun.
@@ -276,7 +276,7 @@ def _read_record(
         raise UserError(f"{path} is damaged; {remedy}") from error
     if request is None:
         raise UserError(f"{directory} has {mark.rows:,} predictions of another input; {remedy}")
-    check_request(directory, f"{mark.rows:,} predictions", recorded, request())
+    check_same_request(directory, f"{mark.rows:,} predictions", recorded, request())
     paths = {layout.prefix: directory / layout.path(target).name for layout in layouts}
     for prefix, written in files.items():
         if prefix not in paths or not _is_as_recorded(paths[prefix], written):

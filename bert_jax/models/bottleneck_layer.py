@@ -9,7 +9,7 @@ from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
 from bert_jax.models.packed_rows import Tokens
-from bert_jax.models.transformer_layer import Intermediates
+from bert_jax.models.transformer_layer import EncoderOutputs, Intermediates
 
 
 class BottleneckLayer(nn.Module):
@@ -28,9 +28,7 @@ class BottleneckLayer(nn.Module):
         hidden: jax.Array,
         tokens: Tokens,
         deterministic: bool,
-        output_hidden_states: bool,
-        output_attentions: bool,
-        output_value_relations: bool,
+        outputs: EncoderOutputs,
     ) -> tuple[jax.Array, Intermediates]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
@@ -41,8 +39,8 @@ class BottleneckLayer(nn.Module):
             self._narrow(hidden, "bottleneck_attention"),
             tokens,
             deterministic=deterministic,
-            output_attentions=output_attentions,
-            output_value_relations=output_value_relations,
+            output_attentions=outputs.output_attentions,
+            output_value_relations=outputs.output_value_relations,
             valued=hidden,
         )
         narrow = norm(config, execution, "attention_norm")(narrow + attended)
@@ -55,7 +53,8 @@ class BottleneckLayer(nn.Module):
         outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, Intermediates(hidden if output_hidden_states else None, weights, relations)
+        states = hidden if outputs.output_hidden_states else None
+        return hidden, Intermediates(states, weights, relations)
 
     def _narrow(self, hidden: jax.Array, name: str) -> jax.Array:
         narrow = dense(self.config, self.execution, self.config.attention_size, name)(hidden)

@@ -23,21 +23,7 @@ from bert_jax.models.layers import (
     word_rows_init,
 )
 from bert_jax.models.packed_rows import PackedRows, SegmentIds, Tokens
-from bert_jax.models.transformer_layer import Intermediates, TransformerLayer
-
-
-class EncoderOutputs(NamedTuple):
-    """What an encoder returns beside its last layer.
-
-    Attributes:
-        output_hidden_states: whether the hidden states of all layers.
-        output_attentions: whether the attention weights of all layers.
-        output_value_relations: whether the value relations of all layers.
-    """
-
-    output_hidden_states: bool = False
-    output_attentions: bool = False
-    output_value_relations: bool = False
+from bert_jax.models.transformer_layer import EncoderOutputs, Intermediates, TransformerLayer
 
 
 class EncoderOutput(NamedTuple):
@@ -196,7 +182,7 @@ class LayerStack(nn.Module):
             hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         embedded = hidden
         hidden, intermediates = self._stack()(self.config, self.execution, name="layers")(
-            hidden, tokens, deterministic, *outputs
+            hidden, tokens, deterministic, outputs
         )
         if self.config.num_hidden_groups is not None:
             intermediates = jax.tree.map(_all_layers, intermediates)
@@ -215,7 +201,7 @@ class LayerStack(nn.Module):
                 policy=REMAT_POLICIES[execution.remat],
                 # Inside a compiled loop nothing can be merged across iterations in any case.
                 prevent_cse=not execution.scan_layers,
-                static_argnums=(3, 4, 5, 6),  # the four flags; self is argument 0
+                static_argnums=(3, 4),  # the flags; self is argument 0
             )
         groups = config.num_stacked_layers
         if config.num_hidden_groups is not None:

@@ -13,6 +13,20 @@ from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
 from bert_jax.models.packed_rows import Tokens
 
 
+class EncoderOutputs(NamedTuple):
+    """What an encoder returns beside its last layer.
+
+    Attributes:
+        output_hidden_states: whether the hidden states of all layers.
+        output_attentions: whether the attention weights of all layers.
+        output_value_relations: whether the value relations of all layers.
+    """
+
+    output_hidden_states: bool = False
+    output_attentions: bool = False
+    output_value_relations: bool = False
+
+
 class Intermediates(NamedTuple):
     """Intermediate results of the layers; None unless requested.
 
@@ -39,9 +53,7 @@ class TransformerLayer(nn.Module):
         hidden: jax.Array,
         tokens: Tokens,
         deterministic: bool,
-        output_hidden_states: bool,
-        output_attentions: bool,
-        output_value_relations: bool,
+        outputs: EncoderOutputs,
     ) -> tuple[jax.Array, Intermediates]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
@@ -52,8 +64,8 @@ class TransformerLayer(nn.Module):
             hidden,
             tokens,
             deterministic=deterministic,
-            output_attentions=output_attentions,
-            output_value_relations=output_value_relations,
+            output_attentions=outputs.output_attentions,
+            output_value_relations=outputs.output_value_relations,
         )
         if config.attention_output_dropout:
             attended = dropout(attended, tokens.indices, deterministic=deterministic)
@@ -66,4 +78,5 @@ class TransformerLayer(nn.Module):
             outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, Intermediates(hidden if output_hidden_states else None, weights, relations)
+        states = hidden if outputs.output_hidden_states else None
+        return hidden, Intermediates(states, weights, relations)

@@ -4,6 +4,7 @@ Both kinds of tokenizer share this: they turn text into pieces, and the rest hap
 so that a limit of one call never stays in a library object, where the next call would use it.
 """
 
+import abc
 from collections.abc import Sequence
 
 from bert_jax.errors import OptionError, UserError, require_one_of
@@ -95,6 +96,32 @@ def assemble_batch(
             parts = [pieces.part(0, n) for pieces, n in zip(parts, lengths, strict=True)]
         encodings.append(join_texts(tokenizer, parts, add_special_tokens=add_special_tokens))
     return encodings
+
+
+class AssemblingTokenizer(Tokenizer):
+    """A tokenizer that turns texts into pieces, which this module joins."""
+
+    @abc.abstractmethod
+    def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        """The pieces of each text; a literal "[MASK]" becomes the special token."""
+
+    def encode_batch(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        max_length: int | None = None,
+        truncation: str = "longest_first",
+        add_special_tokens: bool = True,
+    ) -> list[Encoding]:
+        """See `Tokenizer.encode_batch`.
+
+        A literal "[MASK]" in a text becomes the special token, as `fill_mask` requires.
+        """
+        check_request(self, texts, pairs, max_length, truncation, add_special_tokens)
+        firsts = self.to_pieces(texts)
+        seconds = None if pairs is None else self.to_pieces(pairs)
+        return assemble_batch(self, firsts, seconds, max_length, truncation, add_special_tokens)
 
 
 def truncated_lengths(lengths: Sequence[int], limit: int, truncation: str) -> list[int] | None:

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.assembly import assemble_batch, check_request, check_texts
+from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
 from bert_jax.tokenization.interface import (
     DEFAULT_TEMPLATE,
     TOKEN_KEYS,
-    Encoding,
     Pieces,
     SpecialIds,
     Template,
-    Tokenizer,
     find_special_ids,
 )
 
@@ -29,7 +27,7 @@ TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 
 
-class LibraryTokenizer(Tokenizer):
+class LibraryTokenizer(AssemblingTokenizer):
     """A tokenizer of the library; a subclass for each kind says what the kind has of its own.
 
     No call changes the result of another call, so threads may share an instance. Another process
@@ -95,23 +93,9 @@ class LibraryTokenizer(Tokenizer):
         copy.encode_special_tokens = True
         return copy
 
-    def encode_batch(
-        self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
-        *,
-        max_length: int | None = None,
-        truncation: str = "longest_first",
-        add_special_tokens: bool = True,
-    ) -> list[Encoding]:
-        """See `Tokenizer.encode_batch`. Results equal those of Hugging Face's fast tokenizers.
-
-        A literal "[MASK]" in a text becomes the special token, as `fill_mask` requires.
-        """
-        check_request(self, texts, pairs, max_length, truncation, add_special_tokens)
-        firsts = pieces_of(self._library, texts)
-        seconds = None if pairs is None else pieces_of(self._library, pairs)
-        return assemble_batch(self, firsts, seconds, max_length, truncation, add_special_tokens)
+    def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        """See `AssemblingTokenizer.to_pieces`; those of Hugging Face's fast tokenizers."""
+        return pieces_of(self._library, texts)
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)

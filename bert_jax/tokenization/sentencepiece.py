@@ -10,17 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.assembly import assemble_batch, check_request, check_texts
+from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
 from bert_jax.tokenization.interface import (
     ANGLED,
     BRACKETED,
     DEFAULT_TEMPLATE,
     TOKEN_KEYS,
-    Encoding,
     Pieces,
     Template,
-    Tokenizer,
     check_vocabulary_size,
     find_special_ids,
     pieces_without,
@@ -31,8 +29,13 @@ CONFIG_FILE = "tokenizer_config.json"
 
 WORD_MARKER = "▁"
 
+NO_NEW_WORDS = (
+    "words: a SentencePiece model cannot take new words, which have no learned scores; train a new "
+    "one, or use a WordPiece tokenizer"
+)
 
-class SentencePieceTokenizer(Tokenizer):
+
+class SentencePieceTokenizer(AssemblingTokenizer):
     """Cleans text like ALBERT, then runs a SentencePiece model (unigram or BPE).
 
     A word begins at a piece with "▁"; in scripts without spaces a whole sentence is one word.
@@ -104,23 +107,8 @@ class SentencePieceTokenizer(Tokenizer):
         ]
         self._special_pattern = re.compile(f"({'|'.join(map(re.escape, self._specials))})")
 
-    def encode_batch(
-        self,
-        texts: Sequence[str],
-        pairs: Sequence[str] | None = None,
-        *,
-        max_length: int | None = None,
-        truncation: str = "longest_first",
-        add_special_tokens: bool = True,
-    ) -> list[Encoding]:
-        """See `Tokenizer.encode_batch`.
-
-        A literal "[MASK]" in a text becomes the special token, as `fill_mask` requires.
-        """
-        check_request(self, texts, pairs, max_length, truncation, add_special_tokens)
-        firsts = [self._pieces_of(text) for text in texts]
-        seconds = None if pairs is None else [self._pieces_of(pair) for pair in pairs]
-        return assemble_batch(self, firsts, seconds, max_length, truncation, add_special_tokens)
+    def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        return [self._pieces_of(text) for text in texts]
 
     def _pieces_of(self, text: str) -> Pieces:
         result = Pieces([], [], [], [])
@@ -233,10 +221,7 @@ class SentencePieceTokenizer(Tokenizer):
         Raises:
             UserError: always.
         """
-        raise UserError(
-            "words: a SentencePiece model cannot take new words, which have no learned scores; "
-            "train a new one, or use a WordPiece tokenizer"
-        )
+        raise UserError(NO_NEW_WORDS)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`: a hash of the model's bytes and the cleaning."""

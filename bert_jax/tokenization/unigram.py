@@ -25,7 +25,7 @@ from bert_jax.tokenization.interface import (
     pieces_without,
 )
 from bert_jax.tokenization.library import LibraryTokenizer
-from bert_jax.tokenization.sentencepiece import WORD_MARKER
+from bert_jax.tokenization.sentencepiece import NO_NEW_WORDS, WORD_MARKER
 
 if TYPE_CHECKING:
     import tokenizers
@@ -173,10 +173,7 @@ class UnigramTokenizer(LibraryTokenizer):
         Raises:
             UserError: always.
         """
-        raise UserError(
-            "words: a SentencePiece model cannot take new words, which have no learned scores; "
-            "train a new one, or use a WordPiece tokenizer"
-        )
+        raise UserError(NO_NEW_WORDS)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`; all files of one tokenizer give the same one."""

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.data.continued_outputs import check_request, foreign_file, start_anew
+from bert_jax.data.continued_outputs import check_same_request, foreign_file, start_anew
 from bert_jax.errors import UserError
 from bert_jax.files import (
     check_locks,
@@ -199,7 +199,7 @@ def _check(directory: Path, request: Mapping[str, Any]) -> None:
     if _REQUEST not in names:
         raise foreign_file(directory, names[0], "outputs of an evaluation")
     then = read_json_object(directory / _REQUEST, remedy=start_anew(directory))
-    check_request(directory, "outputs", then, request)
+    check_same_request(directory, "outputs", then, request)
 
 
 def _digest(content: bytes) -> str:
