@@ -4,7 +4,7 @@
 
 - ends the process at once while a module is imported: libraries are not prepared for an exception
   there. Nothing needs to be cleaned up: what a kill leaves behind is recognised by the next call;
-- is left to `training.signals`, where that has handlers of its own;
+- is left to `training.signals`, where that has its handlers;
 - raises KeyboardInterrupt otherwise. If that is lost in a callback of the interpreter, or a library
   does not return to the interpreter for `_GRACE_SECONDS`, the process ends all the same.
 

@@ -28,7 +28,7 @@ CONFIG_FILE = "tokenizer_config.json"
 
 
 class LibraryTokenizer(AssemblingTokenizer):
-    """A tokenizer of the library; a subclass for each kind says what the kind has of its own.
+    """A tokenizer of the library; a subclass for each kind says what differs.
 
     No call changes the result of another call, so threads may share an instance. Another process
     loads its own instance from a directory.

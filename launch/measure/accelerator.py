@@ -1,4 +1,4 @@
-r"""Measures on a GPU or TPU, part by part, each in a process of its own with a budget of time.
+r"""Measures on a GPU or TPU, part by part, each in a separate process with a budget of time.
 
     bash launch/measure/accelerator.sh --output DIR [--budget 600] [--parts kernels …] [--rehearse]
 
@@ -56,7 +56,7 @@ def environment_of(part: str) -> dict[str, str]:
 
 
 def measure(part: str, scale: Scale, seconds: float, log: Path) -> dict[str, Any]:
-    """Runs a part in a process of its own.
+    """Runs a part in a separate process.
 
     Returns:
         `status`, "done", "skipped", "failed" or "too slow"; `seconds`; `reason` unless it is done;

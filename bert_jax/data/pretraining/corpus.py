@@ -99,7 +99,7 @@ class Manifest:
     files: dict[str, FileEntry]
 
     def write(self, directory: Path) -> None:
-        """Writes the manifest atomically, with a checksum of its own."""
+        """Writes the manifest atomically, with its own checksum."""
         fields = dataclasses.asdict(self)
         fields[_CHECKSUM] = _checksum(fields)
         text = json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
