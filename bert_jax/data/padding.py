@@ -4,7 +4,7 @@ Lengths and row counts are rounded up to a few values, so that few shapes are co
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -25,11 +25,17 @@ def bucket_rows(rows: int, batch_size: int, multiple: int) -> int:
 
 
 def pad(
-    encodings: Sequence[Encoding], rows: int, length: int, tokenizer: Tokenizer
+    encodings: Mapping[int, Encoding], rows: int, length: int, tokenizer: Tokenizer
 ) -> dict[str, np.ndarray]:
-    """A batch of `length` tokens from a few encodings; rows of padding follow the last one.
+    """A batch from a few encodings.
 
     For a whole data set see `Sequences`; for a few rows this function takes half as long.
+
+    Args:
+        encodings: the encoding of each row of the batch that is not padding.
+        rows: B.
+        length: T.
+        tokenizer: tokenizer that defines the padding.
 
     Returns:
         `input_ids`, `token_type_ids`, `attention_mask`, int32 [rows, length].
@@ -37,7 +43,7 @@ def pad(
     input_ids = np.full((rows, length), tokenizer.special_ids.pad, np.int32)
     token_type_ids = np.zeros((rows, length), np.int32)
     attention_mask = np.zeros((rows, length), np.int32)
-    for row, encoding in enumerate(encodings):
+    for row, encoding in encodings.items():
         input_ids[row, : len(encoding)] = encoding.ids
         token_type_ids[row, : len(encoding)] = encoding.type_ids
         attention_mask[row, : len(encoding)] = 1

@@ -22,7 +22,7 @@ _LENGTH_MULTIPLE = 8
 # At this length the terms that grow with its square take as long as all others. (As many tokens
 # take 1, 0.96, 1.11, 1.41, 1.48 in rows of 96, 128, 192, 256, 384: all-MiniLM-L6-v2, trained on a
 # CPU.)
-_LENGTH_OF_EQUAL_WORK = 512
+LENGTH_OF_EQUAL_WORK = 512
 
 # Another shape is worth its compilation if it saves at least this share of the work.
 _MIN_SAVED_SHARE = 1 / 48
@@ -79,7 +79,7 @@ class RowPacker:
                 for the others; all axes but the last count rows.
 
         Returns:
-            The batch with `pack_indices` int32 [R, U] and `unpack_indices` int32 [..., T].
+            The batch with `pack_indices` int32 [1, R, U] and `unpack_indices` int32 [..., T].
         """
         shape = batch["attention_mask"].shape
         lengths, length = _lengths(batch), shape[-1]
@@ -99,7 +99,7 @@ class RowPacker:
             unpack_indices[row, tokens] = start + tokens
         return {
             **batch,
-            "pack_indices": pack_indices,
+            "pack_indices": pack_indices[None],
             "unpack_indices": unpack_indices.reshape(shape),
         }
 
@@ -141,7 +141,7 @@ def _choose(batches: list[np.ndarray], length: int, worth: float) -> _Shapes:
     candidates = []
     for packed in sorted({length, *stretched}):
         needed = [_place(lengths, packed)[1] for lengths in batches]
-        work = packed * (1 + packed / _LENGTH_OF_EQUAL_WORK)
+        work = packed * (1 + packed / LENGTH_OF_EQUAL_WORK)
         counts, rows = _few_counts(needed, worth / work)
         candidates.append((work * rows, _Shapes(packed, counts)))
     return min(candidates, key=lambda candidate: candidate[0])[1]

@@ -85,40 +85,49 @@ class Embeddings(nn.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
+        word_ids: jax.Array,
         token_type_ids: jax.Array,
         position_ids: jax.Array,
-        segment_ids: jax.Array | None,
+        indices: jax.Array,
         *,
         deterministic: bool,
     ) -> jax.Array:
-        """Three int32 [B, T] → [B, T, E], or [B, T, D] with `trigram_input`.
+        """Four int32 [B, T] → [B, T, E]; with `trigram_input` → [B, T, D].
 
-        `segment_ids` are those of `Encoder`.
+        Args:
+            word_ids: the ids of the words; with `trigram_input` [B, T, 3], see `_trigrams`.
+            token_type_ids: see `Encoder`.
+            position_ids: rows of the position table.
+            indices: index of each token in the batch, for the dropout masks.
+            deterministic: False for training, with dropout.
         """
-        hidden = jnp.take(self.words(), input_ids, axis=0)
         if self.config.trigram_input:
-            hidden = self.transformation(_trigrams(hidden, segment_ids)).astype(jnp.float32)
+            of_three = jnp.take(self.words(), jnp.maximum(word_ids, 0), axis=0)  # BT3E
+            of_three = jnp.where(word_ids[..., None] < 0, 0, of_three)
+            joined = of_three.reshape(*word_ids.shape[:2], -1)
+            hidden = self.transformation(joined).astype(jnp.float32)
+        else:
+            hidden = jnp.take(self.words(), word_ids, axis=0)
         hidden += jnp.take(_gathered(self.position_embeddings, None), position_ids, axis=0)
         if self.config.type_vocab_size:
             hidden += jnp.take(_gathered(self.token_type_embeddings, None), token_type_ids, axis=0)
-        return self.dropout(self.norm(hidden), deterministic=deterministic)
+        return self.dropout(self.norm(hidden), indices, deterministic=deterministic)
 
     def words(self) -> jax.Array:
         """The table of word embeddings, float32 [V, E]."""
         return _gathered(self.word_embeddings, "vocab")
 
 
-def _trigrams(hidden: jax.Array, segment_ids: jax.Array | None) -> jax.Array:
-    """The vectors after, at and before each token, zeros outside of its text: [B, T, 3 E]."""
-    zeros = jnp.zeros_like(hidden[:, :1])
-    after = jnp.concatenate([hidden[:, 1:], zeros], axis=1)
-    before = jnp.concatenate([zeros, hidden[:, :-1]], axis=1)
+def _trigrams(input_ids: jax.Array, segment_ids: jax.Array | None) -> jax.Array:
+    """The ids after, at and before each token, -1 outside of its text: [B, T] → [B, T, 3]."""
+    none = jnp.full_like(input_ids[:, :1], -1)
+    after, before = input_ids[:, 1:], input_ids[:, :-1]
     if segment_ids is not None:
-        is_same = (segment_ids[:, 1:] == segment_ids[:, :-1])[:, :, None]
-        after = after.at[:, :-1].multiply(is_same)
-        before = before.at[:, 1:].multiply(is_same)
-    return jnp.concatenate([after, hidden, before], axis=-1)
+        is_same = segment_ids[:, 1:] == segment_ids[:, :-1]
+        after, before = jnp.where(is_same, after, -1), jnp.where(is_same, before, -1)
+    after = jnp.concatenate([after, none], axis=1)
+    before = jnp.concatenate([none, before], axis=1)
+    return jnp.stack([after, input_ids, before], axis=-1)
 
 
 def _gathered(table: nn.Embed, rows: str | None) -> jax.Array:
@@ -305,20 +314,19 @@ class Encoder(nn.Module):
         key_ids = jnp.broadcast_to(query_ids, input_ids.shape)
         if attention_mask is not None:
             key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
-        embedded = self.embeddings(
-            input_ids,
-            token_type_ids,
-            self._position_rows(input_ids, position_ids),
-            segment_ids,
-            deterministic=deterministic,
-        )
-        embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         tokens = Tokens.in_batch_order(SegmentIds(query_ids, key_ids))
         outputs = EncoderOutputs(output_hidden_states, output_attentions, output_value_relations)
+        words = _trigrams(input_ids, segment_ids) if self.config.trigram_input else input_ids
+        positions = self._position_rows(input_ids, position_ids)
         if packed_rows is not None:
             assert segment_ids is None
             assert not any(outputs)
-            embedded, tokens = packed_rows.pack(embedded), packed_rows.tokens()
+            pack, tokens = packed_rows.pack, packed_rows.tokens()
+            words, token_type_ids, positions = pack(words), pack(token_type_ids), pack(positions)
+        embedded = self.embeddings(
+            words, token_type_ids, positions, tokens.indices, deterministic=deterministic
+        )
+        embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
         hidden, intermediates = (layers or self.encoder)(
             embedded,
             tokens,

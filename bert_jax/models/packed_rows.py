@@ -9,6 +9,7 @@ batches come with `segment_ids`. Labelled tasks pack for the encoder only, see `
 before and after the encoder sees the unpacked batch.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -89,43 +90,80 @@ class AttentionContext(NamedTuple):
 
 
 class PackedRows(NamedTuple):
-    """The positions of the tokens of a batch [B, T] in R packed rows of U tokens, and back.
+    """The positions of the tokens of B rows of T tokens in R packed rows of U tokens, and back.
 
     No text sees another, and dropout masks depend on the token's index in the batch: results are
     those of the unpacked batch, except for padding, whose vectors are zeros.
 
+    A batch has S groups of B rows; each group has packed rows of its own. Where the groups are on
+    different devices, packing therefore moves nothing between them.
+
     Attributes:
-        pack_indices: int32 [R, U], index b · T + t of the token at each packed position; -1: none.
-        unpack_indices: int32 [B, T], index r · U + u of each token's packed position; -1: padding.
+        pack_indices: int32 [S, R, U], index b · T + t, in its group, of the token at each packed
+            position; -1: none.
+        unpack_indices: int32 [S, B, T], index r · U + u, in its group, of each token's packed
+            position; -1: padding.
     """
 
     pack_indices: jax.Array
     unpack_indices: jax.Array
 
-    def pack(self, hidden: jax.Array) -> jax.Array:
-        """[B, T, D] → [R, U, D]."""
-        return gather_or_zero(hidden, self.pack_indices, self.unpack_indices)
+    @classmethod
+    def of_batch(cls, batch: Mapping[str, jax.Array]) -> "PackedRows | None":
+        """The `pack_indices` and `unpack_indices`, [..., T], of a batch; None if it has none."""
+        if "pack_indices" not in batch:
+            return None
+        pack_indices, unpack_indices = batch["pack_indices"], batch["unpack_indices"]
+        shape = (len(pack_indices), -1, unpack_indices.shape[-1])
+        return cls(pack_indices, unpack_indices.reshape(shape))
+
+    def pack(self, ids: jax.Array) -> jax.Array:
+        """Int32 [S · B, T] → [S · R, U], and [S · B, T, W] → [S · R, U, W]; 0 where no token is."""
+        wide = ids.reshape(*ids.shape[:2], -1)
+        packed = _gather_or_zero(wide, self.pack_indices)
+        return packed.reshape(*packed.shape[:2], *ids.shape[2:])
 
     def unpack(self, hidden: jax.Array) -> jax.Array:
-        """[R, U, D] → [B, T, D]."""
+        """[S · R, U, D] → [S · B, T, D]."""
         return gather_or_zero(hidden, self.unpack_indices, self.pack_indices)
 
     def tokens(self) -> Tokens:
-        """The tokens of the packed rows; the segment id of a text is its row in the batch + 1."""
-        length = self.unpack_indices.shape[1]
-        ids = jnp.where(self.pack_indices < 0, 0, self.pack_indices // length + 1)
-        return Tokens(SegmentIds(ids, ids), self.pack_indices, self.pack_indices % length)
+        """The tokens of the packed rows; the segment id of a text is its row in the group + 1."""
+        groups, rows, length = self.unpack_indices.shape
+        indices = self.pack_indices.reshape(-1, self.pack_indices.shape[-1])  # [S · R, U]
+        ids = jnp.where(indices < 0, 0, indices // length + 1)
+        before = jnp.arange(groups, dtype=jnp.int32)[:, None, None] * (rows * length)
+        in_batch = (self.pack_indices + before).reshape(indices.shape)
+        return Tokens(SegmentIds(ids, ids), in_batch, indices % length)
+
+
+def _gather_or_zero(values: jax.Array, indices: jax.Array) -> jax.Array:
+    """The vectors at flat indices within each of S groups; zeros at -1.
+
+    Args:
+        values: [..., D], the vectors of one group after the other.
+        indices: int32 [S, N, M].
+
+    Returns:
+        [S · N, M, D].
+    """
+    groups, rows, length = indices.shape
+    width = values.shape[-1]
+    in_groups = values.reshape(groups, -1, width)
+    gathered = jnp.take_along_axis(in_groups, indices.reshape(groups, -1, 1), axis=1)
+    gathered = gathered.reshape(groups * rows, length, width)
+    return jnp.where(indices.reshape(groups * rows, length, 1) >= 0, gathered, 0)
 
 
 @jax.custom_vjp
 def gather_or_zero(values: jax.Array, indices: jax.Array, inverse: jax.Array) -> jax.Array:
-    """The vectors [..., D] at flat `indices`; zeros at -1.
+    """`_gather_or_zero` with a gradient.
 
-    No vector is gathered twice, so the gradient is a gather as well, with the `inverse` indices;
-    JAX's own gradient would be a scatter-add, token by token.
+    No vector is gathered twice, so the gradient is a gather as well, with the `inverse` indices,
+    int32 [S, ...]: where each vector of `values` goes, -1: nowhere. JAX's own gradient would be a
+    scatter-add, token by token.
     """
-    flat = values.reshape(-1, values.shape[-1])
-    return jnp.where((indices >= 0)[..., None], flat[indices], 0)
+    return _gather_or_zero(values, indices)
 
 
 def _forward(values: jax.Array, indices: jax.Array, inverse: jax.Array) -> tuple[jax.Array, Any]:

@@ -40,6 +40,8 @@ class AttentionMaps:
 class AttentionsPredictor(TextPredictor[AttentionMaps]):
     """The attention weights of some layers."""
 
+    packs_rows = False
+
     def __init__(
         self, model: Model, options: BatchOptions, *, layers: Sequence[int] | None = None
     ) -> None:

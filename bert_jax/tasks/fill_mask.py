@@ -104,14 +104,15 @@ def _with_positions(batch: PredictionBatch[Text], tokenizer: Tokenizer) -> dict[
     Raises:
         ExampleError: a text has no mask.
     """
-    masks_of_rows = [_masks(encoding, tokenizer) for encoding in batch.encodings]
-    for (request, _), masks in zip(batch.rows, masks_of_rows, strict=True):
+    masks_of_rows = {row: _masks(each, tokenizer) for row, each in batch.encodings.items()}
+    for row, masks in masks_of_rows.items():
         if not masks:
+            request, _ = batch.rows[row]
             mask = tokenizer.id_to_token(tokenizer.special_ids.mask)
             raise ExampleError(f"the text has no {mask}: {request.example!r:.80}", request.number)
-    most = 1 << (max(map(len, masks_of_rows)) - 1).bit_length()
+    most = 1 << (max(map(len, masks_of_rows.values())) - 1).bit_length()
     positions = np.zeros((len(batch.arrays["input_ids"]), most), np.int32)
-    for row, masks in enumerate(masks_of_rows):
+    for row, masks in masks_of_rows.items():
         positions[row, : len(masks)] = masks
     return {**batch.arrays, "masked_lm_positions": positions}
 

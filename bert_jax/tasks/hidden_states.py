@@ -63,6 +63,7 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
         self._encoder, self._params = encoder_of(model)
         self._layers = layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
         self._combine = combine
+        self.packs_rows = set(self._layers) == {model.config.num_hidden_layers}
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return _states(

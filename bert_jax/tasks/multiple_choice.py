@@ -134,7 +134,8 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
 
     def inputs(self, batch: PredictionBatch[ChoiceExample]) -> dict[str, np.ndarray]:
         # Each row is an example of one choice, B1T.
-        return {key: array[:, None] for key, array in batch.arrays.items()}
+        ids = ("input_ids", "token_type_ids", "attention_mask")
+        return batch.arrays | {key: batch.arrays[key][:, None] for key in ids}
 
     def decode(
         self, example: ChoiceExample, encodings: Sequence[Encoding], outputs: list[Any]

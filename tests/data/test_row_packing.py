@@ -15,7 +15,7 @@ def batch_of(lengths, width):
 def test_by_hand():
     packed = RowPacker().pack(batch_of([2, 5, 3, 0, 1], 6))
     # 5 has a row, 3, 2 and 1 share another; in a row they stand as in the batch.
-    assert packed["pack_indices"].tolist() == [[6, 7, 8, 9, 10, -1], [0, 1, 12, 13, 14, 24]]
+    assert packed["pack_indices"].tolist() == [[[6, 7, 8, 9, 10, -1], [0, 1, 12, 13, 14, 24]]]
     assert packed["unpack_indices"].tolist() == [
         [6, 7, -1, -1, -1, -1],
         [0, 1, 2, 3, 4, -1],
@@ -29,33 +29,39 @@ def test_by_hand():
 def test_longer_rows_where_more_texts_fit():
     # Two texts of 36 tokens fit 72 places (9/8 of 64), not 64: four rows in place of eight.
     row_packer = RowPacker([batch_of([36] * 8, 64)] * 3)
-    assert row_packer.pack(batch_of([36] * 8, 64))["pack_indices"].shape == (4, 72)
+    assert row_packer.pack(batch_of([36] * 8, 64))["pack_indices"].shape == (1, 4, 72)
     # Here nothing is won by longer rows.
     row_packer = RowPacker([batch_of([32] * 8, 64)] * 3)
-    assert row_packer.pack(batch_of([32] * 8, 64))["pack_indices"].shape == (4, 64)
+    assert row_packer.pack(batch_of([32] * 8, 64))["pack_indices"].shape == (1, 4, 64)
 
 
 def test_the_numbers_of_rows_are_those_that_batches_need():
     # Of 16 rows each; as many as half the batches need are worth a shape of their own.
     few, many = batch_of([64] * 3 + [0] * 13, 64), batch_of([64] * 11 + [0] * 5, 64)
     row_packer = RowPacker([few, many] * 10)
-    assert [len(row_packer.pack(batch)["pack_indices"]) for batch in (few, many)] == [3, 11]
+    assert [row_packer.pack(batch)["pack_indices"].shape[1] for batch in (few, many)] == [3, 11]
     # Between them the next; beyond them multiples of an eighth of the batch.
     more = [batch_of([64] * count + [0] * (16 - count), 64) for count in (1, 4, 12, 13, 16)]
-    assert [len(row_packer.pack(batch)["pack_indices"]) for batch in more] == [3, 11, 12, 14, 16]
+    assert [row_packer.pack(batch)["pack_indices"].shape[1] for batch in more] == [
+        3,
+        11,
+        12,
+        14,
+        16,
+    ]
     # One batch of a hundred is not.
     row_packer = RowPacker([few, *[many] * 99])
-    assert len(row_packer.pack(few)["pack_indices"]) == 11
+    assert row_packer.pack(few)["pack_indices"].shape[1] == 11
 
 
 def test_long_rows_have_lengths_that_kernels_take():
     row_packer = RowPacker([batch_of([300] * 8, 512)])
-    assert row_packer.pack(batch_of([300] * 8, 512))["pack_indices"].shape == (4, 640)
+    assert row_packer.pack(batch_of([300] * 8, 512))["pack_indices"].shape == (1, 4, 640)
 
 
 def test_lengths_of_which_there_was_no_sample():
     row_packer = RowPacker([batch_of([64] * 8, 64)])
-    assert row_packer.pack(batch_of([20, 20, 20], 32))["pack_indices"].shape == (3, 32)
+    assert row_packer.pack(batch_of([20, 20, 20], 32))["pack_indices"].shape == (1, 3, 32)
 
 
 @given(st.integers(3, 40), st.data())
@@ -72,7 +78,7 @@ def test_every_token_has_one_place_and_texts_stay_whole(width, data):
     assert sorted(pack_indices[pack_indices >= 0].tolist()) == tokens.tolist()
     assert (pack_indices[unpack_indices[tokens]] == tokens).all()
     assert (unpack_indices[batch["attention_mask"].ravel() == 0] == -1).all()
-    rows, packed_length = packed["pack_indices"].shape
+    _, rows, packed_length = packed["pack_indices"].shape
     for row, length in zip(packed["unpack_indices"], lengths, strict=True):
         found = row[:length]
         assert (np.diff(found) == 1).all()
@@ -88,7 +94,7 @@ def test_rows_of_several_sequences():
     mask = np.array([[[1, 1, 0], [1, 0, 0]], [[1, 1, 1], [1, 0, 0]]], np.int32)
     packed = RowPacker().pack({"attention_mask": mask})
     assert packed["unpack_indices"].shape == mask.shape
-    assert len(packed["pack_indices"]) == 3
+    assert packed["pack_indices"].shape[1] == 3
 
 
 def test_best_fit_decreasing_by_eye():

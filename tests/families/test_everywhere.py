@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.data.prediction_batches import packed_batches
 from bert_jax.families.family import find_family
 from bert_jax.models import surgery
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
+from bert_jax.models.packed_rows import PackedRows
 from tests.random_params import random_params
 
 pytestmark = pytest.mark.slow
@@ -67,6 +69,29 @@ def test_texts_of_a_packed_row_are_as_each_by_itself(name):
         stop = start + len(text)
         np.testing.assert_allclose(packed[:, start:stop], alone, atol=1e-5)
         start = stop
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_that_predictions_pack_are_as_padded_rows(name):
+    config = config_of(name)
+    module = Encoder(config, add_pooling_layer=False)
+    params = random_params(module)
+    lengths = [9, 5, 7, 3, 2, 8]
+    (layout,) = packed_batches(lengths, batch_size=4, limit=20, row_multiple=2)
+    ids = np.full((layout.count, layout.length), config.pad_token_id, np.int32)
+    generator = np.random.default_rng(0)
+    for b, row in layout.rows.items():
+        ids[b, : lengths[row]] = generator.integers(4, 40, lengths[row])
+    mask = (ids != config.pad_token_id).astype(np.int32)
+
+    @jax.jit
+    def apply(packed_rows):
+        inputs = (ids, None, mask)
+        return module.apply({"params": params}, *inputs, packed_rows=packed_rows).last_hidden_state
+
+    assert layout.indices["pack_indices"].shape == (2, 1, 20)
+    packed, padded = apply(PackedRows.of_batch(layout.indices)), apply(None)
+    np.testing.assert_allclose(packed[mask == 1], padded[mask == 1], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -76,10 +76,8 @@ def test_outputs_and_gradients(name, samples, packed_shape):
     }
     inputs = {key: array.reshape(*rows, 12) for key, array in batch.items()}
     packed = RowPacker(samples).pack(batch)
-    assert packed["pack_indices"].shape == packed_shape
-    packed_rows = PackedRows(
-        jnp.asarray(packed["pack_indices"]), jnp.asarray(packed["unpack_indices"])
-    )
+    assert packed["pack_indices"].shape == (1, *packed_shape)
+    packed_rows = PackedRows.of_batch({key: jnp.asarray(array) for key, array in packed.items()})
     generator = np.random.default_rng(0)
     params = jax.tree_util.tree_map_with_path(
         lambda path, leaf: np.float32(

@@ -178,8 +178,8 @@ def test_an_attention_mask_hides_tokens_within_their_text(outputs, inputs):
 
 def test_the_gradient_of_a_gather_by_hand():
     # Texts of two tokens and of one, [2, 3]; packed in a row of four.
-    pack = np.array([[0, 1, 3, -1]])
-    unpack = np.array([[0, 1, -1], [2, -1, -1]])
+    pack = np.array([[[0, 1, 3, -1]]])
+    unpack = np.array([[[0, 1, -1], [2, -1, -1]]])
     weights = np.float32([[[1.0], [2.0], [3.0], [4.0]]])
 
     def loss(hidden):

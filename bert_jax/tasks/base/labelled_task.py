@@ -267,7 +267,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
 
     def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
         names = ("input_ids", "token_type_ids", "attention_mask")
-        return {**{name: batch[name] for name in names}, "packed_rows": _packed_rows(batch)}
+        return {**{name: batch[name] for name in names}, "packed_rows": PackedRows.of_batch(batch)}
 
     def loss_weights(self, batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
         """The sum of a batch's `weights`, which are 0 in rows of padding alone."""
@@ -395,11 +395,3 @@ def _entry(example: LabelledExample) -> Entry[Any]:
 def _keys_of_config() -> AbstractContextManager[None]:
     """Renames the options of `BatchOptions` in errors to the keys of a config."""
     return renamed_options(max_length="length", batch_size="global_batch_size")
-
-
-def _packed_rows(batch: Mapping[str, jax.Array]) -> PackedRows | None:
-    """The `PackedRows` of a batch from `pack_rows`; None if it is not packed."""
-    if "pack_indices" not in batch:
-        return None
-    unpack_indices = batch["unpack_indices"]
-    return PackedRows(batch["pack_indices"], unpack_indices.reshape(-1, unpack_indices.shape[-1]))

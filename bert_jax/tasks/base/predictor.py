@@ -27,6 +27,7 @@ from bert_jax.errors import (
 )
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.packed_rows import PackedRows
 from bert_jax.tokenization import Encoding, Tokenizer
 
 Example = TypeVar("Example")
@@ -141,18 +142,19 @@ class PredictionBatch(Generic[Example]):
     """Rows that are computed together.
 
     Attributes:
-        rows: for each row, its request and its index among the rows of this request.
+        rows: for each row b that is not padding, its request and its index among the rows of this
+            request.
         arrays: `input_ids`, `token_type_ids`, `attention_mask`, int32 [B, T], the inputs of the
-            models; rows of padding alone may follow the last request.
+            models; if the layers compute packed rows, also the arrays of `PackedRows.of_batch`.
     """
 
-    rows: list[tuple[Request[Example], int]]
+    rows: dict[int, tuple[Request[Example], int]]
     arrays: dict[str, np.ndarray]
 
     @property
-    def encodings(self) -> list[Encoding]:
-        """The tokens of each row, unpadded."""
-        return [request.encodings[row] for request, row in self.rows]
+    def encodings(self) -> dict[int, Encoding]:
+        """The tokens of each row that is not padding."""
+        return {b: request.encodings[row] for b, (request, row) in self.rows.items()}
 
 
 class Predictor(abc.ABC, Generic[Example, Prediction]):
@@ -161,7 +163,10 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     Attributes:
         model: the model to predict with.
         options: sizes of the batches.
+        packs_rows: whether `compute` takes packed rows, which have the last hidden states alone.
     """
+
+    packs_rows = True
 
     def __init__(self, model: Model, options: BatchOptions) -> None:
         self.model = model
@@ -289,7 +294,11 @@ def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -
 def apply_model(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
     """The model's output for a batch, without dropout; for most heads logits, float32 [B, …]."""
     return module.apply(
-        {"params": params}, batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
+        {"params": params},
+        batch["input_ids"],
+        batch["token_type_ids"],
+        batch["attention_mask"],
+        packed_rows=PackedRows.of_batch(batch),
     )
 
 
@@ -332,6 +341,7 @@ def apply_encoder(
         batch["input_ids"],
         batch["token_type_ids"],
         batch["attention_mask"],
+        packed_rows=PackedRows.of_batch(batch),
         output_hidden_states=hidden_states,
         output_attentions=attentions,
     )

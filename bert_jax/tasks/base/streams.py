@@ -1,5 +1,6 @@
-"""Examples → batches of rows of similar length → predictions, in order and in constant memory."""
+"""Examples → batches of rows → predictions, in order and in constant memory."""
 
+import dataclasses
 import queue
 import sys
 import threading
@@ -12,7 +13,8 @@ from typing import Any, Self, TypeVar
 import jax
 from tqdm import tqdm
 
-from bert_jax.data.padding import bucket_length, bucket_rows, pad
+from bert_jax.data.padding import pad
+from bert_jax.data.prediction_batches import packed_batches, padded_batches
 from bert_jax.sharding.hosts import fetch, same_on_all_hosts
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
@@ -100,7 +102,7 @@ def _decoded(
         if kept is not None:
             kept.add(number, jax.tree.leaves(outputs))
         complete: list[Request[Example]] = []
-        for index, (request, row) in enumerate(batch.rows):
+        for index, (request, row) in batch.rows.items():
             rows = collected.setdefault(request.number, {})
             rows[row] = jax.tree.map(lambda leaf, index=index: leaf[index], outputs)
             if len(rows) == len(request.encodings):
@@ -173,7 +175,7 @@ def make_batches(
     row_multiple: int = 1,
     window_ends: Callable[[int], None] = lambda end: None,
 ) -> Iterator[PredictionBatch[Example]]:
-    """Batches of rows of similar length, the longest of each window first.
+    """Batches of rows, the longest of each window first; if there are many, packed.
 
     Reads no further than one window. T and B take few values (`data.padding`), so a function under
     jit is compiled for few shapes.
@@ -199,14 +201,15 @@ def make_batches(
         if is_full:
             window_ends(number)
         rows = [(request, row) for request in requests for row in range(len(request.encodings))]
-        # Sorting is stable: rows of equal length stay in the order of the input.
-        rows.sort(key=lambda item: -len(item[0].encodings[item[1]]))
-        for start in range(0, len(rows), options.batch_size):
-            chosen = rows[start : start + options.batch_size]
-            encodings = [request.encodings[row] for request, row in chosen]
-            count = bucket_rows(len(encodings), options.batch_size, row_multiple)
-            length = bucket_length(len(encodings[0]), limit)
-            yield PredictionBatch(chosen, pad(encodings, count, length, tokenizer))
+        lengths = [len(request.encodings[row]) for request, row in rows]
+        is_packed = predictor.packs_rows and len(rows) > options.batch_size
+        layouts = (packed_batches if is_packed else padded_batches)(
+            lengths, batch_size=options.batch_size, limit=limit, row_multiple=row_multiple
+        )
+        for layout in layouts:
+            batch = PredictionBatch({b: rows[row] for b, row in layout.rows.items()}, {})
+            arrays = pad(batch.encodings, layout.count, layout.length, tokenizer)
+            yield dataclasses.replace(batch, arrays=arrays | layout.indices)
 
 
 def _windows(

@@ -127,7 +127,7 @@ class SpanPredictor(Predictor[Question, Any]):
         if self.model.config.qa_head != JOINT:
             return batch.arrays
         ranges = np.zeros((2, len(batch.arrays["input_ids"]), 2), np.int32)
-        for row, (request, number) in enumerate(batch.rows):
+        for row, (request, number) in batch.rows.items():
             window: Any = request.encodings[number]
             ranges[:, row] = window.positions, window.max_context
         return {**batch.arrays, "passages": ranges[0], "allowed_starts": ranges[1]}

@@ -23,7 +23,8 @@ from bert_jax.tasks.base.text_rows import TextEncoder, text_characters
 class Lengths(Predictor):
     """Predicts the number of tokens of each row of an example, without a model."""
 
-    def __init__(self, model, encode, characters=len, **sizes):
+    def __init__(self, model, encode, characters=len, *, packs_rows=False, **sizes):
+        self.packs_rows = packs_rows
         self.model, self.encode, self.characters = model, encode, characters
         self.options = BatchOptions(**{"batch_size": 2, "window": 2, **sizes})
 
@@ -51,7 +52,7 @@ def texts_of(fake_model):
 
 
 def numbers(batch):
-    return [request.number for request, _ in batch.rows]
+    return [request.number for request, _ in batch.rows.values()]
 
 
 #              [CLS] … [SEP]
@@ -68,7 +69,7 @@ def test_batches_by_hand(texts_of, tokenizer):
     first, second = make_batches(texts_of(batch_size=3), TEXTS, tokenizer, limit=32)
     assert numbers(first) == [2, 3, 0]
     assert numbers(second) == [4, 1]
-    assert [request.example for request, _ in first.rows] == [TEXTS[2], TEXTS[3], TEXTS[0]]
+    assert [request.example for request, _ in first.rows.values()] == [TEXTS[2], TEXTS[3], TEXTS[0]]
     assert [array.shape for array in first.arrays.values()] == [(3, 16)] * 3
     assert [array.dtype for array in first.arrays.values()] == [np.int32] * 3
     np.testing.assert_array_equal(
@@ -154,6 +155,25 @@ def test_every_text_is_in_one_batch(texts_of, tokenizer, texts, batch_size, wind
             assert ids[row][mask[row] == 1].tolist() == alone.ids
         seen += numbers(batch)
     assert sorted(seen) == list(range(len(texts)))
+
+
+def test_many_rows_are_packed_and_a_few_are_not(texts_of, tokenizer):
+    few, many = ["sun " * 10] * 3, ["sun " * 10] * 4
+    predictor = texts_of(batch_size=3, packs_rows=True)
+    (padded,) = make_batches(predictor, few, tokenizer, limit=32)
+    assert list(padded.arrays) == ["input_ids", "token_type_ids", "attention_mask"]
+    (packed,) = make_batches(predictor, many, tokenizer, limit=32)
+    # Two texts of 12 tokens in each row of 32.
+    assert packed.arrays["pack_indices"].shape == (1, 2, 32)
+    assert packed.arrays["attention_mask"].sum(axis=1).tolist() == [12] * 4 + [0] * 12
+    assert numbers(packed) == [0, 1, 2, 3]
+
+
+def test_packed_predictions_are_in_order(texts_of):
+    texts = ["sun " * (number % 29) for number in range(50)]
+    predictor = texts_of(batch_size=4, window=8, packs_rows=True)
+    expected = [[number % 29 + 2] for number in range(50)]
+    assert [lengths for _, lengths in predict_examples(predictor, texts)] == expected
 
 
 def test_predictions_by_hand_in_order(texts_of):

@@ -89,7 +89,8 @@ def test_a_stream_of_pairs_without_end(model):
     found = similarities(model, pairs(), batch_size=1, advance=done.append)
     assert len(list(itertools.islice(found, 100))) == 100
     assert len(asked) < 300  # two windows of 64 texts, and what was asked for
-    assert 99 <= sum(done) < 200  # the last is reported after its prediction is taken
+    # The last batch, of at most 10 texts, is reported after its predictions are taken.
+    assert 90 <= sum(done) < 200
 
 
 def test_search_and_similarity(model):
