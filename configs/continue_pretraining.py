@@ -10,6 +10,16 @@ Before, during and after the training the masked loss is computed on held-out do
 corpora: `mlm_loss` is what the model learns, `general_mlm_loss` what it forgets; `curves.png` shows
 both. MLM alone, on whole sentences; rates of 1e-5 to 5e-5 forget little (BioBERT: Lee et al., 2019,
 https://arxiv.org/abs/1901.08746, trained with BERT's own rate).
+
+Measured 2026-11-24 on one core of a shared 2-core CPU (AMD EPYC, AVX-512), bfloat16, with
+all-MiniLM-L6-v2, whose new MLM head was trained first: 700 steps on Wikipedia at 3e-4,
+`length=64,steps=700`, 16 minutes of processor time. Then `length=64,steps=400` on Shakespeare's
+plays (1.1 MB), 10 minutes; the held-out MLM loss at the start and the end:
+
+    Shakespeare   5.908   4.568   (accuracy 0.185, 0.281)
+    Wikipedia     4.550   4.877   (accuracy 0.317, 0.296)
+
+Commands: docs/results.md.
 """
 
 from ml_collections import ConfigDict

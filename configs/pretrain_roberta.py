@@ -6,6 +6,11 @@
 MLM alone, on rows of whole sentences that continue in the next document; masks are drawn again in
 each epoch. Optimizer as in the paper (table 9) and fairseq's examples/roberta. Fewer rows than
 8,192 a step need a lower rate; fairseq's README gives 1e-4 for 256 and 5e-4 for 2,048.
+
+Measured 2026-11-24 on one core of a shared 2-core CPU (AMD EPYC, AVX-512), float32: size tiny, a
+BPE of 8,192 tokens trained on the same Wikipedia and books (49 s with the corpus), 8,000 steps of
+32 × 64 tokens in 17.8 minutes of processor time: validation MLM loss 5.430, accuracy 0.209 (always
+the most frequent token: 0.064). Commands: docs/results.md.
 """
 
 from ml_collections import ConfigDict

@@ -16,6 +16,7 @@ from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.families.family import head_of_class
 from bert_jax.files import is_remote
+from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.origin import Origin, parts_of, states_of
 from bert_jax.models.config import EncoderConfig, Head
@@ -88,6 +89,8 @@ def load(
     tokenizer = description.family.load_tokenizer(directory, config=description.config)
     if mesh is None:
         mesh = one_device_mesh()
+    if mesh.devices.flat[0].platform == "cpu":
+        keep_freed_memory()
     module = description.make_module(resolve_execution(precision))
     params, report = files.load_params(
         source, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize

@@ -1,12 +1,14 @@
 r"""Speed side by side with other libraries, in alternating rounds.
 
     python launch/measure/compare_speed.py --output DIR [--works infer-128-float32 …] [--rounds 7]
+    python launch/measure/compare_speed.py --output DIR --model DIR --works embed-float32 …
 
 Each contender is a process of its own that prepares the work once: `speed_bert_jax.py`, and
-`speed_peer.py` with PyTorch and transformers (eager, SDPA, compiled, bfloat16), ONNX Runtime or
-OpenVINO. In each round all take a turn of some steps; the result is the median over the rounds of
-the ratio of a contender's step to that of bert_jax in the same round. A contender that is not
-installed is left out with a line; `--peer-python` names another environment for them.
+`speed_peer.py` with PyTorch and transformers (eager, SDPA, compiled, bfloat16), ONNX Runtime,
+OpenVINO or sentence-transformers. In each round all take a turn of some steps; the result is the
+median over the rounds of the ratio of a contender's step to that of bert_jax in the same round. A
+contender that is not installed is left out with a line; `--peer-python` names another environment
+for them.
 
 Writes `WORK.json` for each work, `speed.md` and `speed.png` to `--output`, and prints the table. A
 work that is finished is not repeated.
@@ -34,6 +36,7 @@ LABELS = {
     "onnx": "ONNX Runtime",
     "openvino": "OpenVINO",
     "collator": "transformers' collator",
+    "sentence_transformers": "sentence-transformers",
 }
 
 
@@ -44,9 +47,10 @@ class Work:
     Attributes:
         kind: "infer", the encoder forward; "train", a step of MLM and NSP with dropout, clipping
             and AdamW (bert_jax scores the vocabulary at the masked tokens, transformers at all of
-            them, a fifth more to compute); "masking", a masked batch of ready ids.
-        batch: rows.
-        length: tokens of a row.
+            them, a fifth more to compute); "masking", a masked batch of ready ids; "embed", the
+            vectors of the texts of `uneven_texts.py`, from strings, by the model of `--model`.
+        batch: rows; texts to embed.
+        length: tokens of a row; the maximum for texts.
         dtype: float32 or bfloat16 (the peers train under autocast).
         peers: who else does it.
         repeats: how often it is done for one time.
@@ -59,12 +63,22 @@ class Work:
     peers: tuple[str, ...]
     repeats: int = 1
 
-    def command(self, python: str, side: str, size: str) -> list[str]:
+    def command(self, python: str, side: str, options: argparse.Namespace) -> list[str]:
         """Of one contender."""
         script = "speed_bert_jax.py" if side == "bert_jax" else "speed_peer.py"
-        command = [python, str(HERE / script), self.kind, "--size", size, "--dtype", self.dtype]
+        command = [
+            python,
+            str(HERE / script),
+            self.kind,
+            "--size",
+            options.size,
+            "--dtype",
+            self.dtype,
+        ]
         command += ["--batch", str(self.batch), "--length", str(self.length)]
         command += ["--repeats", str(self.repeats)]
+        if self.kind == "embed":
+            command += ["--model", str(options.model)]
         return command if side == "bert_jax" else [*command, "--with", side]
 
 
@@ -78,6 +92,8 @@ WORKS = {
     "train-128-float32": Work("train", 8, 128, "float32", ("sdpa", "compile")),
     "train-128-bfloat16": Work("train", 8, 128, "bfloat16", ("sdpa", "compile")),
     "masking": Work("masking", 256, 128, "float32", ("collator",), repeats=100),
+    "embed-float32": Work("embed", 1500, 512, "float32", ("sentence_transformers",)),
+    "embed-bfloat16": Work("embed", 1500, 512, "bfloat16", ("sentence_transformers",)),
 }
 
 
@@ -88,7 +104,7 @@ def compare(name: str, work: Work, options: argparse.Namespace) -> dict[str, Any
         python = sys.executable if side == "bert_jax" else options.peer_python
         print(f"{name}: {LABELS[side]} prepares …", file=sys.stderr, flush=True)
         log = options.output / f"{name}-{side}.log"
-        contender = Contender(side, work.command(python, side, options.size), log)
+        contender = Contender(side, work.command(python, side, options), log)
         if contender.first is None:
             contender.end()
             line = f"{name}: {LABELS[side]} does not run here, see {log}"
@@ -125,6 +141,8 @@ def compare_once(name: str, options: argparse.Namespace) -> Any:
     """The rounds of one work, from its file if it has been done."""
     work = WORKS[name]
     settings = {key: getattr(options, key) for key in ("size", "rounds", "steps")}
+    if work.kind == "embed":
+        settings["model"] = str(options.model)
     return once(
         options.output / f"{name}.json",
         {**settings, **dataclasses.asdict(work)},
@@ -178,12 +196,16 @@ def main(arguments: list[str] | None = None) -> None:
     """Parses the arguments and compares work after work."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="directory of the results")
-    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), metavar="WORK")
+    usual = [name for name, work in WORKS.items() if work.kind != "embed"]
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=usual, metavar="WORK")
+    parser.add_argument("--model", type=Path, help="directory of Hugging Face, for embed-…")
     parser.add_argument("--size", default="base")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=3, help="of each turn")
     parser.add_argument("--peer-python", default=sys.executable, help="environment of the peers")
     options = parser.parse_args(arguments)
+    if options.model is None and any(WORKS[name].kind == "embed" for name in options.works):
+        parser.error("embed-… needs --model")
     options.output.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
     try:

@@ -12,7 +12,9 @@ from typing import Any
 
 import jax
 from timed_rounds import serve
+from uneven_texts import uneven_texts
 
+import bert_jax
 from bert_jax.benchmarks import batch_making, first_batches, forward_pass, training_step
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
@@ -22,6 +24,10 @@ CONFIG = Path(__file__).parents[2] / "configs" / "pretrain.py"
 
 def make_run(options: argparse.Namespace) -> Callable[[], Any]:
     """The step of a work, to its end."""
+    if options.work == "embed":
+        model = bert_jax.load(options.model, precision=options.dtype)
+        texts = uneven_texts(options.batch)
+        return lambda: model.embed(texts, max_length=options.length)
     overrides = {
         "precision": options.dtype,
         "train.global_batch_size": options.batch,
@@ -56,12 +62,13 @@ def make_run(options: argparse.Namespace) -> Callable[[], Any]:
 def main() -> None:
     """Parses the arguments and serves."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("work", choices=["train", "infer", "masking"])
+    parser.add_argument("work", choices=["train", "infer", "masking", "embed"])
     parser.add_argument("--size", default="base")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or auto")
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--model", help="directory, for embed")
     parser.add_argument("--repeats", type=int, default=1, help="steps for one time")
     options = parser.parse_args()
     serve(make_run(options), options.repeats)

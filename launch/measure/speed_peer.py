@@ -3,8 +3,8 @@ r"""The peers' side of `compare_speed.py`: serves steps of other libraries.
     python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
 
 With: eager, sdpa and compile (PyTorch and transformers), onnx (ONNX Runtime), openvino; collator
-for masking. The weights are random. PyTorch computes on a GPU if there is one. Nothing of bert_jax
-is imported here.
+for masking; sentence_transformers for embed. The weights are random but for embed. PyTorch computes
+on a GPU if there is one. Nothing of bert_jax is imported here.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import transformers
 from timed_rounds import serve
+from uneven_texts import uneven_texts
 
 # Layers, width, heads.
 SIZES = {
@@ -147,20 +148,35 @@ def masking(options: argparse.Namespace) -> Callable[[], Any]:
     return lambda: collate(rows)
 
 
+def embed(options: argparse.Namespace) -> Callable[[], Any]:
+    """The vectors of texts, in batches of 32, the default of sentence-transformers."""
+    import sentence_transformers
+
+    model = sentence_transformers.SentenceTransformer(
+        options.model, device=DEVICE, model_kwargs={"dtype": getattr(torch, options.dtype)}
+    )
+    model.max_seq_length = options.length
+    texts = uneven_texts(options.batch)
+    # bfloat16 has no counterpart in NumPy.
+    return lambda: model.encode(texts, batch_size=32, convert_to_tensor=True)
+
+
 def main() -> None:
     """Parses the arguments and serves."""
-    works = {"train": train, "infer": infer, "masking": masking}
+    works = {"train": train, "infer": infer, "masking": masking, "embed": embed}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", choices=works)
     parser.add_argument(
         "--with", dest="with_", default="sdpa",
-        choices=["eager", "sdpa", "compile", "onnx", "openvino", "collator"],
+        choices=["eager", "sdpa", "compile", "onnx", "openvino", "collator",
+                 "sentence_transformers"],
     )  # fmt: skip
     parser.add_argument("--size", default="base", choices=SIZES)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--model", help="directory, for embed")
     parser.add_argument("--repeats", type=int, default=1, help="steps for one time")
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

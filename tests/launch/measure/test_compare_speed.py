@@ -77,6 +77,21 @@ def test_ratios_are_those_of_each_round(script):
     assert found == {"median": 2.0, "least": 1.0, "greatest": 3.0}
 
 
+def test_embedding_needs_a_model(script, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        script("compare_speed").main(["--output", str(tmp_path), "--works", "embed-float32"])
+    assert "embed-… needs --model" in capsys.readouterr().err
+
+
+def test_texts_of_uneven_length(script):
+    texts = script("uneven_texts").uneven_texts(500)
+    assert texts == script("uneven_texts").uneven_texts(500)
+    lengths = sorted(len(text.split()) for text in texts)
+    assert 3 <= lengths[0] < 10
+    assert 30 < lengths[250] < 50
+    assert 200 < lengths[-1] <= 400
+
+
 def test_the_table_and_the_plot(script, tmp_path):
     compare = script("compare_speed")
 
@@ -93,17 +108,23 @@ def test_the_table_and_the_plot(script, tmp_path):
 
 
 @pytest.mark.slow
-def test_both_sides_take_their_turns(script, tmp_path, monkeypatch, capsys):
+def test_both_sides_take_their_turns(script, tmp_path, monkeypatch, capsys, model):
     pytest.importorskip("transformers")
+    pytest.importorskip("sentence_transformers")
     compare = script("compare_speed")
-    works = ["infer-128-float32", "train-128-bfloat16", "masking"]
+    works = ["infer-128-float32", "train-128-bfloat16", "masking", "embed-float32"]
+    texts = dataclasses.replace(compare.WORKS["embed-float32"], batch=9, length=32)
+    monkeypatch.setitem(compare.WORKS, "embed-float32", texts)
+    model.save(tmp_path / "model")
     for name in works[:2]:  # without those that compile for a minute
         work = dataclasses.replace(compare.WORKS[name], peers=("sdpa", "onnx"))
         monkeypatch.setitem(compare.WORKS, name, work)
     words = ["--output", str(tmp_path), "--size", "tiny", "--rounds", "2", "--steps", "1"]
-    compare.main([*words, "--works", *works])
-    assert "| masking | transformers' collator |" in capsys.readouterr().out
-    for name in works:
+    compare.main([*words, "--works", *works, "--model", str(tmp_path / "model")])
+    shown = capsys.readouterr().out
+    assert "| masking | transformers' collator |" in shown
+    assert "| embed-float32 | sentence-transformers |" in shown
+    for name in works[:3]:
         sides = json.loads((tmp_path / f"{name}.json").read_text())["sides"]
         assert {"bert_jax", "collator" if name == "masking" else "sdpa"} <= set(sides)
         assert all(len(times["rounds_s"]) == 2 for times in sides.values())
