@@ -7,6 +7,8 @@ The rows are those of `finetuning_table.py`. The teacher is the model fine-tuned
 the first seed. A student begins with some of its layers and learns its scores and the labels;
 without a teacher a student begins with the same layers of the model itself and learns the labels.
 
+The seconds are those that `result.json` has: teacher and student take turns within a run.
+
 A run that is finished is not repeated. Writes `table.md` to `--output`.
 """
 
@@ -72,24 +74,24 @@ def run_row(key: str, options: argparse.Namespace) -> list[str]:
     (teacher,) = run_variant(key, Variant("teacher", options.model), options.seeds[:1], options)
     folder = options.output / "teacher" / "runs" / f"{key}-{options.seeds[0]}" / "model"
     cells = [row.name, label, f"{row.scale * teacher['scores'][metric]:.1f}"]
+    teacher_times: list[float] = []  # milliseconds per text are seconds per 1,000
     for variant in students(options.model, folder, options.layers):
         results = run_variant(key, variant, options.seeds, options)
         scores = [row.scale * result["scores"][metric] for result in results]
         cells.append(mean_and_deviation(scores, 1))
         if "teacher" in variant.name:
-            ratios = [
-                result["scores"]["teacher_ms_per_text"] / result["scores"]["student_ms_per_text"]
-                for result in results
-            ]
-            cells.append(f"{statistics.median(ratios):.2f}")
+            times = [result["scores"]["student_ms_per_text"] for result in results]
+            cells.append(f"{statistics.median(times):.2f}")
+            teacher_times += [result["scores"]["teacher_ms_per_text"] for result in results]
+    cells.insert(3, f"{statistics.median(teacher_times):.2f}")
     return cells
 
 
 def as_markdown(rows: list[list[str]], options: argparse.Namespace) -> str:
     """The table, and the command of each row's teacher below it."""
-    head = ["data set", "metric", "teacher"]
+    head = ["data set", "metric", "teacher", "s per 1,000 texts"]
     for count in options.layers:
-        head += [f"{count} layers, with the teacher", "speed ×", f"{count} layers, without"]
+        head += [f"{count} layers, with the teacher", "s per 1,000", f"{count} layers, without"]
     commands = "".join(f"{shown_command(key, options.set)}\n" for key in options.rows)
     return f"{markdown(head, rows, texts=2)}\n```sh\n{commands}```\n"
 
