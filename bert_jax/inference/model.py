@@ -49,7 +49,7 @@ Answers = Answer | list[Answer]
 class LoadedModel(ModelOfFiles):
     """A model directory in memory.
 
-    Texts are computed in batches of similar length, padded to few shapes; apart from rounding, a
+    A few texts are padded to few shapes, many are packed into shared rows; apart from rounding, a
     prediction does not depend on the other texts. Texts that are too long are cut, and a line on
     stderr counts them; sentences to tag and passages to answer from are read in windows.
 

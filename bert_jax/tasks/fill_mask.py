@@ -72,7 +72,7 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return _best_words(
-            self.model.params,
+            self.model.compute_params,
             batch,
             module=self.model.module,
             vocab_size=self._tokenizer.vocab_size,

@@ -9,6 +9,7 @@ import abc
 import dataclasses
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +28,7 @@ from bert_jax.errors import (
 )
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.tokenization import Encoding, Tokenizer
 
@@ -63,11 +65,29 @@ class Model:
     tokenizer: Tokenizer
     description: ModelDescription
     mesh: Mesh
+    _converted: list[Any] = dataclasses.field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     @property
     def config(self) -> EncoderConfig:
         """The architecture."""
         return self.description.config
+
+    @property
+    def compute_params(self) -> Any:
+        """The parameters with the kernels of the layers in the dtype of the activations.
+
+        They are converted once: for each batch it would take longer than to compute a short text.
+        """
+        execution: Execution = self.module.execution
+        if execution.dtype == "float32":
+            return self.params
+        sources = jax.tree.leaves(self.params)
+        # Parameters may be replaced in their tree; an array itself never changes.
+        if not self._converted or any(map(operator.is_not, sources, self._converted[0])):
+            self._converted[:] = sources, _with_layers_in(self.params, dtype=execution.dtype)
+        return self._converted[1]
 
 
 class ExampleError(UserError):
@@ -193,7 +213,7 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
 
         By default the function is the model with its head.
         """
-        return apply_model(self.model.params, batch, module=self.model.module)
+        return apply_model(self.model.compute_params, batch, module=self.model.module)
 
     @abc.abstractmethod
     def decode(self, example: Any, encodings: Sequence[Any], outputs: list[Any]) -> Any:
@@ -290,6 +310,16 @@ def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -
         )
 
 
+@functools.partial(jax.jit, static_argnames="dtype")
+def _with_layers_in(params: Any, *, dtype: str) -> Any:
+    def convert(path: Any, leaf: jax.Array) -> jax.Array:
+        names = [entry.key for entry in path]
+        is_of_layer = names[-1] == "kernel" and "layers" in names
+        return leaf.astype(dtype) if is_of_layer else leaf
+
+    return jax.tree_util.tree_map_with_path(convert, params)
+
+
 @functools.partial(jax.jit, static_argnames="module")
 def apply_model(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
     """The model's output for a batch, without dropout; for most heads logits, float32 [B, …]."""
@@ -315,7 +345,7 @@ def encoder_of(model: Model, *, with_pooler: bool = False) -> tuple[Encoder, Any
         OptionError: the model has no pooler.
     """
     module: Any = model.module
-    params = model.params.get(ENCODER_SCOPE, model.params)
+    params = model.compute_params.get(ENCODER_SCOPE, model.compute_params)
     names = ("embeddings", "encoder", "pooler") if with_pooler else ("embeddings", "encoder")
     if with_pooler and "pooler" not in params:
         raise OptionError(

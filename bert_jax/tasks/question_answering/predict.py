@@ -138,7 +138,9 @@ class SpanPredictor(Predictor[Question, Any]):
         _, answer_length = self._span_options
         # A longer answer leaves the row: one program for all such lengths.
         length = min(answer_length, batch["input_ids"].shape[-1])
-        return _beam(self.model.params, batch, module=self.model.module, answer_length=length)
+        return _beam(
+            self.model.compute_params, batch, module=self.model.module, answer_length=length
+        )
 
     def decode(
         self,
