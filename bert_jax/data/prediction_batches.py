@@ -172,13 +172,13 @@ def _packed(
     """The layout of a batch of packed rows.
 
     Args:
-        groups: for each of S groups, the rows of tokens in each of its packed rows.
+        groups: for each of G groups, the rows of tokens in each of its packed rows.
         lengths: tokens of each row.
         count: R.
         length: U, and T.
     """
     most = max(sum(map(len, group)) for group in groups)
-    group_rows = bucket_length(most, count * length)  # B / S
+    group_rows = bucket_length(most, count * length)  # B / G
     rows: dict[int, int] = {}
     starts: list[int] = []  # of each text in the packed rows of its group
     for number, group in enumerate(groups):

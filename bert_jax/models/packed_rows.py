@@ -95,13 +95,13 @@ class PackedRows(NamedTuple):
     No text sees another, and dropout masks depend on the token's index in the batch: results are
     those of the unpacked batch, except for padding, whose vectors are zeros.
 
-    A batch has S groups of B rows; each group has packed rows of its own. Where the groups are on
+    A batch has G groups of B rows; each group has packed rows of its own. Where the groups are on
     different devices, packing therefore moves nothing between them.
 
     Attributes:
-        pack_indices: int32 [S, R, U], index b · T + t, in its group, of the token at each packed
+        pack_indices: int32 [G, R, U], index b · T + t, in its group, of the token at each packed
             position; -1: none.
-        unpack_indices: int32 [S, B, T], index r · U + u, in its group, of each token's packed
+        unpack_indices: int32 [G, B, T], index r · U + u, in its group, of each token's packed
             position; -1: padding.
     """
 
@@ -118,19 +118,19 @@ class PackedRows(NamedTuple):
         return cls(pack_indices, unpack_indices.reshape(shape))
 
     def pack(self, ids: jax.Array) -> jax.Array:
-        """Int32 [S · B, T] → [S · R, U], and [S · B, T, W] → [S · R, U, W]; 0 where no token is."""
+        """Int32 [G · B, T] → [G · R, U], and [G · B, T, 3] → [G · R, U, 3]; 0: no token."""
         wide = ids.reshape(*ids.shape[:2], -1)
         packed = _gather_or_zero(wide, self.pack_indices)
         return packed.reshape(*packed.shape[:2], *ids.shape[2:])
 
     def unpack(self, hidden: jax.Array) -> jax.Array:
-        """[S · R, U, D] → [S · B, T, D]."""
+        """[G · R, U, D] → [G · B, T, D]."""
         return gather_or_zero(hidden, self.unpack_indices, self.pack_indices)
 
     def tokens(self) -> Tokens:
         """The tokens of the packed rows; the segment id of a text is its row in the group + 1."""
         groups, rows, length = self.unpack_indices.shape
-        indices = self.pack_indices.reshape(-1, self.pack_indices.shape[-1])  # [S · R, U]
+        indices = self.pack_indices.reshape(-1, self.pack_indices.shape[-1])  # [G · R, U]
         ids = jnp.where(indices < 0, 0, indices // length + 1)
         before = jnp.arange(groups, dtype=jnp.int32)[:, None, None] * (rows * length)
         in_batch = (self.pack_indices + before).reshape(indices.shape)
@@ -138,14 +138,14 @@ class PackedRows(NamedTuple):
 
 
 def _gather_or_zero(values: jax.Array, indices: jax.Array) -> jax.Array:
-    """The vectors at flat indices within each of S groups; zeros at -1.
+    """The vectors at flat indices within each of G groups; zeros at -1.
 
     Args:
         values: [..., D], the vectors of one group after the other.
-        indices: int32 [S, N, M].
+        indices: int32 [G, R, U], or [G, B, T].
 
     Returns:
-        [S · N, M, D].
+        [G · R, U, D], or [G · B, T, D].
     """
     groups, rows, length = indices.shape
     width = values.shape[-1]
@@ -160,7 +160,7 @@ def gather_or_zero(values: jax.Array, indices: jax.Array, inverse: jax.Array) ->
     """`_gather_or_zero` with a gradient.
 
     No vector is gathered twice, so the gradient is a gather as well, with the `inverse` indices,
-    int32 [S, ...]: where each vector of `values` goes, -1: nowhere. JAX's own gradient would be a
+    int32 [G, ...]: where each vector of `values` goes, -1: nowhere. JAX's own gradient would be a
     scatter-add, token by token.
     """
     return _gather_or_zero(values, indices)
