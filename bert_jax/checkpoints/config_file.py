@@ -122,7 +122,9 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
             f"{path} lacks {', '.join(missing)}; give the whole {family.model_type} config"
         )
     labels = _labels(path, fields)
-    known = {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
+    # What a file may lack, such as dropout, is as in a new model of the family, and in its class.
+    known = dict(family.defaults)
+    known |= {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
     if labels:
         known["num_labels"] = len(labels)
     try:

@@ -65,6 +65,45 @@ def test_null_is_the_default(read):
     assert described == ModelDescription(CONFIG, head=None)
 
 
+@pytest.mark.parametrize(
+    ("fields", "dropout"),
+    [
+        (
+            {
+                "model_type": "albert",
+                "embedding_size": 8,
+                "num_hidden_groups": 1,
+                "hidden_act": "gelu_new",
+                "max_position_embeddings": 32,
+                "type_vocab_size": 2,
+            },
+            {
+                "hidden_dropout_prob": 0.0,
+                "attention_probs_dropout_prob": 0.0,
+                "classifier_dropout": 0.1,
+            },
+        ),
+        (
+            {
+                "model_type": "distilbert",
+                "dim": 16,
+                "n_layers": 3,
+                "n_heads": 4,
+                "hidden_dim": 32,
+                "activation": "gelu",
+                "max_position_embeddings": 32,
+            },
+            {"hidden_dropout_prob": 0.1, "classifier_dropout": 0.2, "qa_dropout": 0.1},
+        ),
+    ],
+)
+def test_dropout_that_a_file_lacks_is_that_of_its_class(read, fields, dropout):
+    config = read(**fields).config
+    assert {name: getattr(config, name) for name in dropout} == dropout
+    field = "classifier_dropout_prob" if "n_layers" not in fields else "seq_classif_dropout"
+    assert read(**fields, **{field: 0.3}).config.classifier_dropout == 0.3
+
+
 def test_what_is_written_is_read(tmp_path):
     description = ModelDescription(
         dataclasses.replace(CONFIG, num_labels=3, classifier_dropout=0.25, hidden_act="gelu_new"),
