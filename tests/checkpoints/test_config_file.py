@@ -49,6 +49,16 @@ def test_the_head_is_that_of_a_known_class(read, named, found):
     assert read(architectures=named).head is found
 
 
+def test_a_file_without_model_type_is_of_the_family_of_its_class(read):
+    """A RoBERTa read as a BERT would count positions from 0."""
+    fields = {"hidden_act": "gelu", "max_position_embeddings": 34, "layer_norm_eps": 1e-5}
+    fields |= {"type_vocab_size": 1, "pad_token_id": 1, "model_type": None}
+    described = read(architectures=["Other", "RobertaForMaskedLM"], **fields)
+    assert (described.family.model_type, described.head) == ("roberta", Head.MASKED_LM)
+    assert described.config.max_length == 32
+    assert read(architectures=["Other"], **fields).family.model_type == "bert"
+
+
 def test_labels_stand_in_the_order_of_their_numbers(read):
     described = read(
         id2label={"1": "neutral", "0": "entailment", "2": "contradiction"},
