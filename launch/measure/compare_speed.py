@@ -1,14 +1,15 @@
 r"""Speed side by side with other libraries, in alternating rounds.
 
     python launch/measure/compare_speed.py --output DIR [--works infer-128-float32 …] [--rounds 7]
+    python launch/measure/compare_speed.py --output DIR --size minilm --works infer-32x256-float32 …
     python launch/measure/compare_speed.py --output DIR --model DIR --works embed-float32 …
 
 Each contender is a process of its own that prepares the work once: `speed_bert_jax.py`, and
 `speed_peer.py` with PyTorch and transformers (eager, SDPA, compiled, bfloat16), ONNX Runtime,
-OpenVINO or sentence-transformers. In each round all take a turn of some steps; the result is the
-median over the rounds of the ratio of a contender's step to that of bert_jax in the same round. A
-contender that is not installed is left out with a line; `--peer-python` names another environment
-for them.
+OpenVINO, sentence-transformers or pipelines of transformers. In each round all take a turn of some
+steps; the result is the median over the rounds of the ratio of a contender's step to that of
+bert_jax in the same round. A contender that is not installed is left out with a line;
+`--peer-python` names another environment for them.
 
 Writes `WORK.json` for each work, `speed.md` and `speed.png` to `--output`, and prints the table. A
 work that is finished is not repeated.
@@ -37,7 +38,10 @@ LABELS = {
     "openvino": "OpenVINO",
     "collator": "transformers' collator",
     "sentence_transformers": "sentence-transformers",
+    "transformers": "transformers",
 }
+# Works on texts by the model of `--model`.
+TEXT_KINDS = ("embed", "classify", "tag", "answer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +51,9 @@ class Work:
     Attributes:
         kind: "infer", the encoder forward; "train", a step of MLM and NSP with dropout, clipping
             and AdamW (bert_jax scores the vocabulary at the masked tokens, transformers at all of
-            them, a fifth more to compute); "masking", a masked batch of ready ids; "embed", the
-            vectors of the texts of `uneven_texts.py`, from strings, by the model of `--model`.
+            them, a fifth more to compute); "masking", a masked batch of ready ids; from the strings
+            of `uneven_texts.py`, by the model of `--model`: "embed", vectors; "classify" and "tag",
+            labels and tags of short texts; "answer", answers from passages.
         batch: rows; texts to embed.
         length: tokens of a row; the maximum for texts.
         dtype: float32 or bfloat16 (the peers train under autocast).
@@ -77,11 +82,12 @@ class Work:
         ]
         command += ["--batch", str(self.batch), "--length", str(self.length)]
         command += ["--repeats", str(self.repeats)]
-        if self.kind == "embed":
+        if self.kind in TEXT_KINDS:
             command += ["--model", str(options.model)]
         return command if side == "bert_jax" else [*command, "--with", side]
 
 
+DTYPES = ("float32", "bfloat16")
 WORKS = {
     "infer-128-float32": Work(
         "infer", 8, 128, "float32", ("sdpa", "eager", "compile", "onnx", "openvino")
@@ -92,8 +98,23 @@ WORKS = {
     "train-128-float32": Work("train", 8, 128, "float32", ("sdpa", "compile")),
     "train-128-bfloat16": Work("train", 8, 128, "bfloat16", ("sdpa", "compile")),
     "masking": Work("masking", 256, 128, "float32", ("collator",), repeats=100),
-    "embed-float32": Work("embed", 1500, 512, "float32", ("sentence_transformers",)),
-    "embed-bfloat16": Work("embed", 1500, 512, "bfloat16", ("sentence_transformers",)),
+}
+USUAL = tuple(WORKS)
+WORKS |= {
+    f"infer-32x{length}-{dtype}": Work("infer", 32, length, dtype, ("sdpa", "openvino"))
+    for length in (64, 128, 256, 512)
+    for dtype in DTYPES
+}
+WORKS |= {f"train-32x128-{dtype}": Work("train", 32, 128, dtype, ("sdpa",)) for dtype in DTYPES}
+WORKS |= {
+    f"{kind}-{dtype}": Work(kind, texts, length, dtype, (peer,))
+    for kind, texts, length, peer in (
+        ("embed", 1500, 512, "sentence_transformers"),
+        ("classify", 10_000, 512, "transformers"),
+        ("tag", 10_000, 512, "transformers"),
+        ("answer", 500, 384, "transformers"),
+    )
+    for dtype in DTYPES
 }
 
 
@@ -141,7 +162,7 @@ def compare_once(name: str, options: argparse.Namespace) -> Any:
     """The rounds of one work, from its file if it has been done."""
     work = WORKS[name]
     settings = {key: getattr(options, key) for key in ("size", "rounds", "steps")}
-    if work.kind == "embed":
+    if work.kind in TEXT_KINDS:
         settings["model"] = str(options.model)
     return once(
         options.output / f"{name}.json",
@@ -196,16 +217,15 @@ def main(arguments: list[str] | None = None) -> None:
     """Parses the arguments and compares work after work."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="directory of the results")
-    usual = [name for name, work in WORKS.items() if work.kind != "embed"]
-    parser.add_argument("--works", nargs="+", choices=WORKS, default=usual, metavar="WORK")
-    parser.add_argument("--model", type=Path, help="directory of Hugging Face, for embed-…")
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=USUAL, metavar="WORK")
+    parser.add_argument("--model", type=Path, help="directory of Hugging Face, for texts")
     parser.add_argument("--size", default="base")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=3, help="of each turn")
     parser.add_argument("--peer-python", default=sys.executable, help="environment of the peers")
     options = parser.parse_args(arguments)
-    if options.model is None and any(WORKS[name].kind == "embed" for name in options.works):
-        parser.error("embed-… needs --model")
+    if options.model is None and any(WORKS[name].kind in TEXT_KINDS for name in options.works):
+        parser.error("works on texts need --model")
     options.output.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
     try:

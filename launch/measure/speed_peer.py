@@ -3,13 +3,15 @@ r"""The peers' side of `compare_speed.py`: serves steps of other libraries.
     python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
 
 With: eager, sdpa and compile (PyTorch and transformers), onnx (ONNX Runtime), openvino; collator
-for masking; sentence_transformers for embed. The weights are random but for embed. PyTorch computes
-on a GPU if there is one. Nothing of bert_jax is imported here.
+for masking; sentence_transformers for embed, transformers for classify, tag and answer. The weights
+are random but for the works on texts, whose heads are. PyTorch computes on a GPU if there is one.
+Nothing of bert_jax is imported here.
 """
 
 import argparse
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 import transformers
 from timed_rounds import serve
-from uneven_texts import uneven_texts
+from uneven_texts import SHORT, TAGS, questions, uneven_texts
 
 # Layers, width, heads.
 SIZES = {
@@ -26,10 +28,14 @@ SIZES = {
     "mini": (4, 256, 4),
     "small": (4, 512, 8),
     "medium": (8, 512, 8),
+    "minilm": (6, 384, 12),
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
 }
 PREDICTED = 0.15
+# Of the pipelines, tried on so many texts.
+BATCH_SIZES = (1, 8, 32, 128)
+SAMPLED = 512
 VOCABULARY = 30522
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -161,22 +167,92 @@ def embed(options: argparse.Namespace) -> Callable[[], Any]:
     return lambda: model.encode(texts, batch_size=32, convert_to_tensor=True)
 
 
+def pipeline(task: str, options: argparse.Namespace, classes: int) -> Callable[[], Any]:
+    """A pipeline of transformers on short texts, with the fastest of some batch sizes."""
+    kinds = {
+        "text-classification": transformers.AutoModelForSequenceClassification,
+        "token-classification": transformers.AutoModelForTokenClassification,
+    }
+    dtype = getattr(torch, options.dtype)
+    model = kinds[task].from_pretrained(options.model, num_labels=classes, dtype=dtype)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
+    run = transformers.pipeline(task, model=model, tokenizer=tokenizer, device=DEVICE)
+    texts = uneven_texts(options.batch, words=SHORT)
+
+    def seconds(batch_size: int) -> float:
+        began = time.perf_counter()
+        run(texts[:SAMPLED], batch_size=batch_size)
+        return time.perf_counter() - began
+
+    seconds(1)
+    best = min(BATCH_SIZES, key=seconds)
+    return lambda: run(texts, batch_size=best)
+
+
+def classify(options: argparse.Namespace) -> Callable[[], Any]:
+    """Labels of short texts."""
+    return pipeline("text-classification", options, 2)
+
+
+def tag(options: argparse.Namespace) -> Callable[[], Any]:
+    """Tags of the tokens of short texts."""
+    return pipeline("token-classification", options, len(TAGS))
+
+
+def answer(options: argparse.Namespace) -> Callable[[], Any]:
+    """The scores of the windows of questions and passages, the longest first; no answers.
+
+    transformers 5 has no pipeline for it; who writes one has to search the spans besides.
+    """
+    dtype = getattr(torch, options.dtype)
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(options.model, dtype=dtype)
+    model = model.eval().to(DEVICE)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
+    asked, passages = questions(options.batch)
+
+    def step() -> None:
+        windows = tokenizer(
+            asked, passages, max_length=384, truncation="only_second", stride=128,
+            return_overflowing_tokens=True,
+        )  # fmt: skip
+        order = sorted(
+            range(len(windows["input_ids"])), key=lambda n: -len(windows["input_ids"][n])
+        )
+        names = ("input_ids", "token_type_ids", "attention_mask")
+        for start in range(0, len(order), 32):
+            chosen = order[start : start + 32]
+            rows = {name: [windows[name][n] for n in chosen] for name in names}
+            with torch.inference_mode():
+                model(**tokenizer.pad(rows, return_tensors="pt").to(DEVICE))
+        wait()
+
+    return step
+
+
 def main() -> None:
     """Parses the arguments and serves."""
-    works = {"train": train, "infer": infer, "masking": masking, "embed": embed}
+    works = {
+        "train": train,
+        "infer": infer,
+        "masking": masking,
+        "embed": embed,
+        "classify": classify,
+        "tag": tag,
+        "answer": answer,
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", choices=works)
     parser.add_argument(
         "--with", dest="with_", default="sdpa",
         choices=["eager", "sdpa", "compile", "onnx", "openvino", "collator",
-                 "sentence_transformers"],
+                 "sentence_transformers", "transformers"],
     )  # fmt: skip
     parser.add_argument("--size", default="base", choices=SIZES)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--model", help="directory, for embed")
+    parser.add_argument("--model", help="directory, for works on texts")
     parser.add_argument("--repeats", type=int, default=1, help="steps for one time")
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -4,6 +4,11 @@ import random
 import re
 from pydoc_data.topics import topics
 
+# Words of half of the short texts.
+SHORT = 12
+# The tags of CoNLL-2003.
+TAGS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
+
 
 def uneven_texts(count: int, words: int = 40) -> list[str]:
     """English texts, log-normal in length: half of them have fewer words than `words`.
@@ -19,3 +24,8 @@ def uneven_texts(count: int, words: int = 40) -> list[str]:
         start = generator.randrange(len(source) - length)
         texts.append(" ".join(source[start : start + length]))
     return texts
+
+
+def questions(count: int) -> tuple[list[str], list[str]]:
+    """Questions and their passages, about as long as those of SQuAD: 10 and 120 words."""
+    return [f"{text}?" for text in uneven_texts(count, words=10)], uneven_texts(count, words=100)

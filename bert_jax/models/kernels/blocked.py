@@ -102,10 +102,9 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
         d_value = matmul_tn(drop(weights), d_output)  # A'ᵀ dO, [..., S, H]
         d_weights = drop(matmul_nt(d_output, value))  # dA, [..., T, S]
         total = (d_output * output).sum(axis=-1, keepdims=True)  # [..., T, 1]
-        d_scores = weights * (d_weights - total) * _scale(query)
-        d_scores = jnp.where(context.visible, d_scores, 0)
-        d_query = matmul(d_scores, key)  # [..., T, H]
-        return d_query, matmul_tn(d_scores, query), d_value
+        d_scores = jnp.where(context.visible, weights * (d_weights - total), 0)
+        d_query = matmul(d_scores, key) * _scale(query)  # [..., T, H]
+        return d_query, matmul_tn(d_scores, query * _scale(query)), d_value
 
     operands = (query, key, value, context, output, softmax, d_output)
     found = _in_blocks(gradients, *_wide(operands))
@@ -130,9 +129,14 @@ def _scale(query: jax.Array) -> float:
 
 
 def _scores(query: jax.Array, key: jax.Array, context: AttentionContext) -> jax.Array:
-    """Q Kᵀ / sqrt(H), float32 [..., T, S]; `MASK_VALUE` where a query does not see a key."""
-    scores = matmul_nt(query, key) * _scale(query)
-    return jnp.where(context.visible, scores, MASK_VALUE)
+    """Q Kᵀ / sqrt(H), float32 [..., T, S]; `MASK_VALUE` where a query does not see a key.
+
+    What can be computed for [..., T, H] or [..., S] is not computed for [..., T, S]: the scale,
+    and, where all queries of a row see the same keys, the mask. So the mask is a sum, which the
+    lowest number absorbs.
+    """
+    mask = jnp.where(context.visible, 0, MASK_VALUE)
+    return matmul_nt(query * _scale(query), key) + mask
 
 
 def _in_blocks(function: Callable[..., Any], *operands: Any) -> Any:
