@@ -198,7 +198,7 @@ class LayerStack(nn.Module):
         layers = self._stack()(self.config, self.execution, name="layers")
         rows = len(hidden)
         if deterministic and not any(outputs):
-            rows = _rows_in_cache(self.execution, *hidden.shape[:2])
+            rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
             hidden, intermediates = layers(hidden, tokens, deterministic, outputs)
         else:
@@ -243,7 +243,7 @@ class LayerStack(nn.Module):
         )
 
 
-def _rows_in_cache(execution: Execution, rows: int, length: int) -> int:
+def rows_in_cache(execution: Execution, rows: int, length: int) -> int:
     """How many of the rows [B, T] pass all layers before the next ones do, a divisor of B."""
     platform = execution.platform or jax.default_backend()
     # A loop over rows that are split over several devices would gather them on each device.

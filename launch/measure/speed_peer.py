@@ -167,7 +167,7 @@ def embed(options: argparse.Namespace) -> Callable[[], Any]:
     return lambda: model.encode(texts, batch_size=32, convert_to_tensor=True)
 
 
-def pipeline(task: str, options: argparse.Namespace, classes: int) -> Callable[[], Any]:
+def pipeline(task: Any, options: argparse.Namespace, classes: int) -> Callable[[], Any]:
     """A pipeline of transformers on short texts, with the fastest of some batch sizes."""
     kinds = {
         "text-classification": transformers.AutoModelForSequenceClassification,

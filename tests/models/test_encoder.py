@@ -273,10 +273,10 @@ def test_rows_computed_in_parts_are_those_computed_together(monkeypatch, params,
 def test_the_rows_of_a_part(rows, length, together):
     """The divisor of all rows that is nearest to 1,024 tokens."""
     execution = Execution(platform="cpu")
-    assert encoder_module._rows_in_cache(execution, rows, length) == together
-    assert encoder_module._rows_in_cache(Execution(platform="tpu"), rows, length) == rows
+    assert encoder_module.rows_in_cache(execution, rows, length) == together
+    assert encoder_module.rows_in_cache(Execution(platform="tpu"), rows, length) == rows
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((2,), ("data",))):
-        assert encoder_module._rows_in_cache(execution, rows, length) == rows
+        assert encoder_module.rows_in_cache(execution, rows, length) == rows
 
 
 def test_bfloat16_is_close_to_float32(run):
