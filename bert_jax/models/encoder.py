@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
-from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS
+from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
 from bert_jax.models.layers import (
     HIDDEN_AXES,
     dense,
@@ -22,8 +23,8 @@ from bert_jax.models.layers import (
     norm,
     word_rows_init,
 )
-from bert_jax.models.packed_rows import PackedRows, SegmentIds, Tokens
-from bert_jax.models.transformer_layer import EncoderOutputs, Intermediates, TransformerLayer
+from bert_jax.models.packed_rows import AttentionContext, PackedRows, SegmentIds, Tokens
+from bert_jax.models.transformer_layer import EncoderOutputs, LayerValues, TransformerLayer
 
 
 class EncoderOutput(NamedTuple):
@@ -35,9 +36,11 @@ class EncoderOutput(NamedTuple):
             K texts per row; None without a pooler.
         hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
             requested.
-        attentions: float32 [L, B, N, T, T], attention weights before dropout; None unless
-            requested.
-        value_relations: the same of values with values, see `attention.SelfAttention`.
+        attentions: float32 [L, B, N, T, T], attention weights before dropout, of all layers or the
+            requested ones; None unless requested.
+        value_relations: the same of values with values, softmax(V Vᵀ / sqrt(H)) over the tokens
+            that each one sees (MiniLM: Wang et al., 2020, https://arxiv.org/abs/2002.10957, section
+            3.2).
     """
 
     last_hidden_state: jax.Array
@@ -156,6 +159,14 @@ REMAT_POLICIES = {
 }
 
 
+class Intermediates(NamedTuple):
+    """The last three attributes of an `EncoderOutput`."""
+
+    hidden_states: jax.Array | None
+    attentions: jax.Array | None
+    value_relations: jax.Array | None
+
+
 LAYERS: dict[str, type[nn.Module]] = {
     "transformer": TransformerLayer,
     "bottleneck": BottleneckLayer,
@@ -181,7 +192,7 @@ class LayerStack(nn.Module):
         deterministic: bool,
         outputs: EncoderOutputs,
     ) -> tuple[jax.Array, Intermediates]:
-        """[B, T, E] → [B, T, D], and the requested values of each layer, [L + 1, ...] or [L, ...].
+        """[B, T, E] → [B, T, D], and the requested values of the layers, [L + 1, ...] or [L, ...].
 
         The first of the hidden states is the input of the first layer.
         """
@@ -190,15 +201,34 @@ class LayerStack(nn.Module):
             hidden = dense(self.config, self.execution, width, "embedding_projection")(hidden)
             hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         embedded = hidden
-        hidden, intermediates = self._stack()(self.config, self.execution, name="layers")(
+        hidden, values = self._stack()(self.config, self.execution, name="layers")(
             hidden, tokens, deterministic, outputs
         )
         if self.config.num_hidden_groups is not None:
-            intermediates = jax.tree.map(_all_layers, intermediates)
-        if outputs.output_hidden_states:
-            states = jnp.concatenate([embedded[None], intermediates.hidden_states])
-            intermediates = intermediates._replace(hidden_states=states)
-        return hidden, intermediates
+            values = jax.tree.map(_all_layers, values)
+        return hidden, self._intermediates(embedded, values, tokens, outputs)
+
+    def _intermediates(
+        self, embedded: jax.Array, values: LayerValues, tokens: Tokens, outputs: EncoderOutputs
+    ) -> Intermediates:
+        """The requested values, from those of all layers, [L, ...]."""
+        states = values.hidden
+        if states is not None:
+            states = jnp.concatenate([embedded[None], states])
+        context = AttentionContext.from_tokens(tokens, self.config.num_attention_heads)
+        layers: Any = slice(None)
+        if outputs.attention_layers is not None:
+            layers = np.array(outputs.attention_layers) - 1
+
+        def relations(query: jax.Array | None, key: jax.Array | None) -> jax.Array | None:
+            # Outside of the loop over layers, so that those of other layers are not computed.
+            if query is None or key is None:
+                return None
+            return attention_weights(query[layers], key[layers], context)
+
+        return Intermediates(
+            states, relations(values.query, values.key), relations(values.value, values.value)
+        )
 
     def _stack(self) -> Any:
         """The class of the stack of layers."""
@@ -283,6 +313,7 @@ class Encoder(nn.Module):
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         output_value_relations: bool = False,
+        attention_layers: tuple[int, ...] | None = None,
         layers: LayerStack | None = None,
     ) -> EncoderOutput:
         """Encodes tokens.
@@ -303,9 +334,10 @@ class Encoder(nn.Module):
             packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
                 their hidden states, attention weights and value relations are not available.
             deterministic: False for training, with dropout from the RNG stream "dropout".
-            output_hidden_states: whether to return the hidden states of all layers.
-            output_attentions: whether to return the attention weights of all layers.
-            output_value_relations: whether to return the value relations of all layers.
+            output_hidden_states: for this and the next three see `EncoderOutputs`.
+            output_attentions: whether to return attention weights.
+            output_value_relations: whether to return value relations.
+            attention_layers: of which layers.
             layers: computes these layers in place of the encoder's own, on its embeddings.
         """
         if token_type_ids is None:
@@ -315,12 +347,14 @@ class Encoder(nn.Module):
         if attention_mask is not None:
             key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
         tokens = Tokens.in_batch_order(SegmentIds(query_ids, key_ids))
-        outputs = EncoderOutputs(output_hidden_states, output_attentions, output_value_relations)
+        outputs = EncoderOutputs(
+            output_hidden_states, output_attentions, output_value_relations, attention_layers
+        )
         words = _trigrams(input_ids, segment_ids) if self.config.trigram_input else input_ids
         positions = self._position_rows(input_ids, position_ids)
         if packed_rows is not None:
             assert segment_ids is None
-            assert not any(outputs)
+            assert not any(outputs._replace(attention_layers=None))
             pack, tokens = packed_rows.pack, packed_rows.tokens()
             words, token_type_ids, positions = pack(words), pack(token_type_ids), pack(positions)
         embedded = self.embeddings(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
-from bert_jax.models.attention import SelfAttention
+from bert_jax.models.attention import Projections, SelfAttention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
@@ -20,25 +20,41 @@ class EncoderOutputs(NamedTuple):
         output_hidden_states: whether the hidden states of all layers.
         output_attentions: whether the attention weights of all layers.
         output_value_relations: whether the value relations of all layers.
+        attention_layers: the layers, from 1, whose attention weights and value relations are
+            returned, where requested; None: all.
     """
 
     output_hidden_states: bool = False
     output_attentions: bool = False
     output_value_relations: bool = False
+    attention_layers: tuple[int, ...] | None = None
 
 
-class Intermediates(NamedTuple):
-    """Intermediate results of the layers; None unless requested.
+class LayerValues(NamedTuple):
+    """Values of a layer from which the requested ones are computed; None where none needs them.
 
     Attributes:
-        hidden_states: output of each layer, [L, B, T, D].
-        attentions: attention weights of each layer, float32 [L, B, N, T, T].
-        value_relations: value relations of each layer, float32 [L, B, N, T, T].
+        hidden: output of the layer, [B, T, D].
+        query, key, value: Q, K and V of its heads, [B, N, T, H].
     """
 
-    hidden_states: jax.Array | None
-    attentions: jax.Array | None
-    value_relations: jax.Array | None
+    hidden: jax.Array | None
+    query: jax.Array | None
+    key: jax.Array | None
+    value: jax.Array | None
+
+    @classmethod
+    def needed(
+        cls, outputs: EncoderOutputs, hidden: jax.Array, projections: Projections
+    ) -> "LayerValues":
+        """Those that the requested values need."""
+        weights, relations = outputs.output_attentions, outputs.output_value_relations
+        return cls(
+            hidden if outputs.output_hidden_states else None,
+            projections.query if weights else None,
+            projections.key if weights else None,
+            projections.value if relations else None,
+        )
 
 
 class TransformerLayer(nn.Module):
@@ -54,18 +70,17 @@ class TransformerLayer(nn.Module):
         tokens: Tokens,
         deterministic: bool,
         outputs: EncoderOutputs,
-    ) -> tuple[jax.Array, Intermediates]:
+    ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         # The scope is named after the class, and so are the random keys derived from it.
         dropout = Dropout(config.hidden_dropout_prob)
 
-        attended, weights, relations = SelfAttention(config, execution, name="attention")(
+        attended, projections = SelfAttention(config, execution, name="attention")(
             hidden,
             tokens,
             deterministic=deterministic,
             output_attentions=outputs.output_attentions,
-            output_value_relations=outputs.output_value_relations,
         )
         if config.attention_output_dropout:
             attended = dropout(attended, tokens.indices, deterministic=deterministic)
@@ -78,5 +93,4 @@ class TransformerLayer(nn.Module):
             outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        states = hidden if outputs.output_hidden_states else None
-        return hidden, Intermediates(states, weights, relations)
+        return hidden, LayerValues.needed(outputs, hidden, projections)
