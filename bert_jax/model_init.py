@@ -107,9 +107,7 @@ def _with_layers(
     if description is None:
         rule = "it chooses layers of the model {init_from}: give one, or leave {keep_layers} out"
         raise OptionError("keep_layers", layers, rule)
-    config = description.config
-    kept = surgery.chosen_layers(layers, config.num_hidden_layers)
-    fewer = dataclasses.replace(config, num_hidden_layers=len(kept))
+    fewer, _ = surgery.with_layers(description.config, layers)
     return dataclasses.replace(description, config=fewer)
 
 
@@ -155,7 +153,11 @@ def initial_params(config: ConfigDict, init: ModelInit, task: Task, mesh: Mesh) 
     description = task.description
     if layers is not None:
         stored = model_directory.load_description(directory).config
-        whole = dataclasses.replace(description.config, num_hidden_layers=stored.num_hidden_layers)
+        whole = dataclasses.replace(
+            description.config,
+            num_hidden_layers=stored.num_hidden_layers,
+            num_hidden_groups=stored.num_hidden_groups,
+        )
         module = module.clone(config=whole)
     params, report = model_directory.load_params(
         directory,

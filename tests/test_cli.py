@@ -129,6 +129,7 @@ def refused(capsys, *arguments: object) -> str:
         ("optimizer.name=sgd", "optimizer.name is 'sgd'; known are"),
         ("optimizer.warmup_steps=100000", "optimizer.warmup_steps is 100000; it must lie between"),
         ("optimizer.decay=step", "optimizer.decay is 'step'; known are"),
+        ("model.type_vocab_size=1", "model.type_vocab_size is 1; data.objective=nsp has pairs of"),
         ("model.vocab_size=10", "model.vocab_size is 10; the corpus has a vocabulary of 40"),
         ("init_from=/nowhere", "/nowhere"),
         ("data.corpus=/nowhere", "/nowhere: not a finished corpus: it does not exist"),

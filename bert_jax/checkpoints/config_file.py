@@ -10,7 +10,13 @@ from typing import Any
 import flax.linen as nn
 
 from bert_jax.errors import UserError, listed, renamed_options
-from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, family_names, find_family
+from bert_jax.families.family import (
+    DEFAULT_MODEL_TYPE,
+    Family,
+    family_names,
+    find_class,
+    find_family,
+)
 from bert_jax.files import read_json_object, write_atomically
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
@@ -100,16 +106,20 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
 
     Args:
         path: the file.
-        default_type: the `model_type` of a file without one, such as Google's.
+        default_type: the `model_type` of a file without one that names no known class either, such
+            as Google's.
 
     Raises:
         UserError: the file is missing, damaged or incomplete, or describes another model.
     """
     fields = read_json_object(path, remedy="give a model directory")
     named = fields.get("architectures")
-    family, head = _family(path, fields, default_type).with_class(
-        named if isinstance(named, list) else []
-    )
+    class_names = named if isinstance(named, list) else []
+    if not fields.get("model_type"):
+        # Files of 2019 have classes alone.
+        found = next(filter(None, map(find_class, class_names)), None)
+        default_type = found[0].model_type if found else default_type
+    family, head = _family(path, fields, default_type).with_class(class_names)
     for key, value in family.fixed_fields.items():
         if fields.get(key) not in (None, value):
             raise UserError(
@@ -122,7 +132,9 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
             f"{path} lacks {', '.join(missing)}; give the whole {family.model_type} config"
         )
     labels = _labels(path, fields)
-    known = {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
+    # What a file may lack, such as dropout, is as in a new model of the family, and in its class.
+    known = dict(family.defaults)
+    known |= {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
     if labels:
         known["num_labels"] = len(labels)
     try:

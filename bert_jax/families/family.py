@@ -255,10 +255,10 @@ def family_names() -> list[str]:
     return sorted(module.name for module in modules if module.name != "family")
 
 
-def head_of_class(class_name: str) -> Head | None:
-    """The head of one of Hugging Face's classes, of any family; None if no family has it."""
+def find_class(class_name: str) -> tuple[Family, Head] | None:
+    """The family and the head of one of Hugging Face's classes; None if no family has it."""
     for name in family_names():
-        head = find_family(name).with_class([class_name])[1]
+        family, head = find_family(name).with_class([class_name])
         if head is not None:
-            return head
+            return family, head
     return None

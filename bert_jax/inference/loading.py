@@ -14,7 +14,7 @@ from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import OptionError, UserError, renamed_options
-from bert_jax.families.family import head_of_class
+from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
 from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.inference.model import LoadedModel
@@ -163,10 +163,12 @@ def _requested_head(task: str | None) -> Head | None:
     heads["embedding"] = Head.ENCODER
     for name in task_names("PREDICT"):
         heads.setdefault(name, (*find_task(name, "PREDICT").PREDICT.heads, Head.ENCODER)[0])
-    head = heads.get(task) or head_of_class(task)
-    if head is None:
+    if task in heads:
+        return heads[task]
+    found = find_class(task)
+    if found is None:
         raise UserError(f"task {task!r} is unknown; known are {', '.join(heads)}")
-    return head
+    return found[1]
 
 
 def convert(

@@ -4,6 +4,7 @@ The functions take the parameters of any model, as NumPy or JAX arrays, and retu
 changed tables are NumPy arrays, all other leaves are those of the old tree.
 """
 
+import collections
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
@@ -144,14 +145,42 @@ def keep_layers(
         layers: see `chosen_layers`.
 
     Returns:
-        The parameters, and the config with the new `num_hidden_layers`.
+        The parameters, and the config with the new number of layers, see `with_layers`.
 
     Raises:
-        OptionError: a layer does not exist, or appears twice.
+        OptionError: see `with_layers`.
+    """
+    fewer, kept = with_layers(config, layers)
+    return _changed(params, _STACKED, lambda stack: stack[list(kept)]), fewer
+
+
+def with_layers(
+    config: EncoderConfig, layers: int | Sequence[int]
+) -> tuple[EncoderConfig, tuple[int, ...]]:
+    """The architecture with a part of the layers, and the rows of stacked parameters that stay.
+
+    Args:
+        config: architecture of the whole model.
+        layers: see `chosen_layers`.
+
+    Raises:
+        OptionError: a layer does not exist, or appears twice; or of the groups whose layers share
+            their parameters (ALBERT), some would keep more layers than others.
     """
     chosen = chosen_layers(layers, config.num_hidden_layers)
-    fewer = dataclasses.replace(config, num_hidden_layers=len(chosen))
-    return _changed(params, _STACKED, lambda stack: stack[list(chosen)]), fewer
+    fewer = dataclasses.replace(config, num_hidden_layers=len(chosen), num_hidden_groups=None)
+    groups = config.num_hidden_groups
+    if groups is None:
+        return fewer, chosen
+    in_group = config.num_hidden_layers // groups
+    kept = collections.Counter(layer // in_group for layer in chosen)
+    if len(set(kept.values())) > 1:
+        rule = (
+            f"its {groups} groups of {in_group} layers share their parameters: keep as many layers "
+            "of each group that stays"
+        )
+        raise OptionError("keep_layers", layers, rule)
+    return dataclasses.replace(fewer, num_hidden_groups=len(kept)), tuple(kept)
 
 
 def _changed(params: Any, pattern: str, change: Callable[[np.ndarray], np.ndarray]) -> Any:

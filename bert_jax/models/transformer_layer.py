@@ -29,6 +29,11 @@ class EncoderOutputs(NamedTuple):
     output_value_relations: bool = False
     attention_layers: tuple[int, ...] | None = None
 
+    @property
+    def are_requested(self) -> bool:
+        """Whether anything is returned beside the last layer."""
+        return any(self._replace(attention_layers=None))
+
 
 class LayerValues(NamedTuple):
     """Values of a layer from which the requested ones are computed; None where none needs them.

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 VOCABULARY_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
 
+# Pieces that no merge makes are special tokens and a few that a vocabulary has for its size.
+_MOST_UNMADE = 0.1
+
 # Space, tab, line feed and carriage return as the characters that stand for these bytes.
 SPACE_MARKER = "Ġ"
 WORD_MARKERS = (SPACE_MARKER, "ĉ", "Ċ", "č")
@@ -252,7 +255,8 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, st
         vocabulary: ids of all pieces.
 
     Raises:
-        UserError: the file cannot be read, or a line does not fit the vocabulary.
+        UserError: the file cannot be read, a line does not fit the vocabulary, or many merges are
+            missing.
     """
     remedy = f"give the {MERGES_FILE} that was made with the {VOCABULARY_FILE} beside it"
     data = read_limited(path, VOCABULARY_BYTES, remedy=remedy)
@@ -272,6 +276,13 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, st
         if problem := merge_problem(pieces, vocabulary):
             raise UserError(f"{path}:{number}: the merge {problem}; {remedy}")
         merges.append((pieces[0], pieces[1]))
+    made = {"".join(merge) for merge in merges}
+    unmade = [piece for piece in vocabulary if len(piece) > 1 and piece not in made]
+    if len(unmade) > _MOST_UNMADE * len(vocabulary):
+        raise UserError(
+            f"{path}: no merge makes {len(unmade)} of the {len(vocabulary)} pieces, such as "
+            f"{unmade[-1]!r:.80}; the limit is {_MOST_UNMADE:.0%}: the file is cut off, {remedy}"
+        )
     return merges
 
 

@@ -10,7 +10,8 @@ class TextCleaner:
 
     Source: `preprocess_text` in google-research/albert, tokenization.py, and Hugging Face's
     AlbertTokenizer where they differ: every Unicode mark is an accent, and letters are lower-cased
-    one by one (a final Σ becomes σ).
+    one by one (a final Σ becomes σ). White space beyond ASCII becomes a space here, as U+0085 is a
+    letter for SentencePiece; the rest of the white space it treats itself.
 
     Attributes:
         lowercase: whether text is lower-cased.
@@ -25,7 +26,8 @@ class TextCleaner:
     def clean(self, text: str) -> str:
         """The cleaned text."""
         text = text.replace("``", '"').replace("''", '"')
-        return text.translate(self._table) if self.lowercase or not self.keep_accents else text
+        changes = self.lowercase or not self.keep_accents or not text.isascii()
+        return text.translate(self._table) if changes else text
 
     def clean_with_origins(self, text: str) -> tuple[str, Sequence[int]]:
         """The cleaned text, and for each of its characters its index in `text`."""
@@ -67,6 +69,8 @@ class _CharacterTable(dict[int, str]):
 
     def __missing__(self, code_point: int) -> str:
         cleaned = chr(code_point)
+        if cleaned.isspace() and not cleaned.isascii():
+            cleaned = " "
         if not self._keep_accents:
             decomposed = unicodedata.normalize("NFKD", cleaned)
             cleaned = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))

@@ -97,6 +97,7 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             keep_accents=has_accents(self._pieces) if keep_accents is None else keep_accents,
         )
         self._splits = self._digit_comma_splits()
+        self._spaces: dict[str, bool] = {}
         self._specials = {self._pieces[i]: i for i in dataclasses.astuple(self.special_ids)}
         # Control symbols are never found in text. A model that holds special tokens as ordinary
         # pieces finds them, so `encode_sentences` breaks the literals up with a space.
@@ -135,9 +136,11 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         mapping = self._library.encode(cleaned, return_type="offset_mapping")
         encoded = []
         for token_id, (begin, end) in zip(mapping["ids"], mapping["offsets"], strict=True):
-            # The library includes the space before a word in the word.
-            while begin < end and cleaned[begin].isspace():
+            # The library includes the space before a word in the word, and what it leaves out.
+            while begin < end and self._is_space(cleaned[begin]):
                 begin += 1
+            while begin < end - 1 and self._is_space(cleaned[end - 1]):
+                end -= 1
             # A "▁" alone, or one of several pieces of one character (Ⅷ is V, I, II), covers no
             # characters; it gets the offsets of the character at its position.
             end = min(max(end, begin + 1), len(cleaned))
@@ -145,6 +148,12 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             for part, first, last in self._split(token_id, begin, end):
                 encoded.append((part, (start + origins[first], start + origins[last - 1] + 1)))
         return encoded
+
+    def _is_space(self, character: str) -> bool:
+        """Whether the model reads a character as a space (most do so with U+200B) or not at all."""
+        if character not in self._spaces:
+            self._spaces[character] = not self._library.normalize(character).strip(WORD_MARKER)
+        return self._spaces[character]
 
     def _digit_comma_splits(self) -> dict[int, list[int]]:
         """The ids in place of each piece that ends in a digit and a comma."""

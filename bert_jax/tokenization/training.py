@@ -236,7 +236,7 @@ def _written_out(words: dict[str, int], repeats_at_once: int = 1000) -> Iterator
 
 def _sentences(text: str, cleaner: TextCleaner) -> Iterator[str]:
     check_texts([text])
-    for line in cleaner.clean(text).splitlines():
+    for line in map(cleaner.clean, text.splitlines()):
         start = 0
         while start < len(line):
             end = start + SENTENCE_CHARACTERS

@@ -49,6 +49,16 @@ def test_the_head_is_that_of_a_known_class(read, named, found):
     assert read(architectures=named).head is found
 
 
+def test_a_file_without_model_type_is_of_the_family_of_its_class(read):
+    """A RoBERTa read as a BERT would count positions from 0."""
+    fields = {"hidden_act": "gelu", "max_position_embeddings": 34, "layer_norm_eps": 1e-5}
+    fields |= {"type_vocab_size": 1, "pad_token_id": 1, "model_type": None}
+    described = read(architectures=["Other", "RobertaForMaskedLM"], **fields)
+    assert (described.family.model_type, described.head) == ("roberta", Head.MASKED_LM)
+    assert described.config.max_length == 32
+    assert read(architectures=["Other"], **fields).family.model_type == "bert"
+
+
 def test_labels_stand_in_the_order_of_their_numbers(read):
     described = read(
         id2label={"1": "neutral", "0": "entailment", "2": "contradiction"},
@@ -63,6 +73,45 @@ def test_labels_stand_in_the_order_of_their_numbers(read):
 def test_null_is_the_default(read):
     described = read(pad_token_id=None, classifier_dropout=None, id2label=None, problem_type=None)
     assert described == ModelDescription(CONFIG, head=None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "dropout"),
+    [
+        (
+            {
+                "model_type": "albert",
+                "embedding_size": 8,
+                "num_hidden_groups": 1,
+                "hidden_act": "gelu_new",
+                "max_position_embeddings": 32,
+                "type_vocab_size": 2,
+            },
+            {
+                "hidden_dropout_prob": 0.0,
+                "attention_probs_dropout_prob": 0.0,
+                "classifier_dropout": 0.1,
+            },
+        ),
+        (
+            {
+                "model_type": "distilbert",
+                "dim": 16,
+                "n_layers": 3,
+                "n_heads": 4,
+                "hidden_dim": 32,
+                "activation": "gelu",
+                "max_position_embeddings": 32,
+            },
+            {"hidden_dropout_prob": 0.1, "classifier_dropout": 0.2, "qa_dropout": 0.1},
+        ),
+    ],
+)
+def test_dropout_that_a_file_lacks_is_that_of_its_class(read, fields, dropout):
+    config = read(**fields).config
+    assert {name: getattr(config, name) for name in dropout} == dropout
+    field = "classifier_dropout_prob" if "n_layers" not in fields else "seq_classif_dropout"
+    assert read(**fields, **{field: 0.3}).config.classifier_dropout == 0.3
 
 
 def test_what_is_written_is_read(tmp_path):

@@ -8,10 +8,11 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax.families.family import family_names, find_family
+from bert_jax.models.config import Head
 from bert_jax.parity.compare import compare
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -50,23 +51,64 @@ CASES = [
 ]
 
 
-@pytest.mark.usefixtures("quick_compilation")
-@pytest.mark.parametrize(
-    ("name", "head", "class_name", "family"), CASES, ids=[case[2] for case in CASES]
-)
-def test_it_is_the_class_of_transformers(name, head, class_name, family, tmp_path):
+def save_model(name, class_name, family, directory):
+    """A random model of transformers with a tokenizer, in a directory."""
     fields = SIZES | FIELDS.get(name, {})
     keys = {family.field_names.get(field, field): value for field, value in fields.items()}
     model_class = getattr(transformers, class_name)
     torch.manual_seed(0)
-    model = model_class(model_class.config_class(**keys))
+    model = model_class(model_class.config_class(**keys)).eval()
     with torch.no_grad():  # biases and norms, too
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    model.save_pretrained(tmp_path / "model")
-    WordPieceTokenizer.from_vocabulary(PIECES, BertSwitches(True, None, True)).save(
-        tmp_path / "model"
-    )
+    model.save_pretrained(directory)
+    WordPieceTokenizer.from_vocabulary(PIECES, BertSwitches(True, None, True)).save(directory)
+    return model
+
+
+def last_states(model, ids, mask):
+    """What transformers computes, [B, T, D]."""
+    with torch.no_grad():
+        output = model(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True)
+    return output.hidden_states[-1].numpy()
+
+
+ENCODERS = [case for case in CASES if case[1] is Head.ENCODER]
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "class_name", "family"), ENCODERS, ids=[case[2] for case in ENCODERS]
+)
+def test_padding_inside_a_row_and_uneven_texts(name, head, class_name, family, tmp_path):
+    """Padding inside a row, and a short row between longer ones; then texts that share rows."""
+    reference = save_model(name, class_name, family, tmp_path)
+    model = bert_jax.load(tmp_path)
+    generator = np.random.default_rng(0)
+    ids = generator.integers(5, 53, (4, 20))
+    mask = np.ones_like(ids)
+    mask[1, 4:] = mask[2, 5:9] = mask[2, 17:] = 0
+    ids[mask == 0] = 1
+    found = model.module.apply({"params": model.params}, ids, None, mask).last_hidden_state
+    expected = last_states(reference, ids, mask)
+    np.testing.assert_allclose(found[mask == 1], expected[mask == 1], atol=2e-5)
+
+    if name == "mobilebert":
+        return  # its last token sees whether padding follows
+    lengths = generator.integers(1, 30, 40)
+    texts = [" ".join(PIECES[i] for i in generator.integers(5, 53, n)) for n in lengths]
+    vectors = model.embed(texts, batch_size=8)
+    for text, vector in zip(texts, vectors, strict=True):
+        (encoding,) = model.tokenizer.encode_batch([text])
+        row = np.array([encoding.ids])
+        alone = last_states(reference, row, np.ones_like(row))[0].mean(0)
+        np.testing.assert_allclose(vector, alone, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "class_name", "family"), CASES, ids=[case[2] for case in CASES]
+)
+def test_it_is_the_class_of_transformers(name, head, class_name, family, tmp_path):
+    model_class = type(save_model(name, class_name, family, tmp_path / "model"))
     report = compare(tmp_path / "model")
     # Without LayerNorm rounding is amplified: then the report compares with float64, too.
     is_rounding = bool(report.causes) and name == "mobilebert"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from bert_jax.models import encoder as encoder_module
 from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, EncoderOutputs, LayerStack, abstract_params
@@ -236,6 +237,46 @@ def test_the_more_is_recomputed_the_less_memory_is_taken_and_nothing_else_change
 @pytest.mark.slow
 def test_layers_in_a_row_and_recomputed_compute_the_same():
     assert_same_loss_and_gradient(2, [Execution(), Execution(scan_layers=False, remat="full")])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_computed_in_parts_are_those_computed_together(monkeypatch, params, inputs, dtype):
+    """On a CPU, where the activations of many tokens would not stay in the cache."""
+    rows = {name: np.concatenate([array, array]) for name, array in inputs.items()}
+    module = Encoder(config_of(), Execution(dtype), add_pooling_layer=False)
+    encoder = {"params": {name: params["bert"][name] for name in ("embeddings", "encoder")}}
+
+    def computed(tokens: int) -> tuple[np.ndarray, np.ndarray, str]:
+        monkeypatch.setattr(encoder_module, "_TOKENS_IN_CACHE", tokens)
+
+        def run(encoder):
+            hidden = module.apply(encoder, **rows).last_hidden_state
+            return jnp.square(hidden.astype(jnp.float32)).sum(), hidden
+
+        program = jax.jit(jax.value_and_grad(run, has_aux=True)).lower(encoder)
+        (_, hidden), gradient = program.compile()(encoder)
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)])
+        return np.asarray(hidden, np.float32), flat, program.as_text()
+
+    together, d_together, _ = computed(1000)
+    parts, d_parts, program = computed(2 * TOKENS)
+    assert f"tensor<3x2x{TOKENS}x{WIDTH}xf32>" in program  # three parts of two rows
+    np.testing.assert_allclose(parts, together, atol=1e-6 if dtype == "float32" else 0)
+    tolerance = 1e-6 if dtype == "float32" else 1e-2
+    np.testing.assert_allclose(d_parts, d_together, rtol=0, atol=tolerance * abs(d_together).max())
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "together"),
+    [(32, 128, 8), (32, 1024, 1), (4, 128, 4), (31, 128, 31), (6, 300, 3), (1, 2048, 1)],
+)
+def test_the_rows_of_a_part(rows, length, together):
+    """The divisor of all rows that is nearest to 1,024 tokens."""
+    execution = Execution(platform="cpu")
+    assert encoder_module._rows_in_cache(execution, rows, length) == together
+    assert encoder_module._rows_in_cache(Execution(platform="tpu"), rows, length) == rows
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((2,), ("data",))):
+        assert encoder_module._rows_in_cache(execution, rows, length) == rows
 
 
 def test_bfloat16_is_close_to_float32(run):

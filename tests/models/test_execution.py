@@ -71,7 +71,7 @@ def test_the_local_gpu(monkeypatch, capability, dtype):
             {"attention": "flash"},
             "attention is 'flash'; known are auto, xla, pallas, cudnn",
         ),
-        ({"attention": "per_head"}, "attention is 'per_head'"),
+        ({"attention": "blocked"}, "attention is 'blocked'"),
         ({"pad_vocab_to_multiple_of": 0}, "pad_vocab_to_multiple_of is 0; it must be at le"),
     ],
 )

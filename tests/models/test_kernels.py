@@ -9,7 +9,7 @@ import pytest
 from jax.experimental.pallas import tpu
 
 from bert_jax.models.attention import attention
-from bert_jax.models.kernels import AttentionCall, cudnn, pallas, per_head, xla
+from bert_jax.models.kernels import AttentionCall, blocked, cudnn, pallas, xla
 from bert_jax.models.kernels.table import (
     KERNELS,
     SETTINGS,
@@ -113,24 +113,32 @@ def test_padding_gets_no_gradient():
     assert d_query[1, :, 3].any()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_head_after_head_long_rows_give_the_same(dtype):
-    """A loop where no gradient is taken; with a gradient the same program as "xla"."""
-    length = 384
-    query, key, value = drawn(dtype, 2, 3, length, 64, count=3)
-    ids = np.arange(length) // np.array([[200], [400]])  # two texts in the first row
-    context = context_of(SegmentIds(ids, ids), 3)
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+@pytest.mark.parametrize("heads", [1, 2, 6])
+def test_blocks_compute_the_definition(monkeypatch, heads, rate):
+    """Blocks of one head, of two of the three heads of a row, and of all rows."""
+    monkeypatch.setattr(blocked, "_BLOCK_BYTES", heads * 4 * 5 * 5)
+    operands = drawn("float32", 2, 3, 5, 8)
+    for dtype, tolerance in (("float32", 1e-5), ("bfloat16", 2e-2)):
+        rounded = [array.astype(jnp.dtype(dtype)) for array in operands]
+        exact = [array.astype(np.float32) for array in rounded]
+        expected = value_and_gradients(attention, exact, CONTEXT, rate)
+        # Not the function itself: JAX would keep what it traced with blocks of another size.
+        found = value_and_gradients(lambda *call: blocked.attention(*call), rounded, CONTEXT, rate)
+        assert_close(found, expected, dtype, tolerance)
 
-    def attend(*operands):
-        return per_head.attention(*operands, context, 0.4, KEY)
 
-    def with_gradient(*operands):
-        return jax.vjp(attend, *operands)[0]
-
-    lowered = [jax.jit(function).lower(query, key, value) for function in (attend, with_gradient)]
-    assert ["while" in program.as_text() for program in lowered] == [True, False]
-    looped, together = (program.compile()(query, key, value) for program in lowered)
-    np.testing.assert_array_equal(looped, together)
+def test_blocks_are_as_large_as_the_cache_allows():
+    length = 256  # a head has 256 KiB of scores
+    operands = drawn("bfloat16", 6, 4, length, 8, count=3)
+    ids = np.arange(length) // np.array([[200]] * 6)
+    context = context_of(SegmentIds(ids, ids), 4)
+    program = jax.jit(lambda *qkv: blocked.attention(*qkv, context, 0.0, KEY)).lower(*operands)
+    text = program.as_text()
+    assert "while" in text
+    # 24 heads in blocks of 12, and every array that the loop slices is float32 or int32.
+    assert "tensor<2x12x256x8xf32>" in text
+    assert "tensor<2x12x256x8xbf16>" not in text
 
 
 PADDING = SegmentIds(np.ones((2, 1), np.int32), np.arange(256) < np.array([[256], [100]]))
@@ -185,20 +193,19 @@ def test_cudnn_computes_the_definition():
         ("pallas", "tpu", {"length": 520}, "xla"),
         ("pallas", "tpu", {"length": 128}, "xla"),
         ("pallas", "gpu", {}, "xla"),
-        ("pallas", "cpu", {}, "per_head"),
+        ("pallas", "cpu", {}, "blocked"),
         ("cudnn", "gpu", {"length": 520}, "cudnn"),
         ("cudnn", "gpu", {"length": 511}, "xla"),
         ("cudnn", "gpu", {"dropout_rate": 0.1}, "xla"),
         ("cudnn", "gpu", {"packed": True}, "xla"),
         ("cudnn", "gpu", {"dtype": "float32"}, "xla"),
         ("cudnn", "tpu", {}, "xla"),
-        ("xla", "cpu", {}, "per_head"),
+        ("xla", "cpu", {}, "blocked"),
         ("xla", "gpu", {}, "xla"),
         ("xla", "tpu", {}, "xla"),
         ("xla", "another", {}, "xla"),
-        ("xla", "cpu", {"length": 383}, "xla"),
-        ("xla", "cpu", {"head_dim": 32}, "xla"),
-        ("xla", "cpu", {"head_dim": 32, "dtype": "float32"}, "per_head"),
+        ("xla", "cpu", {"length": 5, "head_dim": 32, "dropout_rate": 0.1}, "blocked"),
+        ("xla", "cpu", {"output_attentions": True}, "xla"),
     ],
 )
 def test_the_kernel_of_a_call(setting, platform, call, name):

@@ -15,7 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import abstract_params
-from bert_jax.models.surgery import add_vocabulary, extend_positions
+from bert_jax.models.surgery import add_vocabulary, extend_positions, keep_layers
 
 CONFIG = EncoderConfig(
     vocab_size=4,
@@ -238,3 +238,28 @@ def test_what_a_new_word_does_follows_from_its_pieces(tied):
     # Word 5 is the double of word 3, and positions 3 to 5 are those of 0 to 2.
     same = apply_new({"params": grown}, jnp.array([[0, 1, 5]]), position_ids=positions + 3)
     np.testing.assert_array_equal(np.asarray(same), logits)
+
+
+@pytest.mark.parametrize(
+    ("groups", "layers", "sizes", "rows"),
+    [
+        (1, 3, (3, 1), [0]),  # one layer, computed 3 times
+        (1, (1, 4), (2, 1), [0]),
+        (3, (0, 1, 4, 5), (4, 2), [0, 2]),
+        (3, 3, (3, 3), [0, 1, 2]),  # layers 0, 2, 5
+        (6, (1, 2, 5), (3, 3), [1, 2, 5]),
+        (3, (0, 1, 4), None, "keep_layers is .*; its 3 groups of 2 layers share their"),
+    ],
+)
+def test_layers_that_share_parameters_are_kept_by_groups(groups, layers, sizes, rows):
+    """ALBERT: of 6 layers, those of a group are one row of the stacked parameters."""
+    config = dataclasses.replace(CONFIG, num_hidden_layers=6, num_hidden_groups=groups)
+    params = {"encoder": {"layers": {"bias": np.arange(groups)}, "other": np.arange(9)}}
+    if sizes is None:
+        with pytest.raises(UserError, match=rows):
+            keep_layers(params, config, layers)
+        return
+    fewer, smaller = keep_layers(params, config, layers)
+    assert (smaller.num_hidden_layers, smaller.num_hidden_groups) == sizes
+    assert fewer["encoder"]["layers"]["bias"].tolist() == rows
+    assert len(fewer["encoder"]["other"]) == 9

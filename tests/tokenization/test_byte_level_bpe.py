@@ -239,6 +239,23 @@ def test_what_is_refused_in_tokenizer_json(directory, changes, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_file_of_merges_that_is_cut_off_is_refused(directory):
+    """Nothing else would show it: all text would fall into single bytes."""
+    (directory / "tokenizer.json").unlink()
+    merges = [f"{first} {second}" for first in "abcdefgh" for second in "klmnpq"]
+    pieces = [*vocabulary(), *(merge.replace(" ", "") for merge in merges)]
+    content = {piece: token_id for token_id, piece in enumerate(pieces)}
+    (directory / "vocab.json").write_text(json.dumps(content))
+    (directory / "tokenizer_config.json").unlink()
+    lines = ["#version: 0.2", *map(" ".join, MERGES), *merges]
+    (directory / "merges.txt").write_text("\n".join(lines))
+    assert load(directory).encode_batch(["ak"])[0].tokens == ["<s>", "ak", "</s>"]
+    for kept in (1, 3):
+        (directory / "merges.txt").write_text("\n".join(lines[:kept]))
+        with pytest.raises(UserError, match=r"no merge makes 6\d of the 320 pieces, such as 'hq'"):
+            load(directory)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

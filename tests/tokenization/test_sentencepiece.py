@@ -75,6 +75,22 @@ def test_offsets_are_those_of_the_original_text(cat_tokenizer):
     assert found[4] == [("▁", (0, 1), 0), ("<unk>", (0, 1), 0), ("▁cat", (3, 6), 1)]
 
 
+def test_what_the_model_reads_as_a_space_or_not_at_all_is_no_part_of_a_word(cat_tokenizer):
+    """As in Hugging Face's tokenizer; U+0085 is a space for it and for google-research/albert."""
+    texts = ["the \u200b cat", "the\x01 \u2581cat", "the\x85cat", "\x85"]
+
+    found = [pieces(encoding) for encoding in cat_tokenizer.encode_batch(texts)]
+
+    assert found == [
+        [("▁the", (0, 3), 0), ("▁cat", (6, 9), 1)],
+        [("▁the", (0, 3), 0), ("▁cat", (6, 9), 1)],
+        [("▁the", (0, 3), 0), ("▁cat", (4, 7), 1)],
+        [],
+    ]
+    (ids,) = cat_tokenizer.encode_sentences(["the\x85cat"])
+    assert [cat_tokenizer.id_to_token(i) for i in ids] == ["▁the", "▁cat"]
+
+
 def test_a_literal_mask_is_the_special_token_in_a_batch_but_text_in_sentences(cat_tokenizer):
     text = "the [MASK] sat [SEP]"
 

@@ -2,12 +2,12 @@
 
 import math
 
-from bert_jax.models.kernels import AttentionCall, Kernel, cudnn, pallas, per_head, xla
+from bert_jax.models.kernels import AttentionCall, Kernel, blocked, cudnn, pallas, xla
 
 KERNELS = (
     pallas.KERNEL,
     cudnn.KERNEL,
-    per_head.KERNEL,
+    blocked.KERNEL,
     xla.KERNEL,  # computes every call on every platform
 )
 

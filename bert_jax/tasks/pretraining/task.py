@@ -330,6 +330,14 @@ def _check_corpus(
             config.vocab_size,
             f"the corpus has a vocabulary of {tokenizer.vocab_size}: leave it out to use that size",
         )
+    supports_pairs = tokenizer.supports_pairs(config.type_vocab_size)
+    if options.objective != "none" and not supports_pairs:
+        raise OptionError(
+            "type_vocab_size",
+            config.type_vocab_size,
+            f"{{objective={options.objective}}} has pairs of segments, each with a token type: "
+            "set 2, or {objective=none}",
+        )
     if options.objective == "nsp" and len(corpus.splits["train"].document_offsets) < 3:
         raise OptionError(
             "objective",

@@ -50,7 +50,7 @@ def test_every_part_runs_without_tensorflow(tmp_path, script):
     assert tuple(status) == names
     assert "1 × cpu" in done.stdout
     calls = parts["kernels"]["calls"]
-    assert {call["kernel"] for call in calls} == {"xla", "per_head"}
+    assert {call["kernel"] for call in calls} == {"xla", "blocked"}
     assert all(call["gradient"] < 1e-4 for call in calls if call["dtype"] == "float32")
     assert len(parts["precision"]["losses"]["bfloat16"]) == 3
     assert parts["bench-tiny-32"]["estimated_bytes"] > 1e6
