@@ -82,7 +82,7 @@ class SelfAttention(nn.Module):
             hidden: input of queries and keys.
             tokens: which tokens see each other.
             deterministic: False for training, with dropout.
-            output_attentions: whether the weights are requested, which `LayerStack` computes; some
+            output_attentions: whether the weights are requested, see `layer_outputs`; some
                 kernels do not compute the same ones.
             valued: input of the values; None: `hidden`.
         """

@@ -7,9 +7,9 @@ from bert_jax.models.attention import SelfAttention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
+from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
 from bert_jax.models.packed_rows import Tokens
-from bert_jax.models.transformer_layer import EncoderOutputs, LayerValues
 
 
 class BottleneckLayer(nn.Module):

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bert_jax.models.bottleneck_layer import BottleneckLayer
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
-from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS, attention_weights
+from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS
+from bert_jax.models.layer_outputs import EncoderOutputs, Intermediates, LayerValues
 from bert_jax.models.layers import (
     HIDDEN_AXES,
     dense,
@@ -24,7 +24,7 @@ from bert_jax.models.layers import (
     word_rows_init,
 )
 from bert_jax.models.packed_rows import AttentionContext, PackedRows, SegmentIds, Tokens
-from bert_jax.models.transformer_layer import EncoderOutputs, LayerValues, TransformerLayer
+from bert_jax.models.transformer_layer import TransformerLayer
 
 
 class EncoderOutput(NamedTuple):
@@ -39,8 +39,7 @@ class EncoderOutput(NamedTuple):
         attentions: float32 [L, B, N, T, T], attention weights before dropout, of all layers or the
             requested ones; None unless requested.
         value_relations: the same of values with values, softmax(V Vᵀ / sqrt(H)) over the tokens
-            that each one sees (MiniLM: Wang et al., 2020, https://arxiv.org/abs/2002.10957, section
-            3.2).
+            that each one sees (MiniLM, https://arxiv.org/abs/2002.10957, section 3.2).
     """
 
     last_hidden_state: jax.Array
@@ -165,14 +164,6 @@ REMAT_POLICIES = {
 _TOKENS_IN_CACHE = 1024
 
 
-class Intermediates(NamedTuple):
-    """The last three attributes of an `EncoderOutput`."""
-
-    hidden_states: jax.Array | None
-    attentions: jax.Array | None
-    value_relations: jax.Array | None
-
-
 LAYERS: dict[str, type[nn.Module]] = {
     "transformer": TransformerLayer,
     "bottleneck": BottleneckLayer,
@@ -217,29 +208,8 @@ class LayerStack(nn.Module):
             hidden, values = _in_parts(layers, rows, hidden, tokens)
         if self.config.num_hidden_groups is not None:
             values = jax.tree.map(_all_layers, values)
-        return hidden, self._intermediates(embedded, values, tokens, outputs)
-
-    def _intermediates(
-        self, embedded: jax.Array, values: LayerValues, tokens: Tokens, outputs: EncoderOutputs
-    ) -> Intermediates:
-        """The requested values, from those of all layers, [L, ...]."""
-        states = values.hidden
-        if states is not None:
-            states = jnp.concatenate([embedded[None], states])
         context = AttentionContext.from_tokens(tokens, self.config.num_attention_heads)
-        layers: Any = slice(None)
-        if outputs.attention_layers is not None:
-            layers = np.array(outputs.attention_layers) - 1
-
-        def relations(query: jax.Array | None, key: jax.Array | None) -> jax.Array | None:
-            # Outside of the loop over layers, so that those of other layers are not computed.
-            if query is None or key is None:
-                return None
-            return attention_weights(query[layers], key[layers], context)
-
-        return Intermediates(
-            states, relations(values.query, values.key), relations(values.value, values.value)
-        )
+        return hidden, Intermediates.of(outputs, embedded, values, context)
 
     def _stack(self) -> Any:
         """The class of the stack of layers."""
