@@ -28,9 +28,8 @@ from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums
 
-# The parts of the loss that compare layers, in the order of `EncoderOutputs`, and all parts.
-_OF_LAYERS = ("hidden", "attention", "value_relation")
-_PARTS = ("soft", "cosine", *_OF_LAYERS)
+# The parts of the loss against the teacher.
+_PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
 # The name of the task's own loss, if it has no parts, beside those against the teacher.
 _OWN = "task"
 # The key of a batch with the teacher's scores, if they are kept.
@@ -135,7 +134,12 @@ class DistilledTask(Task):
     def _outputs(self, model: int) -> EncoderOutputs:
         """What is compared of the student, 0, and of the teacher, 1."""
         layers = tuple(pair[model] for pair in self._layers)
-        return EncoderOutputs(*(part in self._parts for part in _OF_LAYERS), layers)
+        return EncoderOutputs(
+            output_hidden_states="hidden" in self._parts,
+            output_attentions="attention" in self._parts,
+            output_value_relations="value_relation" in self._parts,
+            attention_layers=layers,
+        )
 
     def _layer_losses(
         self, student: EncoderOutput, teacher: EncoderOutput
