@@ -118,7 +118,8 @@ PRESETS: dict[str, Preset] = {
             }
         },
     ),
-    # google-research/electra: configure_pretraining.py, configure_finetuning.py (0.9 for large).
+    # google-research/electra: configure_pretraining.py, configure_finetuning.py (0.9 for large),
+    # build_pretraining_dataset.py.
     "electra": Preset(
         {"hidden_act": "gelu", "layer_norm_eps": 1e-12, **_DROPOUT},
         {**_ADAM, "optimizer.decay_from": "start", "optimizer.layer_decay": 0.8},
@@ -127,6 +128,7 @@ PRESETS: dict[str, Preset] = {
                 **_MASKS,
                 "optimizer.layer_decay": 1.0,
                 "data.objective": "none",
+                "data.short_probability": 0.05,
                 "data.masking": "token_with_replacement",
                 "data.mask_replace_prob": 0.85,
                 "data.random_replace_prob": 0.0,

@@ -229,6 +229,10 @@ def test_prepare_needs_a_place_and_a_source(config, tmp_path, capsys):
     assert "prepare needs --output CORPUS (or --dry-run)" in refused(
         capsys, "prepare", "--config", config, "--config.data.source=text:x"
     )
+    assert "--show prints examples of a corpus, --dry-run makes none: leave one out" in refused(
+        capsys, "prepare", "--config", config, "--config.data.source=text:x", "--dry-run",
+        "--show", 3,
+    )  # fmt: skip
     assert "there is no source of text; set data.source" in refused(
         capsys, "prepare", "--config", config, "--output", tmp_path / "corpus"
     )

@@ -60,6 +60,9 @@ def test_fields_of_a_new_model(tiny_corpus):
 def test_by_hand():
     assert keys_of_preset("electra", "classification")["optimizer.layer_decay"] == 0.8
     assert keys_of_preset("electra", "replaced_tokens")["data.mask_replace_prob"] == 0.85
+    # The task alone, without the preset, has ELECTRA's rows, too.
+    assert keys_of_preset("electra", "replaced_tokens")["data.short_probability"] == 0.05
+    assert _flat_defaults("replaced_tokens")["data.short_probability"] == 0.05
     assert keys_of_preset("albert", "pretraining")["optimizer.name"] == "lamb"
     assert keys_of_preset("albert", "classification")["optimizer.name"] == "adamw"
     assert keys_of_preset("google", "pretraining")["optimizer.bias_correction"] is False

@@ -44,6 +44,8 @@ def _prepare(options: argparse.Namespace, config: Any) -> int:
 
     experiment = Experiment.from_config(config)
     prepare_options = experiment.prepare_options()
+    if options.dry_run and options.show is not None:
+        raise UserError("--show prints examples of a corpus, --dry-run makes none: leave one out")
     if options.dry_run:
         from bert_jax.data.pretraining.preparation.statistics import statistics
 

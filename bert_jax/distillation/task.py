@@ -28,9 +28,8 @@ from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums
 
-# The parts of the loss that compare layers, in the order of `EncoderOutputs`, and all parts.
-_OF_LAYERS = ("hidden", "attention", "value_relation")
-_PARTS = ("soft", "cosine", *_OF_LAYERS)
+# The parts of the loss against the teacher.
+_PARTS = ("soft", "cosine", "hidden", "attention", "value_relation")
 # The name of the task's own loss, if it has no parts, beside those against the teacher.
 _OWN = "task"
 # The key of a batch with the teacher's scores, if they are kept.
@@ -67,7 +66,6 @@ class DistilledTask(Task):
         self._layers = _compared_layers(task.description, teacher.description, options)
         parts = {name: getattr(options, f"{name}_weight") for name in _PARTS}
         self._parts = {part: weight for part, weight in parts.items() if weight}
-        self._wanted = EncoderOutputs(*(part in self._parts for part in _OF_LAYERS))
         self._kept: KeptScores | None = None
         if options.keep_logits or reader is not rows:
             if not isinstance(reader, LabelledTask):
@@ -104,7 +102,7 @@ class DistilledTask(Task):
         if self._kept is not None:
             return None
         return self.task.forward(
-            constants, batch, module=self.teacher.module, encoder_outputs=self._wanted
+            constants, batch, module=self.teacher.module, encoder_outputs=self._outputs(1)
         )
 
     def training_sums(
@@ -113,7 +111,7 @@ class DistilledTask(Task):
         """The sums of the task, and those of the differences from the teacher."""
         task = self.task
         outputs, encoded = task.forward(
-            params, batch, dropout_key, module=self.module, encoder_outputs=self._wanted
+            params, batch, dropout_key, module=self.module, encoder_outputs=self._outputs(0)
         )
         sums = {part or _OWN: values for part, values in task.sums(params, batch, outputs).items()}
         if self._kept is None:
@@ -133,6 +131,16 @@ class DistilledTask(Task):
             sums["soft"] = weighted_sums(weights, {"loss": values})
         return sums
 
+    def _outputs(self, model: int) -> EncoderOutputs:
+        """What is compared of the student, 0, and of the teacher, 1."""
+        layers = tuple(pair[model] for pair in self._layers)
+        return EncoderOutputs(
+            output_hidden_states="hidden" in self._parts,
+            output_attentions="attention" in self._parts,
+            output_value_relations="value_relation" in self._parts,
+            attention_layers=layers,
+        )
+
     def _layer_losses(
         self, student: EncoderOutput, teacher: EncoderOutput
     ) -> Iterator[tuple[str, jax.Array]]:
@@ -144,7 +152,7 @@ class DistilledTask(Task):
         if "hidden" in self._parts:
             # The embeddings are compared, too.
             states = (
-                _chosen(each.hidden_states, np.append(0, layers)).astype(jnp.float32)
+                _requested(each.hidden_states)[np.append(0, layers)].astype(jnp.float32)
                 for each, layers in ((student, own), (teacher, its))
             )
             yield "hidden", losses.hidden_losses(*states)
@@ -153,8 +161,7 @@ class DistilledTask(Task):
             ("value_relation", student.value_relations, teacher.value_relations),
         ):
             if part in self._parts:
-                of_layers = _chosen(found, own - 1), _chosen(expected, its - 1)
-                yield part, losses.attention_losses(*of_layers)
+                yield part, losses.attention_losses(_requested(found), _requested(expected))
 
     # All else is that of the task.
 
@@ -237,9 +244,9 @@ def _token_mask(batch: dict[str, jax.Array]) -> jax.Array:
     return mask.reshape(-1, mask.shape[-1]).astype(jnp.float32)
 
 
-def _chosen(of_layers: jax.Array | None, layers: np.ndarray) -> jax.Array:
-    assert of_layers is not None, "they were requested"
-    return of_layers[layers]
+def _requested(of_layers: jax.Array | None) -> jax.Array:
+    assert of_layers is not None
+    return of_layers
 
 
 def _trained_module(

@@ -5,6 +5,7 @@
 """
 
 import math
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -15,7 +16,6 @@ from bert_jax.models.dropout import dropout_key_of, dropped
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels import MASK_VALUE, AttentionCall
 from bert_jax.models.kernels.table import select_kernel
-from bert_jax.models.kernels.xla import attention_weights
 from bert_jax.models.layers import dense
 from bert_jax.models.packed_rows import AttentionContext, Tokens
 
@@ -48,6 +48,14 @@ def attention(
     return jnp.einsum("BNTS,BNSH->BNTH", weights, value)
 
 
+class Projections(NamedTuple):
+    """The inputs of attention, of each head: Q, K and V, [B, N, T, H] each."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+
+
 class SelfAttention(nn.Module):
     """N heads that attend to all tokens, and the projection of their outputs back to D.
 
@@ -66,32 +74,29 @@ class SelfAttention(nn.Module):
         *,
         deterministic: bool,
         output_attentions: bool = False,
-        output_value_relations: bool = False,
         valued: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
-        """[B, T, D] → [B, T, D]; the weights before dropout, and the value relations, or None.
-
-        Both are float32 [B, N, T, T]. Value relations are softmax(V Vᵀ / sqrt(H)) over the tokens
-        that each one sees (MiniLM: Wang et al., 2020, https://arxiv.org/abs/2002.10957, section
-        3.2).
+    ) -> tuple[jax.Array, Projections]:
+        """[B, T, D] → [B, T, D], and Q, K and V.
 
         Args:
             hidden: input of queries and keys.
             tokens: which tokens see each other.
             deterministic: False for training, with dropout.
-            output_attentions: whether to return the weights.
-            output_value_relations: whether to return the value relations.
+            output_attentions: whether the weights are requested, see `layer_outputs`; some
+                kernels do not compute the same ones.
             valued: input of the values; None: `hidden`.
         """
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
         # Heads before tokens: a batch of matrix products is fast on every platform.
-        query, key, value = (
-            dense(config, execution, heads, name)(inputs).swapaxes(1, 2)  # BNTH
-            for name, inputs in (
-                ("query", hidden),
-                ("key", hidden),
-                ("value", hidden if valued is None else valued),
+        projections = Projections(
+            *(
+                dense(config, execution, heads, name)(inputs).swapaxes(1, 2)  # BNTH
+                for name, inputs in (
+                    ("query", hidden),
+                    ("key", hidden),
+                    ("value", hidden if valued is None else valued),
+                )
             )
         )
 
@@ -108,10 +113,7 @@ class SelfAttention(nn.Module):
         kernel = select_kernel(execution.attention, platform, call)
         context = AttentionContext.from_tokens(tokens, config.num_attention_heads)
         dropout_key = dropout_key_of(self) if rate else jnp.zeros(2, jnp.uint32)
-        attended = kernel.function(query, key, value, context, rate, dropout_key)
+        attended = kernel.function(*projections, context, rate, dropout_key)
         attended = attended.swapaxes(1, 2)  # BTNH
         output = dense(config, execution, hidden.shape[-1], "output", axes=2)(attended)
-        # The weights are computed a second time; the compiler merges the two if it can.
-        weights = attention_weights(query, key, context) if output_attentions else None
-        relations = attention_weights(value, value, context) if output_value_relations else None
-        return output, weights, relations
+        return output, projections

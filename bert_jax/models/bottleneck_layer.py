@@ -7,9 +7,9 @@ from bert_jax.models.attention import SelfAttention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
+from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
 from bert_jax.models.packed_rows import Tokens
-from bert_jax.models.transformer_layer import EncoderOutputs, Intermediates
 
 
 class BottleneckLayer(nn.Module):
@@ -29,18 +29,17 @@ class BottleneckLayer(nn.Module):
         tokens: Tokens,
         deterministic: bool,
         outputs: EncoderOutputs,
-    ) -> tuple[jax.Array, Intermediates]:
+    ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         dropout = Dropout(config.hidden_dropout_prob)
 
         narrow = self._narrow(hidden, "bottleneck_input")
-        attended, weights, relations = SelfAttention(config, execution, name="attention")(
+        attended, projections = SelfAttention(config, execution, name="attention")(
             self._narrow(hidden, "bottleneck_attention"),
             tokens,
             deterministic=deterministic,
             output_attentions=outputs.output_attentions,
-            output_value_relations=outputs.output_value_relations,
             valued=hidden,
         )
         narrow = norm(config, execution, "attention_norm")(narrow + attended)
@@ -53,8 +52,7 @@ class BottleneckLayer(nn.Module):
         outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        states = hidden if outputs.output_hidden_states else None
-        return hidden, Intermediates(states, weights, relations)
+        return hidden, LayerValues.needed(outputs, hidden, projections)
 
     def _narrow(self, hidden: jax.Array, name: str) -> jax.Array:
         narrow = dense(self.config, self.execution, self.config.attention_size, name)(hidden)

@@ -14,6 +14,7 @@ from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
 from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS
+from bert_jax.models.layer_outputs import EncoderOutputs, Intermediates, LayerValues
 from bert_jax.models.layers import (
     HIDDEN_AXES,
     dense,
@@ -22,8 +23,8 @@ from bert_jax.models.layers import (
     norm,
     word_rows_init,
 )
-from bert_jax.models.packed_rows import PackedRows, SegmentIds, Tokens
-from bert_jax.models.transformer_layer import EncoderOutputs, Intermediates, TransformerLayer
+from bert_jax.models.packed_rows import AttentionContext, PackedRows, SegmentIds, Tokens
+from bert_jax.models.transformer_layer import TransformerLayer
 
 
 class EncoderOutput(NamedTuple):
@@ -35,9 +36,10 @@ class EncoderOutput(NamedTuple):
             K texts per row; None without a pooler.
         hidden_states: [L + 1, B, T, D], the embeddings and the output of each layer; None unless
             requested.
-        attentions: float32 [L, B, N, T, T], attention weights before dropout; None unless
-            requested.
-        value_relations: the same of values with values, see `attention.SelfAttention`.
+        attentions: float32 [L, B, N, T, T], attention weights before dropout, of all layers or the
+            requested ones; None unless requested.
+        value_relations: the same of values with values, softmax(V Vᵀ / sqrt(H)) over the tokens
+            that each one sees (MiniLM, https://arxiv.org/abs/2002.10957, section 3.2).
     """
 
     last_hidden_state: jax.Array
@@ -161,6 +163,7 @@ REMAT_POLICIES = {
 # long for 32 rows of 128 to 512 tokens. Training gains nothing.
 _TOKENS_IN_CACHE = 1024
 
+
 LAYERS: dict[str, type[nn.Module]] = {
     "transformer": TransformerLayer,
     "bottleneck": BottleneckLayer,
@@ -186,7 +189,7 @@ class LayerStack(nn.Module):
         deterministic: bool,
         outputs: EncoderOutputs,
     ) -> tuple[jax.Array, Intermediates]:
-        """[B, T, E] → [B, T, D], and the requested values of each layer, [L + 1, ...] or [L, ...].
+        """[B, T, E] → [B, T, D], and the requested values of the layers, [L + 1, ...] or [L, ...].
 
         The first of the hidden states is the input of the first layer.
         """
@@ -197,18 +200,16 @@ class LayerStack(nn.Module):
         embedded = hidden
         layers = self._stack()(self.config, self.execution, name="layers")
         rows = len(hidden)
-        if deterministic and not any(outputs):
+        if deterministic and not outputs.are_requested:
             rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
-            hidden, intermediates = layers(hidden, tokens, deterministic, outputs)
+            hidden, values = layers(hidden, tokens, deterministic, outputs)
         else:
-            hidden, intermediates = _in_parts(layers, rows, hidden, tokens)
+            hidden, values = _in_parts(layers, rows, hidden, tokens)
         if self.config.num_hidden_groups is not None:
-            intermediates = jax.tree.map(_all_layers, intermediates)
-        if outputs.output_hidden_states:
-            states = jnp.concatenate([embedded[None], intermediates.hidden_states])
-            intermediates = intermediates._replace(hidden_states=states)
-        return hidden, intermediates
+            values = jax.tree.map(_all_layers, values)
+        context = AttentionContext.from_tokens(tokens, self.config.num_attention_heads)
+        return hidden, Intermediates.of(outputs, embedded, values, context)
 
     def _stack(self) -> Any:
         """The class of the stack of layers."""
@@ -256,21 +257,21 @@ def rows_in_cache(execution: Execution, rows: int, length: int) -> int:
 
 def _in_parts(
     layers: nn.Module, rows: int, hidden: jax.Array, tokens: Tokens
-) -> tuple[jax.Array, Intermediates]:
+) -> tuple[jax.Array, LayerValues]:
     """What the layers return for [B, T, D] without dropout, computed for some rows at a time."""
 
     def compute(layers: Any, carry: None, part: tuple[jax.Array, Tokens]) -> Any:
         hidden, tokens = part
-        hidden, intermediates = layers(hidden.astype(dtype), tokens, True, EncoderOutputs())
-        return carry, (hidden.astype(jnp.float32), intermediates)
+        hidden, values = layers(hidden.astype(dtype), tokens, True, EncoderOutputs())
+        return carry, (hidden.astype(jnp.float32), values)
 
     # In float32: a CPU's loop would convert a whole bfloat16 array to read a slice of it.
     dtype = hidden.dtype
     inputs = (hidden.astype(jnp.float32), tokens)
     parts = jax.tree.map(lambda array: array.reshape(-1, rows, *array.shape[1:]), inputs)
     loop = nn.scan(compute, variable_broadcast="params", split_rngs={"params": False})
-    _, (output, intermediates) = loop(layers, None, parts)
-    return output.astype(dtype).reshape(hidden.shape), intermediates
+    _, (output, values) = loop(layers, None, parts)
+    return output.astype(dtype).reshape(hidden.shape), values
 
 
 def _all_layers(of_groups: jax.Array) -> jax.Array:
@@ -323,6 +324,7 @@ class Encoder(nn.Module):
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         output_value_relations: bool = False,
+        attention_layers: tuple[int, ...] | None = None,
         layers: LayerStack | None = None,
     ) -> EncoderOutput:
         """Encodes tokens.
@@ -343,9 +345,10 @@ class Encoder(nn.Module):
             packed_rows: if set, the layers compute rows without `segment_ids` in packed rows; then
                 their hidden states, attention weights and value relations are not available.
             deterministic: False for training, with dropout from the RNG stream "dropout".
-            output_hidden_states: whether to return the hidden states of all layers.
-            output_attentions: whether to return the attention weights of all layers.
-            output_value_relations: whether to return the value relations of all layers.
+            output_hidden_states: for this and the next three see `EncoderOutputs`.
+            output_attentions: whether to return attention weights.
+            output_value_relations: whether to return value relations.
+            attention_layers: of which layers.
             layers: computes these layers in place of the encoder's own, on its embeddings.
         """
         if token_type_ids is None:
@@ -355,12 +358,14 @@ class Encoder(nn.Module):
         if attention_mask is not None:
             key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
         tokens = Tokens.in_batch_order(SegmentIds(query_ids, key_ids))
-        outputs = EncoderOutputs(output_hidden_states, output_attentions, output_value_relations)
+        outputs = EncoderOutputs(
+            output_hidden_states, output_attentions, output_value_relations, attention_layers
+        )
         words = _trigrams(input_ids, segment_ids) if self.config.trigram_input else input_ids
         positions = self._position_rows(input_ids, position_ids)
         if packed_rows is not None:
             assert segment_ids is None
-            assert not any(outputs)
+            assert not outputs.are_requested
             pack, tokens = packed_rows.pack, packed_rows.tokens()
             words, token_type_ids, positions = pack(words), pack(token_type_ids), pack(positions)
         embedded = self.embeddings(

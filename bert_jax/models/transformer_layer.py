@@ -1,7 +1,5 @@
 """A layer of the encoder (Vaswani et al., 2017, section 3.1)."""
 
-from typing import NamedTuple
-
 import flax.linen as nn
 import jax
 
@@ -9,36 +7,9 @@ from bert_jax.models.attention import SelfAttention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
+from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
 from bert_jax.models.packed_rows import Tokens
-
-
-class EncoderOutputs(NamedTuple):
-    """What an encoder returns beside its last layer.
-
-    Attributes:
-        output_hidden_states: whether the hidden states of all layers.
-        output_attentions: whether the attention weights of all layers.
-        output_value_relations: whether the value relations of all layers.
-    """
-
-    output_hidden_states: bool = False
-    output_attentions: bool = False
-    output_value_relations: bool = False
-
-
-class Intermediates(NamedTuple):
-    """Intermediate results of the layers; None unless requested.
-
-    Attributes:
-        hidden_states: output of each layer, [L, B, T, D].
-        attentions: attention weights of each layer, float32 [L, B, N, T, T].
-        value_relations: value relations of each layer, float32 [L, B, N, T, T].
-    """
-
-    hidden_states: jax.Array | None
-    attentions: jax.Array | None
-    value_relations: jax.Array | None
 
 
 class TransformerLayer(nn.Module):
@@ -54,18 +25,17 @@ class TransformerLayer(nn.Module):
         tokens: Tokens,
         deterministic: bool,
         outputs: EncoderOutputs,
-    ) -> tuple[jax.Array, Intermediates]:
+    ) -> tuple[jax.Array, LayerValues]:
         """[B, T, D] → [B, T, D], and values that `nn.scan` stacks to [L, ...]."""
         config, execution = self.config, self.execution
         # The scope is named after the class, and so are the random keys derived from it.
         dropout = Dropout(config.hidden_dropout_prob)
 
-        attended, weights, relations = SelfAttention(config, execution, name="attention")(
+        attended, projections = SelfAttention(config, execution, name="attention")(
             hidden,
             tokens,
             deterministic=deterministic,
             output_attentions=outputs.output_attentions,
-            output_value_relations=outputs.output_value_relations,
         )
         if config.attention_output_dropout:
             attended = dropout(attended, tokens.indices, deterministic=deterministic)
@@ -78,5 +48,4 @@ class TransformerLayer(nn.Module):
             outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        states = hidden if outputs.output_hidden_states else None
-        return hidden, Intermediates(states, weights, relations)
+        return hidden, LayerValues.needed(outputs, hidden, projections)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.encoder import Encoder
@@ -69,8 +68,8 @@ def _weights(
     params: Any, batch: dict[str, jax.Array], *, encoder: Encoder, layers: tuple[int, ...]
 ) -> jax.Array:
     """A batch → attention weights of L chosen layers, float32 [B, L, N, T, T]."""
-    output = apply_encoder(encoder, params, batch, attentions=True)
-    return jnp.stack([output.attentions[layer - 1] for layer in layers], axis=1)
+    output = apply_encoder(encoder, params, batch, attention_layers=layers)
+    return output.attentions.swapaxes(0, 1)
 
 
 PREDICT = PredictSpec(

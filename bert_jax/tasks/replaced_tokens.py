@@ -143,17 +143,18 @@ def _is_token(batch: dict[str, jax.Array]) -> jax.Array:
 
 
 def defaults() -> dict[str, dict[str, Any]]:
-    """The keys of `pretraining`, with ELECTRA's masks, and the section `replaced_tokens`."""
+    """The keys of `pretraining`, with ELECTRA's rows and masks, and `replaced_tokens`."""
     keys = pretraining.defaults()
-    masks = {
+    rows = {
         "objective": "none",
+        "short_probability": 0.05,
         "masking": "token_with_replacement",
         "mask_replace_prob": 0.85,
         "random_replace_prob": 0.0,
     }
     return {
         **keys,
-        "data": {**keys["data"], **masks},
+        "data": {**keys["data"], **rows},
         "replaced_tokens": keys_of(ReplacedTokenOptions),
     }
 

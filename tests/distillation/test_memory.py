@@ -63,6 +63,7 @@ def test_the_estimate_is_near_what_the_compiler_needs(memory_on):
     assert compiled["compiled"]
     ratio = estimated["peak_bytes_per_device"] / compiled["peak_bytes_per_device"]
     assert 0.7 < ratio < 1.4  # as for other trainings, tests/planning/test_tpu.py
-    # Attention weights and value relations of all of its layers, [L, B, N, T, T] each.
-    teachers = 2 * 8 * 64 * 8 * 64 * 64 * 4
-    assert estimated["memory_per_device"]["activations"] > teachers
+    # Attention weights and value relations of the layer that is compared, [B, N, T, T] each, not of
+    # all eight.
+    of_layer = 2 * 64 * 8 * 64 * 64 * 4
+    assert of_layer < estimated["memory_per_device"]["activations"] < 8 * of_layer

@@ -110,6 +110,24 @@ def test_kept_scores_give_the_same_loss_and_are_computed_once(
 
 
 @pytest.mark.slow
+def test_attention_weights_of_other_layers_are_not_computed(experiment_of, teacher_of):
+    """MiniLM compares the last layers alone: those before cost no memory."""
+    keys = {"teacher": str(teacher_of("classes")), "layer_map": (0, 2)}
+    keys |= {"attention_weight": 1.0, "value_relation_weight": 1.0}
+    experiment = experiment_of(
+        "classes", {f"distillation.{key}": value for key, value in keys.items()}
+    )
+    task = experiment.task
+    batch = next(task.train_batches(0, 1, host=0, hosts=1))
+    params = jax.eval_shape(lambda: init_params(task.module, jax.random.key(3)))
+    constants = task.abstract_constants(experiment.mesh)
+    computed = str(jax.make_jaxpr(task.training_sums)(params, constants, batch, None))
+    (rows, length), heads = batch["input_ids"].shape, task.description.config.num_attention_heads
+    assert f"f32[1,{rows},{heads},{length},{length}]" in computed
+    assert f"f32[2,{rows},{heads},{length},{length}]" not in computed
+
+
+@pytest.mark.slow
 def test_a_student_without_token_types_reads_the_rows_of_its_teacher(experiment_of, teacher_of):
     """A DistilBERT of a BERT: the teacher must see which text is the question."""
     teacher = str(teacher_of("answers"))

@@ -166,3 +166,16 @@ def test_hidden_states_attention_weights_and_value_relations():
         powers = np.exp(scores) * (np.asarray(MASK)[:, None, None] > 0)
         relations = powers / powers.sum(axis=-1, keepdims=True)
         np.testing.assert_allclose(found.value_relations, relations, atol=1e-5)
+
+        of_last = run(
+            Encoder(CONFIG, Execution(scan_layers=scan_layers, remat=remat)),
+            params,
+            attention_mask=MASK,
+            output_attentions=True,
+            output_value_relations=True,
+            attention_layers=(2,),
+        )
+        assert of_last.hidden_states is None
+        for name in ("attentions", "value_relations"):
+            expected, only = getattr(found, name)[1:], getattr(of_last, name)
+            np.testing.assert_allclose(only, expected, atol=1e-6, err_msg=name)

@@ -229,7 +229,9 @@ def assert_same_loss_and_gradient(layers, ways):
 
 @pytest.mark.slow
 def test_the_more_is_recomputed_the_less_memory_is_taken_and_nothing_else_changes():
-    memory = assert_same_loss_and_gradient(4, [Execution(remat=remat) for remat in REMAT])
+    # As on an accelerator: a CPU's kernel of attention never saves the weights.
+    ways = [Execution(remat=remat, platform="gpu") for remat in REMAT]
+    memory = assert_same_loss_and_gradient(4, ways)
     for more, less in itertools.pairwise(memory):
         assert less < 0.85 * more
 

@@ -363,9 +363,9 @@ def apply_encoder(
     batch: dict[str, jax.Array],
     *,
     hidden_states: bool = False,
-    attentions: bool = False,
+    attention_layers: tuple[int, ...] = (),
 ) -> Any:
-    """The `EncoderOutput` of a batch."""
+    """The `EncoderOutput` of a batch; for its attributes see `EncoderOutputs`."""
     return encoder.apply(
         {"params": params},
         batch["input_ids"],
@@ -373,7 +373,8 @@ def apply_encoder(
         batch["attention_mask"],
         packed_rows=PackedRows.of_batch(batch),
         output_hidden_states=hidden_states,
-        output_attentions=attentions,
+        output_attentions=bool(attention_layers),
+        attention_layers=attention_layers,
     )
 
 
