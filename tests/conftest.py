@@ -20,10 +20,10 @@ from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.inference.model import LoadedModel
-from bert_jax.models import execution
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
+from bert_jax.sharding import runtime
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tokenization import Tokenizer
 from tests.google_storage import google_storage
@@ -84,7 +84,7 @@ def any_processor() -> Iterator[None]:
     Processes that tests start are told so by their configs.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execution, "cpu_flags", frozenset)
+        patch.setattr(runtime, "cpu_flags", frozenset)
         yield
 
 

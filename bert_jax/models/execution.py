@@ -6,13 +6,11 @@ import jax
 
 from bert_jax.errors import OptionError, require_at_least, require_one_of
 from bert_jax.models.kernels.table import SETTINGS, automatic_setting, runs_on
-from bert_jax.sharding.runtime import cpu_flags
+from bert_jax.sharding.runtime import multiplies_bfloat16
 
 # What is saved for the backward pass, from most to least; see `encoder.REMAT_POLICIES`.
 REMAT = ("none", "dots", "dots_with_no_batch_dims", "full")
 
-# Features of a CPU that multiplies bfloat16 faster than float32.
-_BFLOAT16_FLAGS = ("avx512_bf16", "amx_bf16")
 # NVIDIA GPUs multiply bfloat16 fast from this compute capability on: Ampere.
 _BFLOAT16_CAPABILITY = 8.0
 
@@ -86,7 +84,7 @@ def resolve_execution(
     dtype = precision
     if precision == "auto":
         is_old_gpu = capability is not None and float(capability) < _BFLOAT16_CAPABILITY
-        is_float32_cpu = platform == "cpu" and not cpu_flags().intersection(_BFLOAT16_FLAGS)
+        is_float32_cpu = platform == "cpu" and not multiplies_bfloat16()
         dtype = "float32" if is_old_gpu or is_float32_cpu else "bfloat16"
     if scan_layers is None:
         scan_layers = not (platform == "cpu" and dtype == "bfloat16")

@@ -71,6 +71,11 @@ def _processor() -> str:
     return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:8]
 
 
+def multiplies_bfloat16() -> bool:
+    """Whether this machine's CPU multiplies bfloat16 faster than float32."""
+    return not cpu_flags().isdisjoint(("avx512_bf16", "amx_bf16"))
+
+
 @functools.cache
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
     """The CPU features of this machine under Linux's names; empty on other systems."""

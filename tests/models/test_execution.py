@@ -2,18 +2,19 @@
 
 import types
 
+import jax
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.models import execution
 from bert_jax.models.execution import Execution, resolve_execution
+from bert_jax.sharding import runtime
 from bert_jax.sharding.runtime import cpu_flags
 
 
 @pytest.fixture
 def cpu(monkeypatch):
     def be(*flags):
-        monkeypatch.setattr(execution, "cpu_flags", lambda: frozenset(flags))
+        monkeypatch.setattr(runtime, "cpu_flags", lambda: frozenset(flags))
 
     return be
 
@@ -57,7 +58,7 @@ def test_what_the_config_says_counts(cpu):
 )
 def test_the_local_gpu(monkeypatch, capability, dtype):
     device = types.SimpleNamespace(platform="gpu", compute_capability=capability)
-    monkeypatch.setattr(execution.jax, "devices", lambda: [device])
+    monkeypatch.setattr(jax, "devices", lambda: [device])
     assert resolve_execution("auto") == Execution(dtype, platform="gpu")
 
 

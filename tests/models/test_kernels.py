@@ -19,6 +19,7 @@ from bert_jax.models.kernels.table import (
     select_kernel,
 )
 from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
+from bert_jax.sharding import runtime
 
 KEY = np.uint32([7, 11])
 # Two texts in the first row; the last token of the second is padding, which no token sees and
@@ -211,6 +212,19 @@ def test_cudnn_computes_the_definition():
 def test_the_kernel_of_a_call(setting, platform, call, name):
     fields = {"length": 512, "head_dim": 64, "dtype": "bfloat16"}
     assert select_kernel(setting, platform, AttentionCall(**fields | call)).name == name
+
+
+def test_short_rows_in_bfloat16_where_a_cpu_multiplies_it(monkeypatch):
+    def names(*flags):
+        monkeypatch.setattr(runtime, "cpu_flags", lambda: frozenset(flags))
+        calls = [(128, "bfloat16"), (128, "float32"), (384, "bfloat16")]
+        return [
+            select_kernel("xla", "cpu", AttentionCall(length, 64, dtype)).name
+            for length, dtype in calls
+        ]
+
+    assert names("avx2") == ["blocked"] * 3
+    assert names("avx2", "avx512_bf16") == ["xla", "blocked", "blocked"]
 
 
 def test_heads_on_several_devices_are_not_looped_over():
