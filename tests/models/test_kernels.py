@@ -129,6 +129,15 @@ def test_blocks_compute_the_definition(monkeypatch, heads, rate):
         assert_close(found, expected, dtype, tolerance)
 
 
+def test_blocks_have_no_gradient_of_scores_where_one_key_has_all_the_weight():
+    query, key, value, d_output = drawn("float32", 2, 3, 5, 8)
+    operands = (1e3 * query, 1e3 * key, value, d_output)
+    _, d_query, d_key, d_value = value_and_gradients(blocked.attention, operands, CONTEXT)
+    assert not d_query.any()
+    assert not d_key.any()
+    assert d_value.any()
+
+
 def test_blocks_are_as_large_as_the_cache_allows():
     length = 256  # a head has 256 KiB of scores
     operands = drawn("bfloat16", 6, 4, length, 8, count=3)

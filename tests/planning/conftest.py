@@ -89,11 +89,13 @@ def lay_out(tiny_config) -> Callable[..., TrainingOnMesh]:
     @functools.cache
     def make(topology: str, shape: MeshShape, **keys: object) -> TrainingOnMesh:
         config = tiny_config(**keys)
+        devices = find_topology(parse_slice(topology))
+        init = model_init.of_config(config, devices.slice.hardware.platform)
         return TrainingOnMesh(
-            pretraining.TRAIN.create_without_data(config, model_init.of_config(config)),
+            pretraining.TRAIN.create_without_data(config, init),
             make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
             TrainOptions(**config.train),
-            find_topology(parse_slice(topology)),
+            devices,
             shape,
         )
 

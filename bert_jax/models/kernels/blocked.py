@@ -75,24 +75,23 @@ def _forward(
 
     inputs = (query, key, value, context)
     output, softmax = _in_blocks(attend, *_wide(inputs))
-    output = output.astype(value.dtype)
-    return output, (*inputs, dropout_key, output, softmax)
+    return output.astype(value.dtype), (*inputs, dropout_key, softmax)
 
 
 def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
     """The gradients; `d_x` denotes the gradient of x.
 
-    As in `xla.backward`, but the sum Σₛ A ∘ dA of weights A is computed as Σₕ dO ∘ O, without T · S
-    values.
+    As in `xla.backward`, with weights A that are computed again. The sum Σₛ A ∘ dA is not computed
+    as Σₕ dO ∘ O, as flash attention does: where a query attends to one key alone, the gradient of
+    its scores would not be 0.
     """
-    query, key, value, context, dropout_key, output, softmax = saved
+    query, key, value, context, dropout_key, softmax = saved
 
     def gradients(
         query: jax.Array,
         key: jax.Array,
         value: jax.Array,
         context: AttentionContext,
-        output: jax.Array,
         softmax: _Softmax,
         d_output: jax.Array,
     ) -> tuple[jax.Array, ...]:
@@ -101,13 +100,13 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
 
         weights = jnp.exp(_scores(query, key, context) - softmax.maximum) / softmax.total  # A
         d_value = matmul_tn(drop(weights), d_output)  # A'ᵀ dO, [..., S, H]
-        d_weights = drop(matmul_nt(d_output, value))  # dA, [..., T, S]
-        total = (d_output * output).sum(axis=-1, keepdims=True)  # [..., T, 1]
-        d_scores = jnp.where(context.visible, weights * (d_weights - total), 0)
+        a_da = weights * drop(matmul_nt(d_output, value))  # A ∘ dA, [..., T, S]
+        d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
+        d_scores = jnp.where(context.visible, d_scores, 0)
         d_query = matmul(d_scores, key) * _scale(query)  # [..., T, H]
         return d_query, matmul_tn(d_scores, query * _scale(query)), d_value
 
-    operands = (query, key, value, context, output, softmax, d_output)
+    operands = (query, key, value, context, softmax, d_output)
     found = _in_blocks(gradients, *_wide(operands))
     return (*(gradient.astype(value.dtype) for gradient in found), None, None)
 
