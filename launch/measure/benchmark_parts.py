@@ -22,6 +22,7 @@ from speed_bert_jax import MINILM
 from timed_runs import markdown
 
 from bert_jax.families import bert
+from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import ElementIndices, dropped
 from bert_jax.models.encoder import Encoder, rows_in_cache
@@ -212,6 +213,7 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="forward and backward pass")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
+    keep_freed_memory()  # as `bert_jax.load` does
     execution = resolve_execution(options.dtype)
     print(
         table(
