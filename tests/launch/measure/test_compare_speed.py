@@ -80,7 +80,7 @@ def test_ratios_are_those_of_each_round(script):
 def test_embedding_needs_a_model(script, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         script("compare_speed").main(["--output", str(tmp_path), "--works", "embed-float32"])
-    assert "embed-… needs --model" in capsys.readouterr().err
+    assert "works on texts need --model" in capsys.readouterr().err
 
 
 def test_texts_of_uneven_length(script):
