@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from bert_jax.models.dropout import dropped
 from bert_jax.models.kernels import MASK_VALUE, AttentionCall, Kernel
 from bert_jax.models.kernels.matmul import matmul, matmul_nt, matmul_tn
+from bert_jax.models.kernels.xla import scale
 from bert_jax.models.packed_rows import AttentionContext
 from bert_jax.sharding.runtime import multiplies_bfloat16
 
@@ -103,8 +104,8 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
         a_da = weights * drop(matmul_nt(d_output, value))  # A ∘ dA, [..., T, S]
         d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
         d_scores = jnp.where(context.visible, d_scores, 0)
-        d_query = matmul(d_scores, key) * _scale(query)  # [..., T, H]
-        return d_query, matmul_tn(d_scores, query * _scale(query)), d_value
+        d_query = matmul(d_scores, key) * scale(query)  # [..., T, H]
+        return d_query, matmul_tn(d_scores, query * scale(query)), d_value
 
     operands = (query, key, value, context, softmax, d_output)
     found = _in_blocks(gradients, *_wide(operands))
@@ -124,10 +125,6 @@ def _wide(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return jax.tree.map(widened, operands)
 
 
-def _scale(query: jax.Array) -> float:
-    return 1 / math.sqrt(query.shape[-1])
-
-
 def _scores(query: jax.Array, key: jax.Array, context: AttentionContext) -> jax.Array:
     """Q Kᵀ / sqrt(H), float32 [..., T, S]; `MASK_VALUE` where a query does not see a key.
 
@@ -136,7 +133,7 @@ def _scores(query: jax.Array, key: jax.Array, context: AttentionContext) -> jax.
     lowest number absorbs.
     """
     mask = jnp.where(context.visible, 0, MASK_VALUE)
-    return matmul_nt(query * _scale(query), key) + mask
+    return matmul_nt(query * scale(query), key) + mask
 
 
 def _in_blocks(function: Callable[..., Any], *operands: Any) -> Any:

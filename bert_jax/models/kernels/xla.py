@@ -45,12 +45,13 @@ def attention_weights(query: jax.Array, key: jax.Array, context: AttentionContex
     Returns:
         float32 [..., T, S]; each row sums to 1. A row without any visible key is uniform, not NaN.
     """
-    scores = matmul_nt(query, key) * _scale(query)  # [..., T, S]
+    scores = matmul_nt(query, key) * scale(query)  # [..., T, S]
     scores = jnp.where(context.visible, scores, MASK_VALUE)
     return jax.nn.softmax(scores, axis=-1)
 
 
-def _scale(query: jax.Array) -> float:
+def scale(query: jax.Array) -> float:
+    """1 / sqrt(H)."""
     return 1 / math.sqrt(query.shape[-1])
 
 
@@ -102,7 +103,7 @@ def backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
     d_kept = matmul_nt(d_output, value)  # dO Vᵀ, BNTS
     a_da = weights * drop(d_kept)  # A ∘ dA, BNTS
     d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
-    d_scores = jnp.where(context.visible, d_scores * _scale(query), 0).astype(dtype)
+    d_scores = jnp.where(context.visible, d_scores * scale(query), 0).astype(dtype)
     d_query = matmul(d_scores, key)  # BNTH
     d_key = matmul_tn(d_scores, query)  # BNSH
     return (*(gradient.astype(dtype) for gradient in (d_query, d_key, d_value)), None, None)
