@@ -8,16 +8,17 @@ import numpy as np
 
 from bert_jax.errors import UserError
 
+# `json.dumps` makes an encoder for each call.
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def to_json(record: Mapping[str, Any]) -> str:
     """A JSON object; a float32 becomes the shortest decimal that parses to the same float32."""
+    if not any(isinstance(value, np.ndarray) for value in record.values()):
+        return _encode(record)
     entries = (
-        f"{json.dumps(key, ensure_ascii=False)}: "
-        + (
-            _array_to_json(key, value)
-            if isinstance(value, np.ndarray)
-            else json.dumps(value, ensure_ascii=False)
-        )
+        f"{_encode(key)}: "
+        + (_array_to_json(key, value) if isinstance(value, np.ndarray) else _encode(value))
         for key, value in record.items()
     )
     return "{" + ", ".join(entries) + "}"

@@ -161,6 +161,8 @@ def compare(name: str, work: Work, options: argparse.Namespace) -> dict[str, Any
 def compare_once(name: str, options: argparse.Namespace) -> Any:
     """The rounds of one work, from its file if it has been done."""
     work = WORKS[name]
+    if options.texts is not None and work.kind in TEXT_KINDS:
+        work = dataclasses.replace(work, batch=options.texts)
     settings = {key: getattr(options, key) for key in ("size", "rounds", "steps")}
     if work.kind in TEXT_KINDS:
         settings["model"] = str(options.model)
@@ -219,6 +221,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="directory of the results")
     parser.add_argument("--works", nargs="+", choices=WORKS, default=USUAL, metavar="WORK")
     parser.add_argument("--model", type=Path, help="directory of Hugging Face, for texts")
+    parser.add_argument("--texts", type=int, help="how many, instead of the number of a work")
     parser.add_argument("--size", default="base")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=3, help="of each turn")

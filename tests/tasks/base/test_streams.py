@@ -41,7 +41,9 @@ class Lengths(Predictor):
 
 @pytest.fixture(scope="module")
 def fake_model(tokenizer, tiny_config):
-    return SimpleNamespace(tokenizer=tokenizer, config=tiny_config, mesh=one_device_mesh())
+    return SimpleNamespace(
+        tokenizer=tokenizer, config=tiny_config, mesh=one_device_mesh(), params={}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +186,20 @@ def test_predictions_by_hand_in_order(texts_of):
     ]  # fmt: skip
     assert done == [2, 2, 1]
     assert list(predict_examples(texts_of(), [])) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "window", "ahead"),
+    [(1, 64, 16), (1, 3, 3), (20_000_000, 64, 3), (110_000_000, 64, 1)],
+)
+def test_batches_of_a_small_model_are_begun_ahead(fake_model, texts_of, parameters, window, ahead):
+    predictor, begun = texts_of(batch_size=2, window=window), []
+    predictor.model = SimpleNamespace(
+        **{**vars(fake_model), "params": {"kernel": np.broadcast_to(0.0, (parameters,))}}
+    )
+    predictor.compute = lambda batch: begun.append(None) or Lengths.compute(predictor, batch)
+    next(predict_examples(predictor, ["sun"] * 100))
+    assert len(begun) == 1 + ahead
 
 
 def test_examples_of_several_rows(fake_model, tokenizer):
