@@ -45,7 +45,6 @@ from bert_jax.training.step import (
     make_train_step,
     new_state,
     pack_rows,
-    with_params,
 )
 
 # (parameters, directory for predictions or None) → validation metrics.
@@ -101,10 +100,9 @@ def train(
         first_batch = position["next_example"] // options.global_batch_size
         early_stopping = EarlyStopping.restored(options.patience, task.best_metric, position)
     else:
-        state, first_batch = new_state(task, optimizer, abstract, seed=seed), 0
+        state = new_state(task, optimizer, abstract, seed=seed, params=initial_params)
+        first_batch = 0
         early_stopping = EarlyStopping(options.patience, task.best_metric)
-        if initial_params is not None:
-            state = with_params(state, initial_params)
 
     share = batch_share(mesh)
     batches = task.train_batches(

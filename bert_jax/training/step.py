@@ -62,8 +62,17 @@ def abstract_state(task: Task, optimizer: Optimizer, mesh: Mesh) -> TrainState:
     return sharded_shapes(mesh, shapes).replace(opt_state=moments)
 
 
-def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: int) -> TrainState:
+def new_state(
+    task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: int, params: Any = None
+) -> TrainState:
     """A new state, each part computed on the devices that hold it.
+
+    Args:
+        task: the task, whose module initialises the parameters.
+        optimizer: initialises its moments.
+        abstract: the state with its sharding, see `abstract_state`.
+        seed: seed of the parameters.
+        params: parameters in place of random ones.
 
     Raises:
         OptionError: the devices have too little memory for it.
@@ -71,11 +80,18 @@ def new_state(task: Task, optimizer: Optimizer, abstract: TrainState, *, seed: i
     _check_state(abstract)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
 
-    @functools.partial(jax.jit, out_shardings=shardings)
-    def make(seed: Any) -> TrainState:
-        return _initial_state(init_params(task.module, jax.random.key(seed)), optimizer)
+    @functools.partial(jax.jit, out_shardings=shardings.params)
+    def make_params(seed: Any) -> Any:
+        return init_params(task.module, jax.random.key(seed))
 
-    return make(np.uint32(seed))
+    @functools.partial(jax.jit, out_shardings=shardings.replace(params=None))
+    def make_others(params: Any) -> TrainState:
+        return _initial_state(params, optimizer).replace(params=None)
+
+    if params is None:
+        params = make_params(np.uint32(seed))
+    params = jax.device_put(params, shardings.params)
+    return make_others(params).replace(params=params)
 
 
 def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: Mesh) -> None:
@@ -114,12 +130,6 @@ def _check_state(abstract: TrainState, constants: Any = None) -> None:
     if problem := lack_of_memory((abstract, constants), what):
         rule = "make the model smaller ({size}, {hidden_size}, {num_hidden_layers}), or set {fsdp}"
         raise OptionError("size", None, rule, problem)
-
-
-def with_params(state: TrainState, params: Any) -> TrainState:
-    """The state with other parameters, in the same sharding."""
-    placed = jax.tree.map(lambda old, new: jax.device_put(new, old.sharding), state.params, params)
-    return state.replace(params=placed)
 
 
 def _initial_state(params: Any, optimizer: Optimizer) -> TrainState:

@@ -45,14 +45,14 @@ def timed(work: Callable[[], Any], rows: int) -> tuple[float, float]:
     return (time.perf_counter() - began) / rows, (sum(os.times()[:2]) - used) / rows
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Parses the arguments and measures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, required=True, help="directory of Hugging Face")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    model = bert_jax.load(arguments.model, "classification", labels=["no", "yes"])
+    options = parser.parse_args(arguments)
+    model = bert_jax.load(options.model, "classification", labels=["no", "yes"])
     predictor = LabelPredictor(model, PredictOptions().batches())
     texts = uneven_texts(TEXTS, words=SHORT)
     batches = [
@@ -74,7 +74,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "rows.txt")
         with source.open("w", encoding="utf-8") as file:
-            file.writelines(f"{text}\n" for text in lines(texts, arguments.rows))
+            file.writelines(f"{text}\n" for text in lines(texts, options.rows))
 
         def whole() -> None:
             target = Path(folder, "predictions.jsonl")
@@ -86,20 +86,20 @@ def main() -> None:
                 whole()
 
         works = {
-            "whole": (whole, arguments.rows),
-            "host alone": (host, arguments.rows),
+            "whole": (whole, options.rows),
+            "host alone": (host, options.rows),
             "model alone": (compute, ROWS_OF_THE_MODEL),
         }
         whole()  # compiles
         compute()
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
-        for _ in range(arguments.rounds):
+        for _ in range(options.rounds):
             for name, (work, rows) in works.items():
                 found[name].append(timed(work, rows))
     cores = len(os.sched_getaffinity(0))
     print(table(found))
     of_slower, of_cores = [], []
-    for number in range(arguments.rounds):
+    for number in range(options.rounds):
         whole_s, host_s, model_s = (pairs[number][0] for pairs in found.values())
         used = found["host alone"][number][1] + found["model alone"][number][1]
         of_slower.append(max(host_s, model_s) / whole_s)

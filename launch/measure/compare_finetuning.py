@@ -27,6 +27,7 @@ first run does, and the others load its programs. `--examples`, `--evaluated`, `
 import argparse
 import dataclasses
 import json
+import re
 import shutil
 import statistics
 import sys
@@ -99,7 +100,10 @@ class Job:
         command = [sys.executable, "-m", "bert_jax", "train", "--config", str(config)]
         command += ["--workdir", str(workdir)]
         command += [f"--config.{key}={value}" for key, value in keys.items()]
-        output, times = self.timed(command, f"bert_jax-{seed}")
+        name = f"bert_jax-{seed}"
+        output, times = self.timed(command, name)
+        log = (self.output / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        times["compile_seconds"] = compile_seconds(log)
         shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
         predictions = COMPARISONS[self.task].predictions(workdir / "predictions")
         return self.scored(predictions, times) | {"own": last_json(output), "command": command}
@@ -129,13 +133,19 @@ class Job:
 
     def timed(self, command: list[str], name: str) -> tuple[str, dict[str, float]]:
         """Runs a command with a cache of this task, and without the hub."""
-        cache = {"XDG_CACHE_HOME": str(self.output / "cache"), "HF_HUB_OFFLINE": "1"}
+        environment = {"XDG_CACHE_HOME": str(self.output / "cache"), "HF_HUB_OFFLINE": "1"}
+        environment["JAX_LOG_COMPILES"] = "1"
         print(f"{self.task}: {name} …", file=sys.stderr, flush=True)
-        return run(command, self.output / f"{name}.log", cache)
+        return run(command, self.output / f"{name}.log", environment)
 
     def scored(self, predictions: Any, times: dict[str, float]) -> dict[str, Any]:
         """Scores and times."""
         return {"scores": COMPARISONS[self.task].score(self.validation, predictions), **times}
+
+
+def compile_seconds(log: str) -> float:
+    """The sum of what JAX logs of its compilations; programs read from the cache take little."""
+    return sum(map(float, re.findall(r"Finished XLA compilation of .* in (\S+) sec", log)))
 
 
 Results = dict[str, list[Any]]
@@ -154,7 +164,10 @@ def table(by_task: dict[str, Results]) -> str:
                 f"{name} {mean_and_deviation([one['scores'][name] for one in results], 2)}"
                 for name in results[0]["scores"]
             )
-            times = ", ".join(f"{one['seconds']:.0f}" for one in results)
+            times, compiled = (
+                ", ".join(f"{one[name]:.0f}" if name in one else "–" for one in results)
+                for name in ("seconds", "compile_seconds")
+            )
             processor = statistics.median(one["processor_seconds"] for one in results)
             ratio = f"{medians[side] / medians['peer']:.2f}" if "peer" in medians else "–"
             rows.append(
@@ -163,13 +176,14 @@ def table(by_task: dict[str, Results]) -> str:
                     SIDES[side],
                     scores,
                     times,
+                    compiled,
                     f"{medians[side]:.0f}",
                     ratio,
                     f"{processor:.0f}",
                 ]
             )
-    head = ["task", "side", "validation scores, %", "wall s of the seeds", "median s"]
-    return markdown([*head, "of the peer's", "processor s"], rows, texts=3)
+    head = ["task", "side", "validation scores, %", "wall s of the seeds", "compiling, s"]
+    return markdown([*head, "median s", "of the peer's", "processor s"], rows, texts=3)
 
 
 def draw(by_task: dict[str, Results], path: Path) -> None:

@@ -18,6 +18,7 @@ import bert_jax
 from bert_jax.benchmarks import batch_making, first_batches, forward_pass, training_step
 from bert_jax.config import load_config
 from bert_jax.experiment import Experiment
+from bert_jax.tasks.question_answering.predict import AnswerOptions
 
 # The encoder of all-MiniLM-L6-v2, as changes of BERT-base.
 MINILM = {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536}
@@ -90,7 +91,9 @@ def answer(options: argparse.Namespace) -> Callable[[], Any]:
     """Answers to questions from passages, by a new head."""
     model = bert_jax.load(options.model, "question_answering", precision=options.dtype)
     asked, passages = questions(options.batch)
-    return lambda: model.answer(asked, passages)
+    # As many windows as the peer has, which overlap by 128 tokens, with questions of about 25.
+    windows = AnswerOptions(max_length=options.length, window_step=options.length - 28 - 128)
+    return lambda: model.answer(asked, passages, options=windows)
 
 
 TEXT_WORKS = {"embed": embed, "classify": classify, "tag": tag, "answer": answer}

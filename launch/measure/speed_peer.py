@@ -176,7 +176,10 @@ def pipeline(task: Any, options: argparse.Namespace, classes: int) -> Callable[[
     dtype = getattr(torch, options.dtype)
     model = kinds[task].from_pretrained(options.model, num_labels=classes, dtype=dtype)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
-    run = transformers.pipeline(task, model=model, tokenizer=tokenizer, device=DEVICE)
+    tokenizer.model_max_length = options.length
+    # The pipeline of tokens cuts long texts by itself.
+    cut = {"truncation": True} if task == "text-classification" else {}
+    run = transformers.pipeline(task, model=model, tokenizer=tokenizer, device=DEVICE, **cut)
     texts = uneven_texts(options.batch, words=SHORT)
 
     def seconds(batch_size: int) -> float:
@@ -212,7 +215,7 @@ def answer(options: argparse.Namespace) -> Callable[[], Any]:
 
     def step() -> None:
         windows = tokenizer(
-            asked, passages, max_length=384, truncation="only_second", stride=128,
+            asked, passages, max_length=options.length, truncation="only_second", stride=128,
             return_overflowing_tokens=True,
         )  # fmt: skip
         order = sorted(

@@ -27,5 +27,6 @@ def uneven_texts(count: int, words: int = 40) -> list[str]:
 
 
 def questions(count: int) -> tuple[list[str], list[str]]:
-    """Questions and their passages, about as long as those of SQuAD: 10 and 120 words."""
-    return [f"{text}?" for text in uneven_texts(count, words=10)], uneven_texts(count, words=100)
+    """Questions of at most 100 characters and their passages, half of them of 100 words or more."""
+    asked = [f"{text[:100]}?" for text in uneven_texts(count, words=10)]
+    return asked, uneven_texts(count, words=100)

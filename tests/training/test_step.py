@@ -27,7 +27,6 @@ from bert_jax.training.step import (
     explain_step_out_of_memory,
     make_train_step,
     new_state,
-    with_params,
 )
 from tests.training.line_task import LineTask
 
@@ -405,13 +404,21 @@ def test_means_by_hand():
     }  # fmt: skip
 
 
-def test_a_state_with_other_parameters(new):
-    state = new()
-    ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), state.params)
-    changed = with_params(state, ones)
-    assert all((np.asarray(leaf) == 1).all() for leaf in jax.tree.leaves(changed.params))
-    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(changed.opt_state))
-    assert int(changed.step) == 0
+def test_a_new_state_with_given_parameters(make_tiny_task, tiny_config, monkeypatch):
+    task, optimizer = make_tiny_task(tiny_config), make_optimizer(OPTIONS, 100)
+    abstract = abstract_state(task, optimizer, MESH)
+    drawn = new_state(task, optimizer, abstract, seed=3)
+    given = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), abstract.params)
+    # Nothing is drawn, which takes seconds to compile.
+    monkeypatch.setattr("bert_jax.training.step.init_params", None)
+    state = new_state(task, optimizer, abstract, seed=3, params=given)
+    assert all((np.asarray(leaf) == 1).all() for leaf in jax.tree.leaves(state.params))
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(state.opt_state))
+    assert int(state.step) == 0
+    for one in (drawn, state):
+        assert jax.tree.map(lambda leaf: leaf.sharding, one) == jax.tree.map(
+            lambda leaf: leaf.sharding, abstract
+        )
 
 
 def test_too_little_memory_is_one_line_with_its_remedy():

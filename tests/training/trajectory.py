@@ -13,7 +13,7 @@ from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.step import abstract_state, make_train_step, new_state, with_params
+from bert_jax.training.step import abstract_state, make_train_step, new_state
 
 
 def metrics_of_bert_jax(
@@ -46,7 +46,7 @@ def metrics_of_bert_jax(
     )
     assert not report.unexpected_keys
     assert set(report.new) == set(new)
-    state = with_params(new_state(task, optimizer, abstract, seed=1), params)
+    state = new_state(task, optimizer, abstract, seed=1, params=params)
     found = []
     for batch in batches:
         state, metrics = step(state, to_global(mesh, batch))

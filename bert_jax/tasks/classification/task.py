@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -130,8 +129,10 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     ) -> dict[str, float]:
         """The metrics of the problem type, and the mean loss."""
         targets = self._problem.targets(examples)
+        # Under jit, as otherwise each operation is a program of its own to compile.
+        losses_of = jax.jit(self._problem.losses)
         losses = [
-            jax.device_get(self._problem.losses(jnp.asarray(scores), jnp.asarray(targets[rows])))
+            jax.device_get(losses_of(scores, targets[rows]))
             for rows, scores in _in_parts(predictions)
         ]
         loss = float(np.mean(np.concatenate(losses), dtype=np.float64))

@@ -10,7 +10,6 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -145,9 +144,11 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         metrics = find_evaluator(examples, self._objective.labels).metrics(vectors, logits)
         if not self._objective.can_evaluate(examples):
             return metrics
-        output = PairOutput(jnp.asarray(vectors), None if logits is None else jnp.asarray(logits))
-        targets = jnp.asarray(self._objective.targets(examples))
-        losses = self._objective.losses(output, targets, jnp.ones(len(examples), bool))
+        targets = self._objective.targets(examples)
+        # Under jit, as otherwise each operation is a program of its own to compile.
+        losses = jax.jit(self._objective.losses)(
+            PairOutput(vectors, logits), targets, np.ones(len(examples), bool)
+        )
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
 
     def metric_names(self, examples: list[TextExample]) -> Iterable[str]:

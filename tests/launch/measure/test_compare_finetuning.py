@@ -156,16 +156,28 @@ def test_scores_of_both_sides_are_those_of_the_official_scripts(script, tmp_path
 def test_the_comparison_shows_both_sides(script, tmp_path):
     compare = script("compare_finetuning")
 
-    def result(score, seconds):
-        return {"scores": {"F1": score}, "seconds": seconds, "processor_seconds": 2 * seconds}
+    def result(score, seconds, **others):
+        scores = {"F1": score}
+        return {"scores": scores, "seconds": seconds, "processor_seconds": 2 * seconds, **others}
 
-    found = {"squad": {"bert_jax": [result(80, 30), result(82, 10)], "peer": [result(81, 40)]}}
+    ours = [result(80, 30, compile_seconds=8.2), result(82, 10, compile_seconds=0.1)]
+    found = {"squad": {"bert_jax": ours, "peer": [result(81, 40)]}}
     assert compare.table(found).splitlines()[2:] == [
-        "| squad | bert_jax | F1 81.00 ± 1.41 | 30, 10 | 20 | 0.50 | 40 |",
-        "| squad | PyTorch + transformers | F1 81.00 | 40 | 40 | 1.00 | 80 |",
+        "| squad | bert_jax | F1 81.00 ± 1.41 | 30, 10 | 8, 0 | 20 | 0.50 | 40 |",
+        "| squad | PyTorch + transformers | F1 81.00 | 40 | – | 40 | 1.00 | 80 |",
     ]
     compare.draw(found, tmp_path / "comparison.png")
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_seconds_of_all_compilations_are_summed(script):
+    log = (
+        "WARNING:jax._src.dispatch:Finished XLA compilation of jit(step) in 4.25 sec\n"
+        "WARNING:jax._src.dispatch:Finished tracing + transforming step for pjit in 9 sec\n"
+        "training:  50%|\rWARNING:jax._src.dispatch:"
+        "Finished XLA compilation of jit(f) in 2.5e-01 sec\n"
+    )
+    assert script("compare_finetuning").compile_seconds(log) == 4.5
 
 
 def test_missing_data_are_one_line(script, tmp_path):
