@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     model = bert_jax.load(options.model, "classification", labels=["no", "yes"])
     predictor = LabelPredictor(model, PredictOptions().batches())
     texts = uneven_texts(TEXTS, words=SHORT)
-    batches = [
+    batches: list[Any] = [
         batch.arrays
         for batch in make_batches(
             predictor,

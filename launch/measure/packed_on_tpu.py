@@ -55,7 +55,7 @@ class Counts:
 
 def shapes_of(layout: BatchLayout) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays of a batch."""
-    arrays = dict.fromkeys(INPUTS, (layout.count, layout.length))
+    arrays: dict[str, tuple[int, ...]] = dict.fromkeys(INPUTS, (layout.count, layout.length))
     return arrays | {name: array.shape for name, array in layout.indices.items()}
 
 
@@ -67,7 +67,8 @@ def count(layouts: list[BatchLayout], config: Any, topology: Topology) -> Counts
     def run(params: Any, batch: dict[str, jax.Array]) -> jax.Array:
         inputs = (batch[name] for name in INPUTS)
         packed = PackedRows.of_batch(batch)
-        return encoder.apply({"params": params}, *inputs, packed_rows=packed).last_hidden_state
+        output: Any = encoder.apply({"params": params}, *inputs, packed_rows=packed)
+        return output.last_hidden_state
 
     def abstract(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
@@ -81,7 +82,7 @@ def count(layouts: list[BatchLayout], config: Any, topology: Topology) -> Counts
         batch = {name: abstract(shape, jnp.int32) for name, shape in arrays}
         computed = batch.get("pack_indices", batch["input_ids"]).shape
         lengths = np.full(int(np.prod(computed[:-1])), computed[-1])
-        cost = jax.jit(run).lower(params, batch).compile().cost_analysis()
+        cost: Any = jax.jit(run).lower(params, batch).compile().cost_analysis()
         tokens += times * int(lengths.sum())
         formula += times * real_flops(config, lengths, 0) / 3  # the forward pass
         compiled += times * cost["flops"]
@@ -103,14 +104,14 @@ def main(arguments: list[str] | None = None) -> None:
     words = [len(text.split()) for text in uneven_texts(options.texts)]
     lengths = [min(LIMIT, 2 + round(TOKENS_PER_WORD * number)) for number in words]
     least = real_flops(config, np.array(lengths), 0) / 3
-    hardware, rows = requested.hardware, []
+    flops, bandwidth = requested.hardware.bfloat16_flops, requested.hardware.memory_bandwidth
+    if flops is None or bandwidth is None:
+        parser.error(f"{options.topology} is not a TPU")
+    rows = []
     for name, batches in (("padded", padded_batches), ("packed", packed_batches)):
         layouts = list(batches(lengths, batch_size=BATCH_SIZE, limit=LIMIT, row_multiple=1))
         counts = count(layouts, config, topology)
-        seconds = max(
-            counts.compiled / hardware.flops("bfloat16"),
-            counts.accessed / hardware.memory_bandwidth,
-        )
+        seconds = max(counts.compiled / flops, counts.accessed / bandwidth)
         rows.append(
             [
                 name,

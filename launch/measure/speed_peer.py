@@ -178,7 +178,7 @@ def pipeline(task: Any, options: argparse.Namespace, classes: int) -> Callable[[
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
     tokenizer.model_max_length = options.length
     # The pipeline of tokens cuts long texts by itself.
-    cut = {"truncation": True} if task == "text-classification" else {}
+    cut: dict[str, Any] = {"truncation": True} if task == "text-classification" else {}
     run = transformers.pipeline(task, model=model, tokenizer=tokenizer, device=DEVICE, **cut)
     texts = uneven_texts(options.batch, words=SHORT)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -147,7 +148,9 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         targets = self._objective.targets(examples)
         # Under jit, as otherwise each operation is a program of its own to compile.
         losses = jax.jit(self._objective.losses)(
-            PairOutput(vectors, logits), targets, np.ones(len(examples), bool)
+            PairOutput(jnp.asarray(vectors), None if logits is None else jnp.asarray(logits)),
+            targets,
+            np.ones(len(examples), bool),
         )
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
 
