@@ -80,18 +80,18 @@ def new_state(
     _check_state(abstract)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
 
-    @functools.partial(jax.jit, out_shardings=shardings.params)
-    def make_params(seed: Any) -> Any:
-        return init_params(task.module, jax.random.key(seed))
+    @functools.partial(jax.jit, out_shardings=shardings)
+    def make(seed: Any) -> TrainState:
+        return _initial_state(init_params(task.module, jax.random.key(seed)), optimizer)
 
     @functools.partial(jax.jit, out_shardings=shardings.replace(params=None))
     def make_others(params: Any) -> TrainState:
         return _initial_state(params, optimizer).replace(params=None)
 
     if params is None:
-        params = make_params(np.uint32(seed))
-    params = jax.device_put(params, shardings.params)
-    return make_others(params).replace(params=params)
+        return make(np.uint32(seed))
+    placed = jax.device_put(params, shardings.params)
+    return make_others(placed).replace(params=placed)
 
 
 def check_memory(task: Task, abstract: TrainState, options: TrainOptions, mesh: Mesh) -> None:

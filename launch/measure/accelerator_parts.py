@@ -27,6 +27,7 @@ import jax
 import kernel_parity
 import numpy as np
 from accelerator_scale import FULL, REHEARSAL, Scale
+from timed_rounds import with_spread
 
 import bert_jax
 from bert_jax.benchmarks import BenchOptions, first_batches, training_step
@@ -268,8 +269,7 @@ def peer(length: int, scale: Scale) -> Result:
         sides = compare_speed.compare(f"train-{length}", work, options)
     rows = []
     for name, times in sides.items():
-        ratio = times["ratio"]
-        spread = f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['greatest']:.2f}) × bert_jax"
+        spread = f"{with_spread(times['ratio'])} × bert_jax"
         what = f"{compare_speed.LABELS[name]}, {scale.peer_rows} rows"
         rows.append([what, f"{1e3 * times['median_s']:.1f} ms", spread if name == side else ""])
     return {"rows": rows, "sides": sides}

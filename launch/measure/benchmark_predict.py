@@ -16,13 +16,14 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import jax
 import numpy as np
+from timed_rounds import ratios, with_spread
 from timed_runs import markdown
 from uneven_texts import SHORT, uneven_texts
 
@@ -74,7 +75,9 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "rows.txt")
         with source.open("w", encoding="utf-8") as file:
-            file.writelines(f"{text}\n" for text in lines(texts, options.rows))
+            file.writelines(
+                f"{text}\n" for text in itertools.islice(itertools.cycle(texts), options.rows)
+            )
 
         def whole() -> None:
             target = Path(folder, "predictions.jsonl")
@@ -98,14 +101,17 @@ def main(arguments: list[str] | None = None) -> None:
                 found[name].append(timed(work, rows))
     cores = len(os.sched_getaffinity(0))
     print(table(found))
-    of_slower, of_cores = [], []
-    for number in range(options.rounds):
-        whole_s, host_s, model_s = (pairs[number][0] for pairs in found.values())
-        used = found["host alone"][number][1] + found["model alone"][number][1]
-        of_slower.append(max(host_s, model_s) / whole_s)
-        of_cores.append(max(host_s, model_s, used / cores) / whole_s)
-    print(f"rate of the whole / of the slower: {spread(of_slower)}")
-    print(f"rate of the whole / of what {cores} cores can do: {spread(of_cores)}")
+    whole_s, host_s, model_s = ([seconds for seconds, _ in found[name]] for name in works)
+    host_used, model_used = (
+        [used for _, used in found[name]] for name in ("host alone", "model alone")
+    )
+    slower = list(map(max, host_s, model_s))
+    of_cores = [(one + other) / cores for one, other in zip(host_used, model_used, strict=True)]
+    least = list(map(max, slower, of_cores))
+    print(f"rate of the whole / of the slower: {with_spread(ratios(whole_s, slower))}")
+    print(
+        f"rate of the whole / of what {cores} cores can do: {with_spread(ratios(whole_s, least))}"
+    )
 
 
 def table(found: dict[str, list[tuple[float, float]]]) -> str:
@@ -115,16 +121,6 @@ def table(found: dict[str, list[tuple[float, float]]]) -> str:
         seconds, used = map(statistics.median, zip(*pairs, strict=True))
         rows.append([name, f"{1 / seconds:,.0f}", f"{1e6 * seconds:.0f}", f"{1e6 * used:.0f}"])
     return markdown(["", "rows per second", "µs a row", "µs of processor"], rows)
-
-
-def lines(texts: list[str], count: int) -> Iterator[str]:
-    """So many texts."""
-    return itertools.islice(itertools.cycle(texts), count)
-
-
-def spread(values: list[float]) -> str:
-    """Median, least and greatest."""
-    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from timed_rounds import Contender, ratios
+from timed_rounds import Contender, ratios, with_spread
 from timed_runs import markdown, once
 
 from bert_jax.errors import UserError
@@ -179,9 +179,15 @@ def table(results: dict[str, Any]) -> str:
     for name, result in results.items():
         for side, times in result["sides"].items():
             ratio = times["ratio"]
-            spread = f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['greatest']:.2f})"
             milliseconds = f"{1e3 * times['median_s']:.1f}"
-            rows.append([name, LABELS[side], milliseconds, spread if side != "bert_jax" else "1"])
+            rows.append(
+                [
+                    name,
+                    LABELS[side],
+                    milliseconds,
+                    with_spread(ratio) if side != "bert_jax" else "1",
+                ]
+            )
     return markdown(["work", "by", "ms a step", "times as long as bert_jax"], rows, texts=2)
 
 

@@ -91,7 +91,8 @@ def answer(options: argparse.Namespace) -> Callable[[], Any]:
     """Answers to questions from passages, by a new head."""
     model = bert_jax.load(options.model, "question_answering", precision=options.dtype)
     asked, passages = questions(options.batch)
-    # As many windows as the peer has, which overlap by 128 tokens, with questions of about 25.
+    # About as many windows as the peer has, which overlap by 128 tokens: a question has some 25
+    # tokens, and 3 are special.
     windows = AnswerOptions(max_length=options.length, window_step=options.length - 28 - 128)
     return lambda: model.answer(asked, passages, options=windows)
 

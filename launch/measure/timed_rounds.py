@@ -102,6 +102,11 @@ class Contender:
         return json.loads(line) if line else None
 
 
+def with_spread(ratio: Mapping[str, float]) -> str:
+    """What `ratios` returns, as `1.05 (0.98–1.10)`."""
+    return f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['greatest']:.2f})"
+
+
 def ratios(reference: Sequence[float], other: Sequence[float]) -> Mapping[str, float]:
     """How many times as long the other took, round by round: median, least and greatest."""
     quotients = [long / short for short, long in zip(reference, other, strict=True)]

@@ -387,6 +387,19 @@ class LabelledTask(Task, Generic[Example, Prediction]):
                 self.write(folder, eval_set, predictions)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def example_losses(losses: Callable[..., jax.Array], *operands: Any) -> jax.Array:
+    """The losses of the examples of an evaluation, compiled once for all evaluations of a run.
+
+    Without jit each operation would be a program of its own to compile.
+
+    Args:
+        losses: the losses of a task, a function or a bound method.
+        operands: its arguments.
+    """
+    return losses(*operands)
+
+
 def _entry(example: LabelledExample) -> Entry[Any]:
     other = {"id": example.id, **({} if example.label is None else {EXPECTED: example.label})}
     return Entry(example.item, other, example.place, example.id)

@@ -29,10 +29,10 @@ Prediction = TypeVar("Prediction")
 # The maximum number of characters in a window: some 100 MB with their encodings.
 WINDOW_CHARACTERS = 1_000_000
 
-# Batches are begun before the results of earlier ones are fetched: as many as have, with the
-# parameters of the model each, this number of parameters, at least one and at most so many. A small
-# model would wait for the host otherwise: with one batch ahead, one of 2 layers of width 128 took
-# 1.28 times as long on two cores as with 16. The batches of a large one would delay a stop.
+# Further batches are started before the results of a batch are fetched: the first number divided by
+# that of the model's parameters, at least 1 and at most the second. So a small model need not wait
+# for the host: on two cores, one of 2 layers of width 128 takes 1.28 times as long with 1 batch as
+# with 16. With a large model, many would delay a stop.
 _PARAMETERS_AHEAD = 70_000_000
 _MOST_BATCHES_AHEAD = 16
 

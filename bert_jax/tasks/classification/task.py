@@ -27,7 +27,7 @@ from bert_jax.tasks.base.labelled_options import (
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, example_losses
 from bert_jax.tasks.base.predictor import Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
@@ -129,10 +129,8 @@ class ClassificationTask(LabelledTask[TextExample, np.ndarray]):
     ) -> dict[str, float]:
         """The metrics of the problem type, and the mean loss."""
         targets = self._problem.targets(examples)
-        # Under jit, as otherwise each operation is a program of its own to compile.
-        losses_of = jax.jit(self._problem.losses)
         losses = [
-            jax.device_get(losses_of(scores, targets[rows]))
+            jax.device_get(example_losses(self._problem.losses, scores, targets[rows]))
             for rows, scores in _in_parts(predictions)
         ]
         loss = float(np.mean(np.concatenate(losses), dtype=np.float64))

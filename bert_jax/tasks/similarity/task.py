@@ -34,7 +34,7 @@ from bert_jax.tasks.base.labelled_options import (
     labelled_options,
     model_tokenizer,
 )
-from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel
+from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, example_losses
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
 from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
@@ -146,12 +146,9 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         if not self._objective.can_evaluate(examples):
             return metrics
         targets = self._objective.targets(examples)
-        # Under jit, as otherwise each operation is a program of its own to compile.
-        losses = jax.jit(self._objective.losses)(
-            PairOutput(jnp.asarray(vectors), None if logits is None else jnp.asarray(logits)),
-            targets,
-            np.ones(len(examples), bool),
-        )
+        output = PairOutput(jnp.asarray(vectors), None if logits is None else jnp.asarray(logits))
+        counted = np.ones(len(examples), bool)
+        losses = example_losses(self._objective.losses, output, targets, counted)
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
 
     def metric_names(self, examples: list[TextExample]) -> Iterable[str]:

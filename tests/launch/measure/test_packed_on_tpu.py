@@ -11,7 +11,7 @@ SIZES = {"batch_size": 4, "limit": 64, "row_multiple": 1}
 
 
 @pytest.mark.slow
-def test_packed_rows_have_fewer_flops(script):
+def test_the_counts_of_the_formula_and_of_the_compiler(script):
     pytest.importorskip("libtpu")
     module = script("packed_on_tpu")
     config = dataclasses.replace(module.config_of("tiny"), num_hidden_layers=1)
