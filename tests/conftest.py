@@ -39,9 +39,9 @@ hypothesis.settings.load_profile("bert_jax")
 def pytest_configure(config: pytest.Config) -> None:
     """Most of what tests do is compiling: what was compiled is kept in `.pytest_cache`.
 
-    The fast tests do without XLA's optimisations. Its newer code generator for fused loops takes
-    three times as long as the older one; and a module that is split for several threads gains
-    nothing while another worker uses the other core. The slow tests run what users run.
+    So it does without XLA's optimisations, except where a test asks for `optimized` programs. The
+    newer code generator for fused loops takes three times as long as the older one; and a module
+    that is split for several threads gains nothing while another worker uses the other core.
     """
     gc.set_threshold(100_000, 50, 50)  # tracing makes many objects that live on: collect seldom
     # Started in the background, we ignore Ctrl-C, and so would all processes that tests start.
@@ -50,14 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "jax_compilation_cache_dir": str(config.cache.mkdir("compiled")),
         "jax_persistent_cache_min_compile_time_secs": 0.1,
         "jax_compilation_cache_max_size": 2**29,  # with a size, JAX locks it: workers share it
+        "jax_disable_most_optimizations": True,
     }
-    if "not slow" in config.option.markexpr:
-        options["jax_disable_most_optimizations"] = True
-        flags = (
-            "--xla_cpu_parallel_codegen_split_count=1",
-            "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
-        )
-        os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *flags)).strip()
+    flags = (
+        "--xla_cpu_parallel_codegen_split_count=1",
+        "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",
+    )
+    os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *flags)).strip()
     for name, value in options.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # for processes that tests start
@@ -89,10 +88,11 @@ def any_processor() -> Iterator[None]:
 
 
 @pytest.fixture
-def quick_compilation() -> Iterator[None]:
-    """For small models most of the time would go into making code fast that runs once."""
+def optimized(monkeypatch) -> Iterator[None]:
+    """Programs are compiled as for users, here and in processes that a test starts."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "false")
     before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
 
@@ -200,15 +200,11 @@ def train_command(tiny_corpus: Path) -> CommandMaker:
 
 @pytest.fixture(scope="module")
 def quick_processes(tmp_path_factory) -> Iterator[None]:
-    """What processes of a module compile runs once; and tensorboardX finds no PyTorch to import.
-
-    That would take each process more than a second.
-    """
+    """In processes of a module tensorboardX finds no PyTorch to import, more than a second each."""
     directory = tmp_path_factory.mktemp("missing")
     (directory / "torch.py").write_text("raise ModuleNotFoundError('no torch here')\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(directory), prepend=os.pathsep)
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
         yield
 
 
@@ -227,7 +223,7 @@ def start_hosts(quick_processes) -> Iterator[HostsMaker]:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         environment = os.environ | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "JAX_NUM_CPU_DEVICES": str(devices),
             # Process 0 alone may write to the cache: then the others compile what it finds there.
             "JAX_ENABLE_COMPILATION_CACHE": "false",
             "TF_CPP_MIN_LOG_LEVEL": "2",  # the compiler's warnings are not ours

@@ -36,6 +36,8 @@ PREDICTED = 0.15
 # Of the pipelines, tried on so many texts.
 BATCH_SIZES = (1, 8, 32, 128)
 SAMPLED = 512
+# Tokens that neighbouring windows of a passage share.
+OVERLAP = 128
 VOCABULARY = 30522
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -167,8 +169,21 @@ def embed(options: argparse.Namespace) -> Callable[[], Any]:
     return lambda: model.encode(texts, batch_size=32, convert_to_tensor=True)
 
 
+def in_best_batches(run: Callable[..., Any], inputs: list[Any]) -> Callable[[], Any]:
+    """A pipeline on all inputs, with the fastest of some batch sizes."""
+
+    def seconds(batch_size: int) -> float:
+        began = time.perf_counter()
+        run(inputs[:SAMPLED], batch_size=batch_size)
+        return time.perf_counter() - began
+
+    seconds(1)
+    best = min(BATCH_SIZES, key=seconds)
+    return lambda: run(inputs, batch_size=best)
+
+
 def pipeline(task: Any, options: argparse.Namespace, classes: int) -> Callable[[], Any]:
-    """A pipeline of transformers on short texts, with the fastest of some batch sizes."""
+    """A pipeline of transformers on short texts."""
     kinds = {
         "text-classification": transformers.AutoModelForSequenceClassification,
         "token-classification": transformers.AutoModelForTokenClassification,
@@ -181,15 +196,7 @@ def pipeline(task: Any, options: argparse.Namespace, classes: int) -> Callable[[
     cut: dict[str, Any] = {"truncation": True} if task == "text-classification" else {}
     run = transformers.pipeline(task, model=model, tokenizer=tokenizer, device=DEVICE, **cut)
     texts = uneven_texts(options.batch, words=SHORT)
-
-    def seconds(batch_size: int) -> float:
-        began = time.perf_counter()
-        run(texts[:SAMPLED], batch_size=batch_size)
-        return time.perf_counter() - began
-
-    seconds(1)
-    best = min(BATCH_SIZES, key=seconds)
-    return lambda: run(texts, batch_size=best)
+    return in_best_batches(run, texts)
 
 
 def classify(options: argparse.Namespace) -> Callable[[], Any]:
@@ -203,19 +210,29 @@ def tag(options: argparse.Namespace) -> Callable[[], Any]:
 
 
 def answer(options: argparse.Namespace) -> Callable[[], Any]:
-    """The scores of the windows of questions and passages, the longest first; no answers.
+    """Answers to questions, by the pipeline of transformers 4.
 
-    transformers 5 has no pipeline for it; who writes one has to search the spans besides.
+    transformers 5 has none: there only the scores of the windows, the longest first, no answers.
     """
     dtype = getattr(torch, options.dtype)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(options.model, dtype=dtype)
-    model = model.eval().to(DEVICE)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
     asked, passages = questions(options.batch)
+    if "question-answering" in transformers.pipelines.get_supported_tasks():
+        run = transformers.pipeline(
+            "question-answering", model=model, tokenizer=tokenizer, device=DEVICE,
+            max_seq_len=options.length, doc_stride=OVERLAP,
+        )  # fmt: skip
+        rows = [
+            {"question": question, "context": passage}
+            for question, passage in zip(asked, passages, strict=True)
+        ]
+        return in_best_batches(run, rows)
+    model = model.eval().to(DEVICE)
 
     def step() -> None:
         windows = tokenizer(
-            asked, passages, max_length=options.length, truncation="only_second", stride=128,
+            asked, passages, max_length=options.length, truncation="only_second", stride=OVERLAP,
             return_overflowing_tokens=True,
         )  # fmt: skip
         order = sorted(

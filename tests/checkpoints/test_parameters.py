@@ -282,7 +282,7 @@ print(all(np.asarray(one).tobytes() == np.asarray(other).tobytes() for one, othe
 def test_parameters_are_laid_out_on_a_mesh(model_path):
     done = subprocess.run(
         [sys.executable, "-c", EIGHT_DEVICES, str(model_path)],
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"},
         capture_output=True,
         text=True,
         check=False,

@@ -33,15 +33,6 @@ def test_every_case_is_recorded():
     assert {path.stem for path in REFERENCE["RECORDED"].iterdir()} == set(REFERENCE["CASES"])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_compilation():
-    """Most of the time would go into making code fast that runs once."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 # Each head, each way of the word head, each kind of layer; the other activations differ in one
 # function.
 SLOW = {"encoder_gelu_new", "encoder_relu", "encoder_silu", "masked_lm_silu"}

@@ -67,12 +67,12 @@ BASE = Case(
 )
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("name", ODD_SHAPES)
 def test_values_in_odd_shapes(name, tokenizer, tmp_path):
     check_values(ODD_SHAPES[name], tokenizer, tmp_path)
 
 
+@pytest.mark.usefixtures("optimized")
 def test_values_of_base(tokenizer):
     # Not tmp_path, of which pytest would keep the half gigabyte of three runs.
     with tempfile.TemporaryDirectory() as directory:
@@ -103,7 +103,6 @@ def check_values(case, tokenizer, directory: Path) -> None:
     assert gradients == {prefix + name for name in parameters}
 
 
-@pytest.mark.usefixtures("quick_compilation")
 def test_a_decoder_that_is_not_the_table_although_the_config_says_so(tokenizer, tmp_path):
     reference_model(Case("BertForMaskedLM")).save_pretrained(tmp_path)
     tokenizer.save(tmp_path)

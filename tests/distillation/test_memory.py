@@ -10,7 +10,7 @@ from bert_jax.models.config import Head
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.plan import PlanOptions
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimized")]
 
 CONFIG = Path(__file__).parents[2] / "configs" / "distill.py"
 VOCABULARY = 40

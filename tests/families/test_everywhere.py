@@ -171,7 +171,7 @@ for name in NAMES:
 def test_the_same_loss_and_gradients_on_a_mesh():
     done = subprocess.run(
         [sys.executable, "-c", ON_A_MESH],
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "4"},
         capture_output=True,
         text=True,
         check=False,

@@ -12,7 +12,7 @@ from bert_jax.models.config import Head
 from bert_jax.parity.compare import compare
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_compilation")]
+pytestmark = pytest.mark.slow
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -134,12 +134,11 @@ def test_eight_devices_give_the_answers_of_one(model, tmp_path):
 
     def answers(data, fsdp, tensor, devices=8):
         output = tmp_path / f"{data}-{fsdp}-{tensor}.npz"
-        flags = f"--xla_force_host_platform_device_count={devices}"
         sizes = [str(size) for size in (data, fsdp, tensor)]
         program = PROGRAM.replace("mesh.size == 8", f"mesh.size == {devices}")
         done = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path / "model"), str(output), *sizes],
-            env=os.environ | {"XLA_FLAGS": flags},
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)},
             capture_output=True,
             text=True,
             check=False,

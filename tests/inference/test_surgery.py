@@ -184,7 +184,7 @@ def test_a_model_on_eight_devices_grows_there(model, tmp_path):
 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "model"), str(tmp_path / "grown")],
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"},
         capture_output=True,
         text=True,
         check=False,

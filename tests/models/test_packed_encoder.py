@@ -57,7 +57,6 @@ EIGHTS = {"attention_mask": (np.arange(12) < np.full((8, 1), 8)).astype(np.int32
 SLOW = [(name, [], (4, 12)) for name in MODELS]
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize(
     ("name", "samples", "packed_shape"),
     [

@@ -27,9 +27,6 @@ ARCHITECTURES = {
     "BertForQuestionAnswering": {"type_vocab_size": 3, "intermediate_size": 7},
     "BertForMultipleChoice": {"hidden_act": "gelu_pytorch_tanh"},
 }
-# Random models of any values: how fast the code is does not matter.
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 QUERY = "bert.encoder.layer.1.attention.self.query.weight"
 WORDS = "bert.embeddings.word_embeddings.weight"
 DECODER = "cls.predictions.decoder.weight"

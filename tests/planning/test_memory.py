@@ -49,6 +49,7 @@ def test_each_axis_of_the_mesh_saves_what_it_splits(lay_out):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimized")
 def test_activations_follow_rows_dtype_and_remat(lay_out):
     def memory_of(**keys: object) -> Memory:
         return lay_out("h100:1", MeshShape(), model__hidden_dropout_prob=0.1, **keys).estimate
@@ -68,6 +69,7 @@ def test_activations_follow_rows_dtype_and_remat(lay_out):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimized")
 def test_the_estimate_for_a_real_size(lay_out):
     """BERT-base on a v5e, 32 rows of 128: the TPU compiler says 4.08 GiB (libtpu 0.0.42.1)."""
     base = {

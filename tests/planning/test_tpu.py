@@ -1,5 +1,7 @@
 """Plans for TPUs: the real compiler, without a TPU. Skipped where libtpu is not installed."""
 
+import fcntl
+import hashlib
 import json
 import os
 import subprocess
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("libtpu")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimized")]
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "pretrain.py")
 
@@ -27,23 +29,29 @@ QUICKLY = {"JAX_EXEC_TIME_OPTIMIZATION_EFFORT": "-1.0", "JAX_MEMORY_FITTING_EFFO
 
 
 @pytest.fixture(scope="module")
-def plan():
-    """Runs the command in a process of its own; a plan is made once."""
-    made = {}
+def plan(tmp_path_factory, testrun_uid):
+    """Runs the command in a process of its own; a plan is made once, for all workers."""
+    shared = tmp_path_factory.getbasetemp().parent / testrun_uid
+    shared.mkdir(exist_ok=True)
 
     def make(*arguments: str, quickly: bool = True, **keys: object) -> dict:
         overrides = SMALL | {key.replace("__", "."): value for key, value in keys.items()}
         command = [sys.executable, "-m", "bert_jax", "plan", "--config", CONFIG, "--json"]
         command += [*arguments, *(f"--config.{key}={value}" for key, value in overrides.items())]
-        name = (quickly, *command)
-        if name not in made:
+        name = hashlib.sha256(repr((quickly, command)).encode()).hexdigest()
+        with (shared / name).open("a+") as stored:
+            fcntl.flock(stored, fcntl.LOCK_EX)
+            stored.seek(0)
+            if text := stored.read():
+                return json.loads(text)
             environment = os.environ | (QUICKLY if quickly else {})
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, done.stderr
-            made[name] = json.loads(done.stdout) | {"stderr": done.stderr}
-        return made[name]
+            found = json.loads(done.stdout) | {"stderr": done.stderr}
+            stored.write(json.dumps(found))
+        return found
 
     return make
 
@@ -106,11 +114,9 @@ def test_a_batch_that_is_too_large(plan):
 
 def test_the_estimate_is_near(plan):
     """`mesh=auto` stands on it."""
-    for keys in ({}, {"model__remat": "full"}):
-        compiled = on_eight(plan, quickly=False, **keys)
-        estimated = plan("--topology", "h100:8", "--no-search", **keys)
-        ratio = estimated["peak_bytes_per_device"] / compiled["peak_bytes_per_device"]
-        assert 0.7 < ratio < 1.4, keys
+    compiled = on_eight(plan, quickly=False)
+    estimated = plan("--topology", "h100:8", "--no-search")
+    assert 0.7 < estimated["peak_bytes_per_device"] / compiled["peak_bytes_per_device"] < 1.4
 
 
 def test_the_attention_kernel_is_compiled_for_rows_and_heads_of_each_device(plan):

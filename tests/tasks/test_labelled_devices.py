@@ -146,7 +146,7 @@ def evaluated(directory, quick_processes):
     def run(devices, batch_size):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(directory), str(batch_size)],
-            env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)},
             capture_output=True,
             text=True,
             check=False,

@@ -49,7 +49,7 @@ def trained(train_command, tmp_path_factory):
         workdir = workdir or tmp_path_factory.mktemp("devices") / "run"
         done = subprocess.run(
             train_command(workdir, KEYS | keys),
-            env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)},
             capture_output=True,
             text=True,
             check=False,
@@ -164,7 +164,7 @@ def test_a_run_is_evaluated_on_any_number_of_devices(train_command, tmp_path):
     for devices in (1, 4):
         done = subprocess.run(
             [sys.executable, "-m", "bert_jax", "evaluate", "--workdir", str(workdir)],
-            env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)},
             capture_output=True,
             text=True,
             check=False,

@@ -77,7 +77,7 @@ def compiled(tiny_corpus):
     layouts = {name: KEYS | keys for name, keys in LAYOUTS.items()}
     done = subprocess.run(
         [sys.executable, "-c", COMPILE, f"{config}:corpus={tiny_corpus}", json.dumps(layouts)],
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"},
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"},
         capture_output=True,
         text=True,
         check=False,

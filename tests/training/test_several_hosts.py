@@ -97,7 +97,7 @@ def one_process(train_command, tmp_path_factory) -> Path:
     """The run of one process with one device."""
     workdir = tmp_path_factory.mktemp("one") / "run"
     command = train_command(workdir, KEYS)
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1"}
     subprocess.run(command, check=True, capture_output=True, env=environment)
     return workdir
 

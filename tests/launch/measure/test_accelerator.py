@@ -18,7 +18,6 @@ def without_tensorflow(directory: Path) -> dict[str, str]:
     return {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
         "PYTHON": sys.executable,
         "PYTHONPATH": str(directory),
     }
