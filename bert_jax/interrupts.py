@@ -75,8 +75,10 @@ def install() -> None:
     _state.installed = True
     for number in SIGNALS:
         signal.signal(number, _handle)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=_watch, args=(reader,), daemon=True).start()
+    # Not before `start` has returned: a KeyboardInterrupt in there breaks its lock.
+    os.write(writer, b"\0")
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def is_installed() -> bool:
@@ -128,6 +130,9 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 def _watch(reader: int) -> None:
     """Sees the signals while the main thread is inside a library; runs in a thread."""
+    os.read(reader, 1)
+    # Else a signal that the main thread blocks would reach no thread.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     first = None
     while True:
         for number in os.read(reader, 64):

@@ -9,6 +9,8 @@ from typing import Any
 
 from bert_jax.errors import OptionError, UserError
 
+_KERAS_2 = "TF_USE_LEGACY_KERAS"
+
 
 def import_tensorflow() -> Any:
     """Imports TensorFlow, without accelerators (those belong to JAX) and without log messages.
@@ -17,7 +19,16 @@ def import_tensorflow() -> Any:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it prints a message
-    import tensorflow
+    # TensorFlow imports all of Keras 3, seconds that nothing here needs, unless it is told to use
+    # Keras 2. `tensorflow.keras` looks at the variable anew when it is first used.
+    keras = os.environ.get(_KERAS_2)
+    os.environ[_KERAS_2] = "1"
+    try:
+        import tensorflow
+    finally:
+        del os.environ[_KERAS_2]
+        if keras is not None:
+            os.environ[_KERAS_2] = keras
 
     for kind in ("GPU", "TPU"):
         tensorflow.config.set_visible_devices([], kind)

@@ -8,7 +8,7 @@ from tests.campaign import load
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "size"), [("threads", 1), ("checkpoints", 12)])
+@pytest.mark.parametrize(("part", "size"), [("threads", 1), ("checkpoints", 6)])
 def test_a_small_load(part, size, tmp_path, capsys):
     assert load.main([part, "--size", str(size), "--directory", str(tmp_path)]) == 0
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -306,7 +306,7 @@ def test_stdin_to_stdout(run_process):
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux")
 @pytest.mark.parametrize(
-    ("task", "counts"), [("embed", (20_000, 100_000)), ("hidden_states", (4_000, 20_000))]
+    ("task", "counts"), [("embed", (10_000, 50_000)), ("hidden_states", (2_000, 10_000))]
 )
 def test_memory_does_not_grow_with_the_file(run_process, tmp_path, task, counts):
     peaks = []

@@ -29,10 +29,8 @@ KEYS = {
 LAYOUTS = {
     "data 8": {"mesh.data": 8},
     "data 8, shared moments": {"mesh.data": 8, "optimizer.shard_over_data": True},
-    "fsdp 8": {"mesh.data": 1, "mesh.fsdp": 8},
     "tensor 4, data 2": {"mesh.data": 2, "mesh.tensor": 4},
     "fsdp 2, tensor 2, data 2": {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
-    "auto": {"mesh": "auto"},
 }
 
 # Their true gradient is 0: a number that is added to all scores of a query changes no softmax. What

@@ -55,4 +55,5 @@ def test_the_counts_of_the_formula_and_of_the_compiler(script):
     embeddings = (512 + 2 + 2) * width  # positions, segments, and the scale and bias of LayerNorm
     a_program = 4 * (weights + embeddings)
     assert packed.least_bytes == 1 * a_program + 4 * 64 * 8 * width
-    assert packed.least_bytes < packed.moved_bytes < 6 * packed.least_bytes
+    table = 4 * 30522 * width  # all of it is copied to the on-chip memory
+    assert packed.least_bytes < packed.moved_bytes < table + 2 * packed.least_bytes
