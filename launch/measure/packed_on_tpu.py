@@ -138,7 +138,7 @@ def count(layouts: list[BatchLayout], config: Any, topology: Topology) -> Counts
         formula += times * real_flops(config, lengths, 0) / 3  # the forward pass
         compiled += times * cost["flops"]
         least += times * (weights + 8 * config.hidden_size * int(lengths.sum()))
-        moved += times * moved_bytes(parse_program(program.as_text()))
+        moved += times * moved_bytes(parse_program(program.as_text() or ""))
     return Counts(tokens, formula, compiled, least, moved, len(batches))
 
 
