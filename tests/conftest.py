@@ -199,7 +199,7 @@ def train_command(tiny_corpus: Path) -> CommandMaker:
 
 
 @pytest.fixture(scope="module")
-def quick_processes(tmp_path_factory) -> Iterator[None]:
+def processes_without_torch(tmp_path_factory) -> Iterator[None]:
     """In processes of a module tensorboardX finds no PyTorch to import, more than a second each."""
     directory = tmp_path_factory.mktemp("missing")
     (directory / "torch.py").write_text("raise ModuleNotFoundError('no torch here')\n")
@@ -212,7 +212,7 @@ HostsMaker = Callable[..., list["subprocess.Popen[str]"]]
 
 
 @pytest.fixture(scope="module")
-def start_hosts(quick_processes) -> Iterator[HostsMaker]:
+def start_hosts(processes_without_torch) -> Iterator[HostsMaker]:
     """Starts a command as several processes that find each other on the loopback.
 
     Each has so many CPU devices; those that still run at the end of the module are killed.

@@ -19,8 +19,8 @@ def import_tensorflow() -> Any:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it prints a message
-    # TensorFlow imports all of Keras 3, seconds that nothing here needs, unless it is told to use
-    # Keras 2. `tensorflow.keras` looks at the variable anew when it is first used.
+    # TensorFlow imports all of Keras 3, which takes seconds and is not used here, unless this
+    # variable selects Keras 2. `tensorflow.keras` reads it again when it is first used.
     keras = os.environ.get(_KERAS_2)
     os.environ[_KERAS_2] = "1"
     try:

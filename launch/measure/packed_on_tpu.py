@@ -78,14 +78,17 @@ STILL = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "whil
 
 def moved_bytes(program: Program) -> float:
     """Bytes that a program reads from and writes to the main memory."""
-    fusions = [line for lines in program.computations.values() for line in lines]
-    inside = {line.called("calls") for line in fusions if line.opcode == "fusion"}
+    shapes = {
+        name: {line.name: line.shape for line in lines}
+        for name, lines in program.computations.items()
+    }
+    every = [line for lines in program.computations.values() for line in lines]
+    inside = {line.called("calls") for line in every if line.opcode == "fusion"}
     total = 0
     for name, line, times in executions(program):
         if name in inside or line.opcode in STILL or line.opcode.endswith("-done"):
             continue
-        shapes = {other.name: other.shape for other in program.computations[name]}
-        total += times * _moved_by(line, [shapes[operand] for operand in line.operands])
+        total += times * _moved_by(line, [shapes[name][operand] for operand in line.operands])
     return total
 
 

@@ -128,7 +128,7 @@ numpy.savez(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_processes")
+@pytest.mark.usefixtures("processes_without_torch")
 def test_eight_devices_give_the_answers_of_one(model, tmp_path):
     model.save(tmp_path / "model")
 

@@ -20,7 +20,7 @@ def losses(workdir):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_processes")
+@pytest.mark.usefixtures("processes_without_torch")
 def test_two_processes_are_stopped_and_go_on(train_command, add_program, programs, tmp_path):
     add_program("bert-jax", f'exec {sys.executable} -m bert_jax "$@"')
     here, there = tmp_path / "one", tmp_path / "two"

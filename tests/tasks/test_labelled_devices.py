@@ -140,7 +140,7 @@ def directory(tmp_path_factory, tiny_config, tokenizer) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluated(directory, quick_processes):
+def evaluated(directory, processes_without_torch):
     """Evaluates all cases in a process: the metrics, and where the predictions are."""
 
     def run(devices, batch_size):

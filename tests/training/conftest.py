@@ -18,7 +18,7 @@ OPTIONS = PretrainingOptions(length=16, max_predictions=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick_processes(quick_processes) -> None:
+def _processes_without_torch(processes_without_torch) -> None:
     """For every module here that starts trainings."""
 
 
