@@ -31,6 +31,7 @@ LAYOUTS = {
     "data 8, shared moments": {"mesh.data": 8, "optimizer.shard_over_data": True},
     "tensor 4, data 2": {"mesh.data": 2, "mesh.tensor": 4},
     "fsdp 2, tensor 2, data 2": {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
+    "auto": {"mesh": "auto"},
 }
 
 # Their true gradient is 0: a number that is added to all scores of a query changes no softmax. What

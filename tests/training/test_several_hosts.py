@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -153,20 +154,30 @@ def test_parameters_that_lie_on_several_processes(
     assert_whole(workdir)
 
 
-def test_a_run_that_lost_a_process_goes_on_here_and_elsewhere(
-    train_command, start_hosts, one_process, two_processes, tmp_path
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_was_ended_goes_on_here_and_elsewhere(
+    train_command, start_hosts, one_process, two_processes, tmp_path, number
 ):
     workdir = tmp_path / "run"
     command = train_command(workdir, KEYS | {"mesh.fsdp": 2})
     processes = start_hosts(command, 2)
     wait_for_step(processes, workdir, 7)
-    processes[1].kill()
+    processes[1].send_signal(number)
     texts = [process.communicate(timeout=100) for process in processes]
     assert processes[0].returncode == 75, texts[0][1]
     last_line = texts[0][1].splitlines()[-1]
-    assert last_line.startswith("bert-jax: another process of this run ended without a message")
     saved = max(int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal())
-    assert saved in (4, 8)
+    if number == signal.SIGTERM:
+        assert processes[1].returncode == 75
+        assert texts[1][1] == ""
+        assert last_line == (
+            f"bert-jax: stopped by a signal after saving step {saved}; run the same command to "
+            "continue"
+        )
+        assert saved >= 7
+    else:
+        assert last_line.startswith("bert-jax: another process of this run ended without a message")
+        assert saved in (4, 8)
 
     # On the same layout the bits are those of the run that nothing happened to.
     elsewhere = tmp_path / "elsewhere"
