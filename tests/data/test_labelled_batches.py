@@ -63,3 +63,16 @@ def test_a_batch_is_a_fair_sample():
 
 def test_no_length_above_the_limit():
     assert int(planned([70, 70], most=72).batch(0)["length"]) == 72
+
+
+@pytest.mark.parametrize(("short", "lengths"), [(4, {32, 48}), (3, {48})])
+def test_batches_with_a_rare_length_take_the_next_one(short, lengths):
+    """Of 64 batches of one example, `short` need 32 tokens and the others 48."""
+    batches = planned([20] * short + [40] * (64 - short), batch_size=1)
+    assert {int(batches.batch(number)["length"]) for number in range(128)} == lengths
+
+
+def test_the_longest_length_is_kept_however_rare_it_is():
+    batches = planned([20] * 99 + [100], batch_size=1)
+    found = [int(batches.batch(number)["length"]) for number in range(100)]
+    assert sorted(found) == [32] * 99 + [128]

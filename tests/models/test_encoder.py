@@ -249,7 +249,7 @@ def test_rows_computed_in_parts_are_those_computed_together(monkeypatch, params,
     encoder = {"params": {name: params["bert"][name] for name in ("embeddings", "encoder")}}
 
     def computed(tokens: int) -> tuple[np.ndarray, np.ndarray, str]:
-        monkeypatch.setattr(encoder_module, "_TOKENS_IN_CACHE", tokens)
+        monkeypatch.setitem(encoder_module._TOKENS_IN_CACHE, dtype, tokens)
 
         def run(encoder):
             hidden = module.apply(encoder, **rows).last_hidden_state
@@ -273,9 +273,11 @@ def test_rows_computed_in_parts_are_those_computed_together(monkeypatch, params,
     [(32, 128, 8), (32, 1024, 1), (4, 128, 4), (31, 128, 31), (6, 300, 3), (1, 2048, 1)],
 )
 def test_the_rows_of_a_part(rows, length, together):
-    """The divisor of all rows that is nearest to 1,024 tokens."""
+    """The divisor of all rows that is nearest to 1,024 tokens, or 2,048 of half the bytes."""
     execution = Execution(platform="cpu")
     assert encoder_module.rows_in_cache(execution, rows, length) == together
+    narrow = Execution("bfloat16", platform="cpu")
+    assert encoder_module.rows_in_cache(narrow, rows, 2 * length) == together
     assert encoder_module.rows_in_cache(Execution(platform="tpu"), rows, length) == rows
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((2,), ("data",))):
         assert encoder_module.rows_in_cache(execution, rows, length) == rows

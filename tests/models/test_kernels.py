@@ -19,7 +19,6 @@ from bert_jax.models.kernels.table import (
     select_kernel,
 )
 from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
-from bert_jax.sharding import runtime
 
 KEY = np.uint32([7, 11])
 # Two texts in the first row; the last token of the second is padding, which no token sees and
@@ -129,6 +128,52 @@ def test_blocks_compute_the_definition(monkeypatch, heads, rate):
         assert_close(found, expected, dtype, tolerance)
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+@pytest.mark.parametrize("blocks", [1, 3, None])
+def test_blocks_of_queries_compute_the_definition(monkeypatch, blocks, rate):
+    """Without a gradient: six queries at once, in pairs, or with too few for a block."""
+    monkeypatch.setattr(blocked, "_query_blocks", lambda queries, keys: blocks)
+    ids = np.array([[1, 1, 2, 2, 2, 0], [1] * 6])
+    of_rows = SegmentIds(np.ones((2, 1), np.int32), ids[::-1] % 2)
+    *operands, _ = drawn("float32", 2, 3, 6, 8)
+
+    @jax.jit  # not of the function itself, see above
+    def in_blocks(context, *operands):
+        return blocked.attention(*operands, context, rate, KEY)
+
+    for context in (context_of(SegmentIds(ids, ids), 3), context_of(of_rows, 3)):
+        for dtype, tolerance in (("float32", 1e-5), ("bfloat16", 2e-2)):
+            rounded = [array.astype(jnp.dtype(dtype)) for array in operands]
+            exact = [array.astype(np.float32) for array in rounded]
+            expected = jax.jit(attention, static_argnums=4)(*exact, context, rate, KEY)
+            found = in_blocks(context, *rounded)
+            assert_close([np.asarray(found)], [np.asarray(expected)], dtype, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "blocks"),
+    [
+        *((5, 5, 1), (256, 256, 1), (320, 320, 2), (384, 384, 3), (512, 512, 4), (512, 2048, 16)),
+        *((509, 509, None), (512, 8192, None)),  # blocks of 1 and of 8 queries
+    ],
+)
+def test_the_blocks_of_queries(queries, keys, blocks):
+    assert blocked._query_blocks(queries, keys) == blocks
+
+
+@pytest.mark.usefixtures("optimized")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_inference_stores_no_scores(dtype):
+    """XLA makes one call of YNNPACK of it, except for small batches."""
+    operand = jax.ShapeDtypeStruct((8, 12, 512, 32), dtype)
+    ids = SegmentIds(np.ones((8, 1), np.int32), np.ones((8, 512), np.int32))
+    run = jax.jit(lambda *call: blocked.attention(*call, 0.0, KEY))
+    program = run.lower(operand, operand, operand, context_of(ids, 12)).compile().as_text()
+    parts, entry = program.split("ENTRY")
+    assert "f32[8,12,4,128,512]" in parts
+    assert "128,512]" not in entry
+
+
 def test_blocks_have_no_gradient_of_scores_where_one_key_has_all_the_weight():
     query, key, value, d_output = drawn("float32", 2, 3, 5, 8)
     operands = (1e3 * query, 1e3 * key, value, d_output)
@@ -143,7 +188,7 @@ def test_blocks_are_as_large_as_the_cache_allows():
     operands = drawn("bfloat16", 6, 4, length, 8, count=3)
     ids = np.arange(length) // np.array([[200]] * 6)
     context = context_of(SegmentIds(ids, ids), 4)
-    program = jax.jit(lambda *qkv: blocked.attention(*qkv, context, 0.0, KEY)).lower(*operands)
+    program = jax.jit(lambda *qkv: blocked.attention(*qkv, context, 0.1, KEY)).lower(*operands)
     text = program.as_text()
     assert "while" in text
     # 24 heads in blocks of 12, and every array that the loop slices is float32 or int32.
@@ -221,19 +266,6 @@ def test_cudnn_computes_the_definition():
 def test_the_kernel_of_a_call(setting, platform, call, name):
     fields = {"length": 512, "head_dim": 64, "dtype": "bfloat16"}
     assert select_kernel(setting, platform, AttentionCall(**fields | call)).name == name
-
-
-def test_short_rows_in_bfloat16_where_a_cpu_multiplies_it(monkeypatch):
-    def names(*flags):
-        monkeypatch.setattr(runtime, "cpu_flags", lambda: frozenset(flags))
-        calls = [(128, "bfloat16"), (128, "float32"), (384, "bfloat16")]
-        return [
-            select_kernel("xla", "cpu", AttentionCall(length, 64, dtype)).name
-            for length, dtype in calls
-        ]
-
-    assert names("avx2") == ["blocked"] * 3
-    assert names("avx2", "avx512_bf16") == ["xla", "blocked", "blocked"]
 
 
 def test_heads_on_several_devices_are_not_looped_over():

@@ -1,13 +1,13 @@
-"""Attention on a CPU in blocks of heads, whose scores and weights stay in the cache.
+"""Attention on a CPU in blocks, whose scores and weights stay in the cache.
 
 The scores of all rows and heads would pass through memory several times: at 256 tokens they have
-more bytes than all other activations of a layer. Here a loop computes a few heads at a time, in
-both passes. As in flash attention (Dao et al., 2022, https://arxiv.org/abs/2205.14135), the forward
-pass divides by the sum of the softmax after the product with the values, and the backward pass
-computes the weights again, from the maximum and the sum of each query's scores.
+more bytes than all other activations of a layer. As in flash attention (Dao et al., 2022,
+https://arxiv.org/abs/2205.14135), the sum of the softmax divides the product with the values.
 
-Everything is float32, for activations of any dtype: a CPU's loop would convert a whole bfloat16
-array to read a slice of it.
+Inference splits the queries. XLA compiles all of it to one call of the library YNNPACK, which
+computes block after block on all cores. Training is no single call, since YNNPACK has no dropout:
+a loop computes a few heads at a time, in both passes, and the backward pass computes the weights
+again, from the maximum and the sum of each query's scores.
 """
 
 import functools
@@ -23,10 +23,16 @@ from bert_jax.models.kernels import MASK_VALUE, AttentionCall, Kernel
 from bert_jax.models.kernels.matmul import matmul, matmul_nt, matmul_tn
 from bert_jax.models.kernels.xla import scale
 from bert_jax.models.packed_rows import AttentionContext
-from bert_jax.sharding.runtime import multiplies_bfloat16
 
-# The most bytes that the scores of a block have, if that is not less than one head.
+# The most bytes that the scores of a block of heads have, if that is not less than one head.
 _BLOCK_BYTES = 4 * 2**20
+
+# The most scores of a head that a block of queries has. YNNPACK keeps the scores of all blocks if
+# they are larger: 32 rows of 512 tokens then take three to four times as long.
+_BLOCK_SCORES = 2**16
+
+# The fewest queries of a block; shorter ones are slower than a loop over heads.
+_MIN_QUERIES = 32
 
 
 class _Softmax(NamedTuple):
@@ -51,7 +57,48 @@ def attention(
     dropout_key: jax.Array,
 ) -> jax.Array:
     """Computes `models.attention.attention`."""
-    return _forward(query, key, value, context, rate, dropout_key)[0]
+    blocks = _query_blocks(query.shape[2], key.shape[2])
+    if rate or blocks is None:
+        return _forward(query, key, value, context, rate, dropout_key)[0]
+    mask = _mask(context)
+    if blocks == 1:
+        return _attend(query, key, value, mask)[0]
+
+    def split(array: jax.Array) -> jax.Array:
+        """[B, N, T, ...] → [B, N, blocks, T / blocks, ...]; T = 1 is for all blocks."""
+        lengths = (1, 1) if array.shape[2] == 1 else (blocks, array.shape[2] // blocks)
+        return array.reshape(*array.shape[:2], *lengths, *array.shape[3:])
+
+    def repeat(array: jax.Array) -> jax.Array:
+        """[B, N, S, H] → [B, N, blocks, S, H]."""
+        shape = (*array.shape[:2], blocks, *array.shape[2:])
+        return jnp.broadcast_to(array[:, :, None], shape)
+
+    output, _ = _attend(split(query), repeat(key), repeat(value), split(mask))
+    return output.reshape(query.shape)
+
+
+def _query_blocks(queries: int, keys: int) -> int | None:
+    """The number of equal blocks that T queries are split into; None if there is no such number."""
+    most = queries // _MIN_QUERIES or 1
+    counts = (count for count in range(1, most + 1) if queries % count == 0)
+    return next((count for count in counts if queries // count * keys <= _BLOCK_SCORES), None)
+
+
+def _attend(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array,
+    drop: Callable[[jax.Array], jax.Array] = lambda values: values,
+) -> tuple[jax.Array, _Softmax]:
+    """The output [..., T, H], and what the backward pass computes the weights from."""
+    scores = matmul_nt(query, key) * scale(query) + mask
+    maximum = scores.max(axis=-1, keepdims=True)
+    exponentials = jnp.exp(scores - maximum)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    output = matmul(drop(exponentials).astype(value.dtype), value) / total
+    return output.astype(value.dtype), _Softmax(maximum, total)
 
 
 def _forward(
@@ -67,15 +114,13 @@ def _forward(
     def attend(
         query: jax.Array, key: jax.Array, value: jax.Array, context: AttentionContext
     ) -> tuple[jax.Array, _Softmax]:
-        scores = _scores(query, key, context)
-        maximum = scores.max(axis=-1, keepdims=True)
-        exponentials = jnp.exp(scores - maximum)
-        total = exponentials.sum(axis=-1, keepdims=True)
-        kept = dropped(rate, exponentials, dropout_key, context.dropout_indices)
-        return matmul(kept, value) / total, _Softmax(maximum, total)
+        def drop(values: jax.Array) -> jax.Array:
+            return dropped(rate, values, dropout_key, context.dropout_indices)
+
+        return _attend(query, key, value, _mask(context), drop)
 
     inputs = (query, key, value, context)
-    output, softmax = _in_blocks(attend, *_wide(inputs))
+    output, softmax = _in_blocks(attend, *inputs)
     return output.astype(value.dtype), (*inputs, dropout_key, softmax)
 
 
@@ -87,6 +132,7 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
     its scores would not be 0.
     """
     query, key, value, context, dropout_key, softmax = saved
+    dtype = value.dtype
 
     def gradients(
         query: jax.Array,
@@ -99,41 +145,27 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
         def drop(values: jax.Array) -> jax.Array:
             return dropped(rate, values, dropout_key, context.dropout_indices)
 
-        weights = jnp.exp(_scores(query, key, context) - softmax.maximum) / softmax.total  # A
-        d_value = matmul_tn(drop(weights), d_output)  # A'ᵀ dO, [..., S, H]
+        scores = matmul_nt(query, key) * scale(query) + _mask(context)
+        weights = jnp.exp(scores - softmax.maximum) / softmax.total  # A
+        d_value = matmul_tn(drop(weights).astype(dtype), d_output)  # A'ᵀ dO, [..., S, H]
         a_da = weights * drop(matmul_nt(d_output, value))  # A ∘ dA, [..., T, S]
         d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
-        d_scores = jnp.where(context.visible, d_scores, 0)
-        d_query = matmul(d_scores, key) * scale(query)  # [..., T, H]
-        return d_query, matmul_tn(d_scores, query * scale(query)), d_value
+        d_scores = jnp.where(context.visible, d_scores * scale(query), 0).astype(dtype)
+        return matmul(d_scores, key), matmul_tn(d_scores, query), d_value
 
-    operands = (query, key, value, context, softmax, d_output)
-    found = _in_blocks(gradients, *_wide(operands))
-    return (*(gradient.astype(value.dtype) for gradient in found), None, None)
+    found = _in_blocks(gradients, query, key, value, context, softmax, d_output)
+    return (*(gradient.astype(dtype) for gradient in found), None, None)
 
 
 attention.defvjp(_forward, _backward)
 
 
-def _wide(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands, with the activations in float32."""
+def _mask(context: AttentionContext) -> jax.Array:
+    """What is added to the scores, float32 [..., T, S] or [..., 1, S].
 
-    def widened(array: jax.Array) -> jax.Array:
-        is_activation = jnp.issubdtype(array.dtype, jnp.floating)
-        return array.astype(jnp.float32) if is_activation else array
-
-    return jax.tree.map(widened, operands)
-
-
-def _scores(query: jax.Array, key: jax.Array, context: AttentionContext) -> jax.Array:
-    """Q Kᵀ / sqrt(H), float32 [..., T, S]; `MASK_VALUE` where a query does not see a key.
-
-    What can be computed for [..., T, H] or [..., S] is not computed for [..., T, S]: the scale,
-    and, where all queries of a row see the same keys, the mask. So the mask is a sum, which the
-    lowest number absorbs.
+    A sum with the lowest number is the lowest number.
     """
-    mask = jnp.where(context.visible, 0, MASK_VALUE)
-    return matmul_nt(query * scale(query), key) + mask
+    return jnp.where(context.visible, 0, MASK_VALUE)
 
 
 def _in_blocks(function: Callable[..., Any], *operands: Any) -> Any:
@@ -145,20 +177,36 @@ def _in_blocks(function: Callable[..., Any], *operands: Any) -> Any:
             where all heads of a row have the same.
 
     Returns:
-        What `function` returns for all heads, [B, N, ...].
+        What `function` returns for all heads, [B, N, ...], floating-point arrays as float32.
     """
     query, key = operands[:2]
     leading = query.shape[:2]  # BN
     heads = _heads_of_block(math.prod(leading), 4 * query.shape[2] * key.shape[2])
     if heads == math.prod(leading):
         return function(*operands)
+    dtypes = jax.tree.map(lambda array: array.dtype, operands)
 
     def blocks_of(array: jax.Array) -> jax.Array:
         shape = array.shape[2:]
         return jnp.broadcast_to(array, (*leading, *shape)).reshape(-1, heads, *shape)
 
-    results = jax.lax.map(lambda block: function(*block), jax.tree.map(blocks_of, operands))
+    def compute(block: Any) -> Any:
+        narrow = jax.tree.map(lambda array, dtype: array.astype(dtype), block, dtypes)
+        return _wide(function(*narrow))
+
+    # A CPU's loop would convert a whole bfloat16 array to read or write a slice of it.
+    results = jax.lax.map(compute, jax.tree.map(blocks_of, _wide(operands)))
     return jax.tree.map(lambda array: array.reshape(*leading, *array.shape[2:]), results)
+
+
+def _wide(tree: Any) -> Any:
+    """The same with floating-point arrays in float32."""
+
+    def widened(array: jax.Array) -> jax.Array:
+        is_floating = jnp.issubdtype(array.dtype, jnp.floating)
+        return array.astype(jnp.float32) if is_floating else array
+
+    return jax.tree.map(widened, tree)
 
 
 def _heads_of_block(heads: int, bytes_of_head: int) -> int:
@@ -172,13 +220,7 @@ def _accepts(call: AttentionCall) -> bool:
     # A loop over heads that are split over several devices would gather them on each device.
     is_unsharded = mesh.empty or mesh.size == 1
     # The weights of a call that returns them are computed for all heads in any case.
-    return is_unsharded and not call.output_attentions and not _is_faster_in_bfloat16(call)
-
-
-def _is_faster_in_bfloat16(call: AttentionCall) -> bool:
-    # Measured with all-MiniLM-L6-v2 on a CPU with AVX-512 BF16, where products of the heads of all
-    # rows lose only from 384 tokens on.
-    return call.dtype == "bfloat16" and call.length < 384 and multiplies_bfloat16()
+    return is_unsharded and not call.output_attentions
 
 
 KERNEL = Kernel(

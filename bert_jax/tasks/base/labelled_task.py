@@ -34,7 +34,7 @@ from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.tokenization import Encoding, Tokenizer
 
 # Training batches whose lengths decide how short rows are packed.
-_SAMPLE_BATCHES = 64
+_SAMPLE_BATCHES = 512
 
 
 class CutTexts(Protocol):
@@ -281,8 +281,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
     @functools.cached_property
     def row_packer(self) -> RowPacker:
         """How short rows of a training batch are packed, decided by the first batches."""
-        first = range(min(_SAMPLE_BATCHES, self.batches.batches_per_epoch))
-        return RowPacker(map(self.batches.batch, first))
+        return RowPacker(map(self.batches.batch, range(_SAMPLE_BATCHES)))
 
     @property
     def examples_per_epoch(self) -> int:
