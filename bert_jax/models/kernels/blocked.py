@@ -60,9 +60,12 @@ def attention(
     blocks = _query_blocks(query.shape[2], key.shape[2])
     if rate or blocks is None:
         return _forward(query, key, value, context, rate, dropout_key)[0]
-    mask = _mask(context)
+    # XLA would store what all layers have in common, in the shape of the scores of all heads.
+    query, mask, factor = jax.lax.optimization_barrier(
+        (query, _mask(context), jnp.float32(scale(query)))
+    )
     if blocks == 1:
-        return _attend(query, key, value, mask)[0]
+        return _attend(query, key, value, mask, factor)[0]
 
     def split(array: jax.Array) -> jax.Array:
         """[B, N, T, ...] → [B, N, blocks, T / blocks, ...]; T = 1 is for all blocks."""
@@ -74,7 +77,7 @@ def attention(
         shape = (*array.shape[:2], blocks, *array.shape[2:])
         return jnp.broadcast_to(array[:, :, None], shape)
 
-    output, _ = _attend(split(query), repeat(key), repeat(value), split(mask))
+    output, _ = _attend(split(query), repeat(key), repeat(value), split(mask), factor)
     return output.reshape(query.shape)
 
 
@@ -90,10 +93,14 @@ def _attend(
     key: jax.Array,
     value: jax.Array,
     mask: jax.Array,
+    factor: jax.Array | float,
     drop: Callable[[jax.Array], jax.Array] = lambda values: values,
 ) -> tuple[jax.Array, _Softmax]:
-    """The output [..., T, H], and what the backward pass computes the weights from."""
-    scores = matmul_nt(query, key) * scale(query) + mask
+    """The output [..., T, H], and what the backward pass computes the weights from.
+
+    The factor is `scale(query)`.
+    """
+    scores = matmul_nt(query, key) * factor + mask
     maximum = scores.max(axis=-1, keepdims=True)
     exponentials = jnp.exp(scores - maximum)
     total = exponentials.sum(axis=-1, keepdims=True)
@@ -117,7 +124,7 @@ def _forward(
         def drop(values: jax.Array) -> jax.Array:
             return dropped(rate, values, dropout_key, context.dropout_indices)
 
-        return _attend(query, key, value, _mask(context), drop)
+        return _attend(query, key, value, _mask(context), scale(query), drop)
 
     inputs = (query, key, value, context)
     output, softmax = _in_blocks(attend, *inputs)
