@@ -157,8 +157,9 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
         d_value = matmul_tn(drop(weights).astype(dtype), d_output)  # A'ᵀ dO, [..., S, H]
         a_da = weights * drop(matmul_nt(d_output, value))  # A ∘ dA, [..., T, S]
         d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
-        d_scores = jnp.where(context.visible, d_scores * scale(query), 0).astype(dtype)
-        return matmul(d_scores, key), matmul_tn(d_scores, query), d_value
+        d_scores = jnp.where(context.visible, d_scores, 0).astype(dtype)
+        d_query = matmul(d_scores, key) * scale(query)  # [..., T, H]
+        return d_query, matmul_tn(d_scores, query) * scale(query), d_value
 
     found = _in_blocks(gradients, query, key, value, context, softmax, d_output)
     return (*(gradient.astype(dtype) for gradient in found), None, None)
