@@ -83,14 +83,15 @@ class LabelledBatches:
         needed = Counter(
             bucket_length(self._longest(examples), self._most) for examples in self.plan(0)
         )
-        lengths: list[int] = []
-        waiting = 0
-        for length in sorted(needed):
+        *shorter, longest = sorted(needed)
+        lengths = []
+        waiting = 0  # batches that need one of the lengths up to this one, and have none yet
+        for length in shorter:
             waiting += needed[length]
-            if waiting >= _MIN_SHARE * self.batches_per_epoch or length == max(needed):
+            if waiting >= _MIN_SHARE * self.batches_per_epoch:
                 lengths.append(length)
                 waiting = 0
-        return lengths
+        return [*lengths, longest]
 
     def rows(self, examples: np.ndarray, length: int) -> Batch:
         """Any examples as a batch of length T."""

@@ -98,9 +98,9 @@ def _attend(
 ) -> tuple[jax.Array, _Softmax]:
     """The output [..., T, H], and what the backward pass computes the weights from.
 
-    The factor is `scale(query)`.
+    The mask and the factor are those of `_scores`.
     """
-    scores = matmul_nt(query, key) * factor + mask
+    scores = _scores(query, key, mask, factor)
     maximum = scores.max(axis=-1, keepdims=True)
     exponentials = jnp.exp(scores - maximum)
     total = exponentials.sum(axis=-1, keepdims=True)
@@ -152,7 +152,7 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
         def drop(values: jax.Array) -> jax.Array:
             return dropped(rate, values, dropout_key, context.dropout_indices)
 
-        scores = matmul_nt(query, key) * scale(query) + _mask(context)
+        scores = _scores(query, key, _mask(context), scale(query))
         weights = jnp.exp(scores - softmax.maximum) / softmax.total  # A
         d_value = matmul_tn(drop(weights).astype(dtype), d_output)  # A'ᵀ dO, [..., S, H]
         a_da = weights * drop(matmul_nt(d_output, value))  # A ∘ dA, [..., T, S]
@@ -168,11 +168,18 @@ def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
 attention.defvjp(_forward, _backward)
 
 
-def _mask(context: AttentionContext) -> jax.Array:
-    """What is added to the scores, float32 [..., T, S] or [..., 1, S].
+def _scores(
+    query: jax.Array, key: jax.Array, mask: jax.Array, factor: jax.Array | float
+) -> jax.Array:
+    """Q Kᵀ / sqrt(H), float32 [..., T, S]; `MASK_VALUE` where a query does not see a key.
 
-    A sum with the lowest number is the lowest number.
+    The sum with the mask is the lowest number where the mask is. The factor is `scale(query)`.
     """
+    return matmul_nt(query, key) * factor + mask
+
+
+def _mask(context: AttentionContext) -> jax.Array:
+    """0, or `MASK_VALUE` where a query does not see a key, float32 [..., T, S] or [..., 1, S]."""
     return jnp.where(context.visible, 0, MASK_VALUE)
 
 
@@ -185,7 +192,8 @@ def _in_blocks(function: Callable[..., Any], *operands: Any) -> Any:
             where all heads of a row have the same.
 
     Returns:
-        What `function` returns for all heads, [B, N, ...], floating-point arrays as float32.
+        What `function` returns for all heads, [B, N, ...]. If there are several blocks,
+        floating-point arrays are float32.
     """
     query, key = operands[:2]
     leading = query.shape[:2]  # BN
