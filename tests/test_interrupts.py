@@ -148,6 +148,7 @@ def test_a_closed_terminal(program, launcher, name, output, errors, code):
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
+    time.sleep(0.05)  # until the program waits, as above
     process.send_signal(signal.SIGHUP)
     assert process.communicate(timeout=20) == (output, errors)
     assert process.returncode == code
