@@ -7,9 +7,10 @@ r"""Speed side by side with other libraries, in alternating rounds.
 Each contender is a process of its own that prepares the work once: `speed_bert_jax.py`, and
 `speed_peer.py` with PyTorch and transformers (eager, SDPA, compiled, bfloat16), ONNX Runtime,
 OpenVINO, sentence-transformers or pipelines of transformers. In each round all take a turn of some
-steps; the result is the median over the rounds of the ratio of a contender's step to that of
-bert_jax in the same round. A contender that is not installed is left out with a line;
-`--peer-python` names another environment for them.
+steps, in every other round in the reverse order; the first round does not count. The result is the
+median over the rounds of the ratio of a contender's step to that of bert_jax in the same round. A
+contender that is not installed is left out with a line; `--peer-python` names another environment
+for them.
 
 Writes `WORK.json` for each work, `speed.md` and `speed.png` to `--output`, and prints the table. A
 work that is finished is not repeated.
@@ -134,9 +135,9 @@ def compare(name: str, work: Work, options: argparse.Namespace) -> dict[str, Any
             print(line, file=sys.stderr)
         else:
             contenders.append(contender)
-    for number in range(options.rounds):
-        print(f"{name}: round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-        for contender in tuple(contenders):
+    for number in range(options.rounds + 1):
+        print(f"{name}: round {number} of {options.rounds}", file=sys.stderr, flush=True)
+        for contender in contenders[:: 1 if number % 2 == 0 else -1]:
             if not contender.take_turn(options.steps):
                 contender.end()
                 line = f"{name}: {LABELS[contender.name]} ended in its turn, see {contender.log}"
@@ -146,6 +147,7 @@ def compare(name: str, work: Work, options: argparse.Namespace) -> dict[str, Any
                 contenders.remove(contender)
     for contender in contenders:
         contender.end()
+        del contender.rounds[0]  # of two equal processes, the first to start led in it
     reference = contenders[0]
     return {
         one.name: {
