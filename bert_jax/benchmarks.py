@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from bert_jax.data.pipeline import Batch
 from bert_jax.errors import require_at_least, require_between
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, cast_layer_kernels
 from bert_jax.models.execution import Execution
 from bert_jax.planning.hardware import hardware_of
 from bert_jax.planning.roofline import real_flops
@@ -260,6 +260,7 @@ def forward_pass(task: Task, execution: Execution, mesh: Mesh, batches: list[Bat
     ]
     with on_mesh(mesh):
         params = jax.jit(encoder.init)(jax.random.key(0), **placed[0])
+        params = cast_layer_kernels(params, dtype=execution.dtype)
 
     @jax.jit
     def forward(params: Any, batch: Any) -> jax.Array:

@@ -25,7 +25,7 @@ from bert_jax.families import bert
 from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import ElementIndices, dropped
-from bert_jax.models.encoder import Encoder, rows_in_cache
+from bert_jax.models.encoder import Encoder, cast_layer_kernels, rows_in_cache
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.models.kernels import AttentionCall
 from bert_jax.models.kernels.matmul import affine
@@ -155,6 +155,8 @@ def step_of_encoder(
     ids = np.random.default_rng(0).integers(1000, 30000, (rows, length)).astype(np.int32)
     inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     params = jax.jit(encoder.init)(jax.random.key(0), **inputs)
+    if not train:  # as in prediction
+        params = cast_layer_kernels(params, dtype=execution.dtype)
     rngs = {"dropout": jax.random.key(1)} if train else None
 
     def run(params: Any) -> jax.Array:

@@ -27,7 +27,7 @@ from bert_jax.errors import (
     require_at_least,
 )
 from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig, Head
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder import Encoder, cast_layer_kernels
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.tokenization import Encoding, Tokenizer
@@ -86,7 +86,7 @@ class Model:
         sources = jax.tree.leaves(self.params)
         # Parameters may be replaced in their tree; an array itself never changes.
         if not self._converted or any(map(operator.is_not, sources, self._converted[0])):
-            self._converted[:] = sources, _with_layers_in(self.params, dtype=execution.dtype)
+            self._converted[:] = sources, cast_layer_kernels(self.params, dtype=execution.dtype)
         return self._converted[1]
 
 
@@ -308,16 +308,6 @@ def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -
             f"this {model.description.class_name} does not {ability}; give the directory of a "
             f'model that does, and load it with load(path, task="{task}")'
         )
-
-
-@functools.partial(jax.jit, static_argnames="dtype")
-def _with_layers_in(params: Any, *, dtype: str) -> Any:
-    def convert(path: Any, leaf: jax.Array) -> jax.Array:
-        names = [entry.key for entry in path]
-        is_of_layer = names[-1] == "kernel" and "layers" in names
-        return leaf.astype(dtype) if is_of_layer else leaf
-
-    return jax.tree_util.tree_map_with_path(convert, params)
 
 
 @functools.partial(jax.jit, static_argnames="module")
