@@ -132,7 +132,7 @@ def test_blocks_compute_the_definition(monkeypatch, heads, rate):
 @pytest.mark.parametrize("blocks", [1, 3, None])
 def test_blocks_of_queries_compute_the_definition(monkeypatch, blocks, rate):
     """Without a gradient: six queries at once, in pairs, or with too few for a block."""
-    monkeypatch.setattr(blocked, "_query_blocks", lambda queries, keys: blocks)
+    monkeypatch.setattr(blocked, "_query_blocks", lambda queries, width, keys: blocks)
     ids = np.array([[1, 1, 2, 2, 2, 0], [1] * 6])
     of_rows = SegmentIds(np.ones((2, 1), np.int32), ids[::-1] % 2)
     *operands, _ = drawn("float32", 2, 3, 6, 8)
@@ -151,14 +151,17 @@ def test_blocks_of_queries_compute_the_definition(monkeypatch, blocks, rate):
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys", "blocks"),
+    ("queries", "width", "keys", "blocks"),
     [
-        *((5, 5, 1), (256, 256, 1), (320, 320, 2), (384, 384, 3), (512, 512, 4), (512, 2048, 16)),
-        *((509, 509, None), (512, 8192, None)),  # blocks of 1 and of 8 queries
+        (5, 64, 5, 1),
+        *((256, 64, 256, 1), (320, 64, 320, 2), (384, 64, 384, 3), (512, 64, 512, 8)),
+        *((256, 32, 256, 1), (320, 32, 320, 2), (384, 32, 384, 3), (512, 32, 512, 4)),
+        # The largest blocks would have 1, 16 and 32 queries.
+        *((509, 32, 509, None), (1024, 64, 1024, None), (512, 128, 512, None)),
     ],
 )
-def test_the_blocks_of_queries(queries, keys, blocks):
-    assert blocked._query_blocks(queries, keys) == blocks
+def test_the_blocks_of_queries(queries, width, keys, blocks):
+    assert blocked._query_blocks(queries, width, keys) == blocks
 
 
 @pytest.mark.usefixtures("optimized")

@@ -27,12 +27,12 @@ from bert_jax.models.packed_rows import AttentionContext
 # The most bytes that the scores of a block of heads have, if that is not less than one head.
 _BLOCK_BYTES = 4 * 2**20
 
-# The most scores of a head that a block of queries has. YNNPACK keeps the scores of all blocks if
-# they are larger: 32 rows of 512 tokens then take three to four times as long.
-_BLOCK_SCORES = 2**16
+# The most elements of a block of queries: its scores and the keys of the head. YNNPACK keeps the
+# scores of all blocks if there are more: 512 tokens then take twice as long with heads of width 64.
+_BLOCK_ELEMENTS = 5 * 2**14
 
 # The fewest queries of a block; shorter ones are slower than a loop over heads.
-_MIN_QUERIES = 32
+_MIN_QUERIES = 48
 
 
 class _Softmax(NamedTuple):
@@ -57,7 +57,7 @@ def attention(
     dropout_key: jax.Array,
 ) -> jax.Array:
     """Computes `models.attention.attention`."""
-    blocks = _query_blocks(query.shape[2], key.shape[2])
+    blocks = _query_blocks(*query.shape[2:], key.shape[2])
     if rate or blocks is None:
         return _forward(query, key, value, context, rate, dropout_key)[0]
     # XLA would store what all layers have in common, in the shape of the scores of all heads.
@@ -81,11 +81,12 @@ def attention(
     return output.reshape(query.shape)
 
 
-def _query_blocks(queries: int, keys: int) -> int | None:
+def _query_blocks(queries: int, width: int, keys: int) -> int | None:
     """The number of equal blocks that T queries are split into; None if there is no such number."""
     most = queries // _MIN_QUERIES or 1
     counts = (count for count in range(1, most + 1) if queries % count == 0)
-    return next((count for count in counts if queries // count * keys <= _BLOCK_SCORES), None)
+    fitting = (count for count in counts if (queries // count + width) * keys <= _BLOCK_ELEMENTS)
+    return next(fitting, None)
 
 
 def _attend(
