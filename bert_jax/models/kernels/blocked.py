@@ -57,7 +57,8 @@ def attention(
     dropout_key: jax.Array,
 ) -> jax.Array:
     """Computes `models.attention.attention`."""
-    blocks = _query_blocks(*query.shape[2:], key.shape[2])
+    *_, queries, width = query.shape
+    blocks = _query_blocks(queries, width, key.shape[2])
     if rate or blocks is None:
         return _forward(query, key, value, context, rate, dropout_key)[0]
     # XLA would store what all layers have in common, in the shape of the scores of all heads.
