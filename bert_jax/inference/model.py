@@ -99,7 +99,7 @@ class LoadedModel(ModelOfFiles):
             pooling: "mean" or "max" over all tokens; "cls", the vector of [CLS]; "pooler", the
                 output of the pooler.
             normalize: whether vectors are scaled to length 1.
-            batch_size: maximum number of texts computed together.
+            batch_size: maximum number of rows computed together; short texts share rows.
             max_length: maximum number of tokens of a text.
             progress: whether a progress bar is shown on stderr.
 
@@ -189,7 +189,7 @@ class LoadedModel(ModelOfFiles):
             others: strings; None: the same as `texts`.
             pooling: pooling of the vectors, see `embed`; None: as in the model's training, else the
                 mean.
-            batch_size: maximum number of texts computed together.
+            batch_size: maximum number of rows computed together; short texts share rows.
             max_length: maximum number of tokens of a text.
 
         Raises:
@@ -215,7 +215,7 @@ class LoadedModel(ModelOfFiles):
             texts: strings, read once; only the best are kept.
             top_k: number of matches.
             pooling: pooling of the vectors, see `similarity`.
-            batch_size: maximum number of texts computed together.
+            batch_size: maximum number of rows computed together; short texts share rows.
             max_length: maximum number of tokens of a text.
 
         Raises:
@@ -254,7 +254,7 @@ class LoadedModel(ModelOfFiles):
             texts: one or several texts with the mask token, such as "Paris is the [MASK] of
                 France.".
             top_k: number of predictions, the best first.
-            batch_size: maximum number of texts computed together.
+            batch_size: maximum number of rows computed together; short texts share rows.
             max_length: longer texts are cut to this many tokens; None: they are refused.
 
         Returns:
@@ -307,7 +307,7 @@ class LoadedModel(ModelOfFiles):
 
         Args:
             sentences: strings, which are split into words, or lists of words.
-            batch_size: maximum number of windows computed together.
+            batch_size: maximum number of rows computed together; short windows share rows.
             max_length: maximum number of tokens of a window.
 
         Raises:
@@ -400,7 +400,8 @@ class LoadedModel(ModelOfFiles):
             prompt: a beginning, a passage or a question; or a list of prompts.
             choices: two or more texts; for a list of prompts, a list of such lists.
             question: question about the prompt; "": none.
-            batch_size: maximum number of prompts computed together.
+            batch_size: maximum number of rows computed together, one for each choice; short ones
+                share rows.
             max_length: maximum number of tokens of a row.
 
         Raises:

@@ -20,6 +20,7 @@ from bert_jax.tasks.base.predictor import (
     ExampleError,
     Model,
     PredictionBatch,
+    apply_model,
     check_finite,
     check_head,
 )
@@ -144,13 +145,7 @@ def _best_words(
     top_k: int,
 ) -> tuple[jax.Array, jax.Array]:
     """Probabilities, float32 [B, P, top_k], and ids, int32 [B, P, top_k], of the best words."""
-    output: Any = module.apply(
-        {"params": params},
-        batch["input_ids"],
-        batch["token_type_ids"],
-        batch["attention_mask"],
-        masked_lm_positions=batch["masked_lm_positions"],
-    )
+    output: Any = apply_model(params, batch, module=module)
     logits = output.prediction_logits if isinstance(output, PreTrainingOutput) else output
     # Models may have more rows than the tokenizer has words.
     probabilities = jax.nn.softmax(logits[..., :vocab_size], axis=-1)

@@ -44,6 +44,9 @@ class TokenStates:
 class HiddenStatesPredictor(TextPredictor[TokenStates]):
     """The hidden states of some layers."""
 
+    # A packed row has those of the last layer alone, and a window has too few rows to pack.
+    packs_rows = False
+
     def __init__(
         self,
         model: Model,
@@ -63,7 +66,6 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
         self._encoder, self._params = encoder_of(model)
         self._layers = layer_numbers(layers, first=0, last=model.config.num_hidden_layers)
         self._combine = combine
-        self.packs_rows = set(self._layers) == {model.config.num_hidden_layers}
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return _states(

@@ -2,8 +2,8 @@ r"""The peers' side of `compare_speed.py`: serves steps of other libraries.
 
     python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
 
-With: eager, sdpa and compile (PyTorch and transformers), onnx (ONNX Runtime), openvino; collator
-for masking; sentence_transformers for embed, transformers for classify, tag and answer. The weights
+With: eager, sdpa and compile (PyTorch and transformers), masked (sdpa, which scores words at the
+masked tokens alone), onnx (ONNX Runtime), openvino; collator for masking; sentence_transformers for embed, transformers for classify, tag and answer. The weights
 are random but for the works on texts, whose heads are. PyTorch computes on a GPU if there is one.
 Nothing of bert_jax is imported here.
 """
@@ -75,12 +75,21 @@ def train(options: argparse.Namespace) -> Callable[[], Any]:
     places = torch.rand(ids.shape, device=DEVICE).topk(count, dim=1).indices
     labels = torch.full_like(ids, -100).scatter_(1, places, ids.gather(1, places))
     pairs = torch.randint(0, 2, (options.batch,), device=DEVICE)
-    inputs |= {"labels": labels, "next_sentence_label": pairs}
+    labelled = inputs | {"labels": labels, "next_sentence_label": pairs}
+
+    def loss_of_masked() -> torch.Tensor:
+        encoded = model.bert(**inputs)
+        hidden = encoded.last_hidden_state
+        chosen = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
+        words, relation = model.cls(chosen, encoded.pooler_output)
+        entropy = torch.nn.functional.cross_entropy
+        words_loss = entropy(words.flatten(0, 1), ids.gather(1, places).flatten())
+        return words_loss + entropy(relation, pairs)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(DEVICE, torch.bfloat16, enabled=options.dtype == "bfloat16"):
-            loss = run(**inputs).loss
+            loss = loss_of_masked() if options.with_ == "masked" else run(**labelled).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -265,7 +274,7 @@ def main() -> None:
     parser.add_argument("work", choices=works)
     parser.add_argument(
         "--with", dest="with_", default="sdpa",
-        choices=["eager", "sdpa", "compile", "onnx", "openvino", "collator",
+        choices=["eager", "sdpa", "masked", "compile", "onnx", "openvino", "collator",
                  "sentence_transformers", "transformers"],
     )  # fmt: skip
     parser.add_argument("--size", default="base", choices=SIZES)

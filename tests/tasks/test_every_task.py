@@ -14,7 +14,9 @@ from bert_jax.config import complete_config
 from bert_jax.errors import NotFiniteError, UserError
 from bert_jax.experiment import Experiment
 from bert_jax.inference.predict import predict
+from bert_jax.planning.roofline import program_flops
 from bert_jax.tasks.base.predict_spec import PredictOptions
+from bert_jax.tasks.base.streams import make_batches
 
 NAMES = sorted({*tasks.task_names()} - {"pretraining", "replaced_tokens"})
 
@@ -32,6 +34,9 @@ ROWS = {
     "similarity": ({"text": "the cat", "text_pair": "the dog"}, {"similarity"}),
     "tagging": ({"tokens": ["the", "cat"]}, {"words", "tags", "scores"}),
 }
+# The same of tasks that have no training of their own.
+UNTRAINED = {name: {"text": "the [MASK]"} for name in ("attentions", "fill_mask", "hidden_states")}
+UNTRAINED["embed"] = {"text": "the cat"}
 
 
 def test_tasks_are_found_by_their_names():
@@ -107,3 +112,30 @@ def test_load_and_predict_know_its_name(load, tmp_path, name):
     options = PredictOptions(progress=False, batch_size=1)
     assert predict(model, name, source, target, options) == 1
     assert keys <= set(json.loads(target.read_text()))
+
+
+@pytest.mark.parametrize("name", tasks.task_names("PREDICT"))
+def test_what_is_packed_is_computed_in_packed_rows(load, tmp_path, name):
+    """Less is multiplied than in padded rows; a task that cannot do it has padded rows."""
+    row = UNTRAINED[name] if name in UNTRAINED else ROWS[name][0]
+    model = load({"fill_mask": "masked_lm"}.get(name, name if name in ROWS else None))
+    source = tmp_path / "in.jsonl"
+    source.write_text((json.dumps(row) + "\n") * 40)
+    spec, options = tasks.find_task(name, "PREDICT").PREDICT, PredictOptions(batch_size=4)
+
+    def flops(packs_rows):
+        predictor = spec.predictor(model, options)
+        predictor.packs_rows &= packs_rows
+        with spec.open(source, options) as entries:
+            examples = [predictor.prepare(entry.item, index) for index, entry in enumerate(entries)]
+        batches = [
+            predictor.inputs(batch)
+            for batch in make_batches(predictor, examples, model.tokenizer, limit=64)
+        ]
+        is_packed = any("pack_indices" in batch for batch in batches)
+        programs = (jax.make_jaxpr(predictor.compute)(batch) for batch in batches)
+        return is_packed, sum(program_flops(program.jaxpr) for program in programs)
+
+    (is_packed, packed), (_, padded) = flops(True), flops(False)
+    assert is_packed == (name not in ("attentions", "hidden_states"))
+    assert packed < padded if is_packed else packed == padded

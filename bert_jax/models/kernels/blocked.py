@@ -4,10 +4,11 @@ The scores of all rows and heads would pass through memory several times: at 256
 more bytes than all other activations of a layer. As in flash attention (Dao et al., 2022,
 https://arxiv.org/abs/2205.14135), the sum of the softmax divides the product with the values.
 
-Inference splits the queries. XLA compiles all of it to one call of the library YNNPACK, which
-computes block after block on all cores. Training is no single call, since YNNPACK has no dropout:
-a loop computes a few heads at a time, in both passes, and the backward pass computes the weights
-again, from the maximum and the sum of each query's scores.
+Inference splits the queries of each head into equal blocks, where their number has a suitable
+divisor. XLA compiles all of it to one call of the library YNNPACK, which computes block after block
+on all cores. Otherwise, and where a gradient or dropout is computed, which YNNPACK does not have, a
+loop computes a few heads at a time. The backward pass computes the weights again, from the maximum
+and the sum of each query's scores.
 """
 
 import functools
@@ -31,7 +32,7 @@ _BLOCK_BYTES = 4 * 2**20
 # scores of all blocks if there are more: 512 tokens then take twice as long with heads of width 64.
 _BLOCK_ELEMENTS = 5 * 2**14
 
-# The fewest queries of a block; shorter ones are slower than a loop over heads.
+# The fewest queries of a block if there are several; shorter ones are slower than a loop over heads.
 _MIN_QUERIES = 48
 
 
@@ -233,12 +234,10 @@ def _heads_of_block(heads: int, bytes_of_head: int) -> int:
     return next(count for count in range(min(most, heads), 0, -1) if heads % count == 0)
 
 
-def _accepts(call: AttentionCall) -> bool:
-    mesh = jax.sharding.get_abstract_mesh()
+def _accepts(_: AttentionCall) -> bool:
     # A loop over heads that are split over several devices would gather them on each device.
-    is_unsharded = mesh.empty or mesh.size == 1
-    # The weights of a call that returns them are computed for all heads in any case.
-    return is_unsharded and not call.output_attentions
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh.empty or mesh.size == 1
 
 
 KERNEL = Kernel(

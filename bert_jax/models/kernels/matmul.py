@@ -1,8 +1,8 @@
 """Products of activations with parameters, summed in float32 for any dtype.
 
-A bfloat16 product is rounded once, after its float32 sum is complete and includes the bias: in the
-forward pass, and in the sums of the backward pass, where JAX's own gradient would round the
-factors.
+Both passes multiply in the dtype of the activations. A bfloat16 product is rounded once, after its
+float32 sum is complete and includes the bias. JAX's own gradient of a product that is summed in
+float32 would multiply a float32 cotangent with a bfloat16 factor.
 """
 
 import functools

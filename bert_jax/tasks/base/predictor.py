@@ -110,7 +110,9 @@ class BatchOptions:
     """How rows are grouped into batches.
 
     Attributes:
-        batch_size: maximum number of rows per batch.
+        batch_size: maximum number of rows per batch. Where short rows are packed, that of packed
+            rows; of rows longer than 128 tokens, as many as have the tokens of `batch_size` rows
+            of 128.
         max_length: maximum number of tokens per row, special tokens included; None: the number of
             positions of the model.
         window: number of batches that are sorted by length together.
@@ -312,13 +314,17 @@ def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -
 
 @functools.partial(jax.jit, static_argnames="module")
 def apply_model(params: Any, batch: dict[str, jax.Array], *, module: nn.Module) -> Any:
-    """The model's output for a batch, without dropout; for most heads logits, float32 [B, …]."""
+    """The model's output for a batch, without dropout; for most heads logits, float32 [B, …].
+
+    The batch may have `masked_lm_positions`, and the arrays of `PackedRows.of_batch`.
+    """
     return module.apply(
         {"params": params},
         batch["input_ids"],
         batch["token_type_ids"],
         batch["attention_mask"],
         packed_rows=PackedRows.of_batch(batch),
+        masked_lm_positions=batch.get("masked_lm_positions"),
     )
 
 
