@@ -54,9 +54,9 @@ class Work:
         kind: "infer", the encoder forward; "train", a step of MLM and NSP with dropout, clipping
             and AdamW (bert_jax scores words at the masked tokens, transformers at all tokens: 1.22
             times the FLOPs for BERT-base, 1.76 times for MiniLM; "masked" are PyTorch and the
-            modules of transformers at the masked tokens); "masking", a masked batch of ready ids; from the strings
-            of `uneven_texts.py`, by the model of `--model`: "embed", vectors; "classify" and "tag",
-            labels and tags of short texts; "answer", answers from passages.
+            modules of transformers at the masked tokens); "masking", a masked batch of ready ids;
+            from the strings of `uneven_texts.py`, by the model of `--model`: "embed", vectors;
+            "classify" and "tag", labels and tags of short texts; "answer", answers from passages.
         batch: rows; texts to embed.
         length: tokens of a row; the maximum for texts.
         dtype: float32 or bfloat16 (the peers train under autocast).

@@ -3,8 +3,9 @@ r"""The peers' side of `compare_speed.py`: serves steps of other libraries.
     python launch/measure/speed_peer.py infer --with sdpa --size base --batch 8 --length 128
 
 With: eager, sdpa and compile (PyTorch and transformers), masked (sdpa, which scores words at the
-masked tokens alone), onnx (ONNX Runtime), openvino; collator for masking; sentence_transformers for embed, transformers for classify, tag and answer. The weights
-are random but for the works on texts, whose heads are. PyTorch computes on a GPU if there is one.
+masked tokens alone), onnx (ONNX Runtime), openvino; collator for masking; sentence_transformers for
+embed, transformers for classify, tag and answer. The weights are random but for the works on texts,
+whose heads are. PyTorch computes on a GPU if there is one.
 Nothing of bert_jax is imported here.
 """
 

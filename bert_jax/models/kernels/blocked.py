@@ -32,7 +32,7 @@ _BLOCK_BYTES = 4 * 2**20
 # scores of all blocks if there are more: 512 tokens then take twice as long with heads of width 64.
 _BLOCK_ELEMENTS = 5 * 2**14
 
-# The fewest queries of a block if there are several; shorter ones are slower than a loop over heads.
+# The fewest queries of each of several blocks; shorter ones are slower than a loop over heads.
 _MIN_QUERIES = 48
 
 
