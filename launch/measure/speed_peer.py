@@ -74,7 +74,8 @@ def train(options: argparse.Namespace) -> Callable[[], Any]:
     inputs["token_type_ids"] = torch.zeros_like(ids)
     count = -(-round(100 * PREDICTED) * options.length // 100)
     places = torch.rand(ids.shape, device=DEVICE).topk(count, dim=1).indices
-    labels = torch.full_like(ids, -100).scatter_(1, places, ids.gather(1, places))
+    originals = ids.gather(1, places)
+    labels = torch.full_like(ids, -100).scatter_(1, places, originals)
     pairs = torch.randint(0, 2, (options.batch,), device=DEVICE)
     labelled = inputs | {"labels": labels, "next_sentence_label": pairs}
 
@@ -84,8 +85,7 @@ def train(options: argparse.Namespace) -> Callable[[], Any]:
         chosen = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
         words, relation = model.cls(chosen, encoded.pooler_output)
         entropy = torch.nn.functional.cross_entropy
-        words_loss = entropy(words.flatten(0, 1), ids.gather(1, places).flatten())
-        return words_loss + entropy(relation, pairs)
+        return entropy(words.flatten(0, 1), originals.flatten()) + entropy(relation, pairs)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)

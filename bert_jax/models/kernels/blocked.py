@@ -6,9 +6,9 @@ https://arxiv.org/abs/2205.14135), the sum of the softmax divides the product wi
 
 Inference splits the queries of each head into equal blocks, where their number has a suitable
 divisor. XLA compiles all of it to one call of the library YNNPACK, which computes block after block
-on all cores. Otherwise, and where a gradient or dropout is computed, which YNNPACK does not have, a
-loop computes a few heads at a time. The backward pass computes the weights again, from the maximum
-and the sum of each query's scores.
+on all cores. Otherwise, and where dropout or a gradient is computed (YNNPACK has neither), a loop
+computes a few heads at a time. The backward pass computes the weights again, from the maximum and
+the sum of each query's scores.
 """
 
 import functools

@@ -16,4 +16,5 @@ def test_the_rates_of_the_whole_and_of_its_halves(script, base_model, monkeypatc
     assert names == ["whole", "host alone", "model alone"]
     found = [float(share) for share in re.findall(r": (\d\.\d\d) ", shares)]
     assert len(found) == 2
-    assert min(found) > 0
+    # The cores do not do more than the slower of the two alone.
+    assert 0 < found[0] <= found[1]
