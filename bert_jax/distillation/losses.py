@@ -9,6 +9,7 @@ Sources: Hinton et al. (2015), https://arxiv.org/abs/1503.02531, for scores; Dis
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 
 
@@ -19,15 +20,15 @@ def soft_losses(kind: str, student: jax.Array, teacher: jax.Array, temperature: 
         kind: see `Task.score_kind`; the temperature counts for "classes" and "labels".
         student: float32 [..., C].
         teacher: float32 [..., C]; vectors may have another width.
-        temperature: T.
+        temperature: T; `MASK_VALUE`, the lowest finite number, stays finite if divided by T < 1.
 
     Returns:
         float32 [...], of vectors [B].
     """
-    if kind == "classes":
-        return divergence(student / temperature, teacher / temperature) * temperature**2
-    if kind == "labels":
-        return binary_divergence(student / temperature, teacher / temperature) * temperature**2
+    if kind in ("classes", "labels"):
+        compare = divergence if kind == "classes" else binary_divergence
+        softened = (jnp.maximum(each / temperature, MASK_VALUE) for each in (student, teacher))
+        return compare(*softened) * temperature**2
     if kind == "values" or student.shape == teacher.shape:
         return jnp.square(student - teacher).mean(axis=-1)
     return jnp.square(pair_cosines(student) - pair_cosines(teacher))

@@ -14,7 +14,7 @@ class DistillationOptions:
         task_weight: weight of the task's own loss, that of the labels.
         soft_weight: weight of the loss against the teacher's scores (Hinton et al., 2015).
         temperature: T, by which scores are divided before the softmax; the loss is multiplied by
-            T², so that its gradient keeps its size.
+            T², so that its gradient keeps its size; 1e-6 to 100.
         cosine_weight: weight of 1 - cosine of the last hidden states (DistilBERT).
         hidden_weight: weight of the squared difference of hidden states; those of a student of
             another width are projected to the teacher's, see `projection` (TinyBERT).
@@ -41,7 +41,7 @@ class DistillationOptions:
         weights = ("task", "soft", "cosine", "hidden", "attention", "value_relation")
         for name in (f"{part}_weight" for part in weights):
             require_between(name, getattr(self, name), 0)
-        require_between("temperature", self.temperature, 0, without_low=True)
+        require_between("temperature", self.temperature, 1e-6, 100)
         for layer in self.layer_map:
             require_at_least("layer_map", layer, 0)
         if self.layer_map and not any(self.layer_map):

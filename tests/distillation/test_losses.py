@@ -1,5 +1,6 @@
 """The losses against NumPy, written from the formulas of the papers."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -49,11 +50,39 @@ def test_soft_losses():
             np.testing.assert_allclose(found, values, rtol=2e-5, atol=1e-6, err_msg=kind)
 
 
-def test_what_cannot_be_chosen_counts_nothing():
-    given = single(drawn(3, 4), drawn(3, 4))
-    masked = [jnp.pad(each, [(0, 0), (0, 1)], constant_values=MASK_VALUE) for each in given]
-    without = losses.soft_losses("classes", *given, 2.0)
-    np.testing.assert_allclose(losses.soft_losses("classes", *masked, 2.0), without, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("temperature", "expected"),
+    [
+        # The teacher's scores log 3 and 0 say 3^(1/T) to 1; the student says 1 to 1.
+        (1.0, 0.75 * np.log(1.5) + 0.25 * np.log(0.5)),
+        (0.5, 0.25 * (0.9 * np.log(1.8) + 0.1 * np.log(0.2))),
+        (0.25, (81 / 82 * np.log(81 / 41) + 1 / 82 * np.log(1 / 41)) / 16),
+        (1e-3, 1e-6 * np.log(2)),
+        (1e-6, 1e-12 * np.log(2)),
+        (100.0, np.log(3) ** 2 / 8),  # the limit of a high temperature
+    ],
+)
+def test_what_cannot_be_chosen_counts_nothing(temperature, expected):
+    """Masked scores, the lowest finite number, at each temperature: the loss and its gradient."""
+
+    def loss(student):
+        teacher = jnp.array([np.log(3.0), 0.0, MASK_VALUE], jnp.float32)
+        return losses.soft_losses("classes", student, teacher, temperature)
+
+    found, gradient = jax.value_and_grad(loss)(jnp.array([0.0, 0.0, MASK_VALUE]))
+    # The two logarithms are near log 2 there: their difference has few digits.
+    assert found == pytest.approx(expected, rel=2e-2 if temperature == 100 else 1e-5)
+    # T · (softmax of the student - softmax of the teacher)
+    odds = np.exp(np.float64(min(np.log(3) / temperature, 700)))
+    first = temperature * (0.5 - odds / (1 + odds))
+    np.testing.assert_allclose(gradient, [first, -first, 0], rtol=1e-4)
+
+
+def test_labels_at_a_low_temperature():
+    scores = jnp.array([[30.0, -30.0]]), jnp.array([[-30.0, -30.0]])
+    # The first label: 60 000 at T = 0.001 nats, × T², the mean with the second, which agrees.
+    (found,) = losses.soft_losses("labels", *scores, 1e-3)
+    assert found == pytest.approx(30_000 * 1e-6 / 2, rel=1e-5)
 
 
 def test_vectors_of_another_width_are_compared_by_the_cosine_of_a_pair():
