@@ -19,7 +19,7 @@ from bert_jax.errors import require_at_least, require_between
 from bert_jax.models.encoder import Encoder, cast_layer_kernels
 from bert_jax.models.execution import Execution
 from bert_jax.planning.hardware import hardware_of
-from bert_jax.planning.roofline import real_flops
+from bert_jax.planning.roofline import real_flops, step_flops
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import explain_out_of_memory
 from bert_jax.sharding.rules import on_mesh
@@ -306,6 +306,7 @@ def _rates(timing: Timing, batches: list[Batch]) -> dict[str, float]:
 
 def _flops(task: Task, batch: Batch, *, training: bool) -> float:
     weights = batch.get("masked_lm_weights")
-    predictions = 0 if weights is None or not training else int(np.count_nonzero(weights))
-    flops = real_flops(task.description.config, row_lengths(batch), predictions)
-    return flops if training else flops / 3
+    predictions = 0 if weights is None else int(np.count_nonzero(weights))
+    if training:
+        return step_flops(task.computed_models, row_lengths(batch), predictions)
+    return real_flops(task.description.config, row_lengths(batch), 0) / 3

@@ -1,6 +1,7 @@
 """The task of a student: any other task, whose loss in training also compares with a teacher."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import OptionError
+from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys
@@ -168,6 +170,18 @@ class DistilledTask(Task):
     @property
     def description(self) -> ModelDescription:  # type: ignore[override]
         return self.task.description
+
+    @property
+    def computed_models(self) -> tuple[ComputedModel, ...]:
+        """The student, with the projection of its hidden states, and the teacher."""
+        models = self.task.computed_models
+        if isinstance(self.module, ProjectedStudent):
+            config = self.description.config
+            maps = 2 * (1 + config.num_hidden_layers) * config.hidden_size * self.module.width
+            models = (dataclasses.replace(models[0], flops_per_token=maps), *models[1:])
+        if self._kept is not None:
+            return models
+        return (*models, ComputedModel(self.teacher.description.config, is_trained=False))
 
     @property
     def test_metrics(self) -> Mapping[str, float]:  # type: ignore[override]

@@ -314,3 +314,20 @@ def check_fields(fields: Mapping[str, Any]) -> None:
                 raise OptionError(name, value, "it must be True or False")
         else:
             require_between(name, value, 0, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputedModel:
+    """A model that a training step computes for every row.
+
+    Attributes:
+        config: its architecture.
+        predicts_words: whether it has the vocabulary head, if the batches have masked tokens.
+        flops_per_token: FLOPs of its other maps of every token, in a forward pass.
+        is_trained: whether there is a backward pass, too.
+    """
+
+    config: EncoderConfig
+    predicts_words: bool = True
+    flops_per_token: float = 0.0
+    is_trained: bool = True

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import ComputedModel, EncoderConfig
 from bert_jax.planning.hardware import Hardware
 
 # Adam reads gradient, parameter and two moments, and writes the latter three, float32 each: 28
@@ -26,7 +26,8 @@ def training_flops(config: EncoderConfig, *, length: int, predictions: int) -> f
 
     That is BERT; other families have maps between widths, too. The backward pass takes twice the
     forward pass. Recomputation to save memory is work of the program, not of the model, and is not
-    counted; nor are pooler and next-sentence head, which are less than a thousandth.
+    counted; nor are pooler and next-sentence head, which are less than a thousandth. `step_flops`
+    counts all models of a step.
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
@@ -62,21 +63,24 @@ def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> 
     return 3.0 * (inputs + layers + predictions * head)
 
 
-def flops_of_batch(
-    configs: Sequence[EncoderConfig], batch: Mapping[str, jax.ShapeDtypeStruct]
-) -> float:
-    """`training_flops` of all sequences of a batch.
+def step_flops(models: Sequence[ComputedModel], lengths: np.ndarray, predictions: int) -> float:
+    """FLOPs of all models of a training step; see `real_flops`."""
+    flops = 0.0
+    for model in models:
+        trained = real_flops(model.config, lengths, predictions if model.predicts_words else 0)
+        trained += 3.0 * float(lengths.sum()) * model.flops_per_token
+        flops += trained if model.is_trained else trained / 3
+    return flops
 
-    Args:
-        configs: architectures that compute the batch; the last has the vocabulary head.
-        batch: shapes of the batch.
-    """
-    rows, length = math.prod(batch["input_ids"].shape[:-1]), batch["input_ids"].shape[-1]
+
+def flops_of_batch(
+    models: Sequence[ComputedModel], batch: Mapping[str, jax.ShapeDtypeStruct]
+) -> float:
+    """`step_flops` of a batch of these shapes."""
+    *rows, length = batch["input_ids"].shape
     masked = batch.get("masked_lm_positions")
-    predictions = masked.shape[-1] if masked is not None else 0
-    *others, last = configs
-    flops = sum(training_flops(config, length=length, predictions=0) for config in others)
-    return rows * (flops + training_flops(last, length=length, predictions=predictions))
+    predictions = math.prod(masked.shape) if masked is not None else 0
+    return step_flops(models, np.full(math.prod(rows), length), predictions)
 
 
 def program_flops(jaxpr: Any) -> float:

@@ -172,7 +172,7 @@ class TrainingOnMesh:
     @functools.cached_property
     def model_flops(self) -> float:
         """FLOPs of the model in a step."""
-        return flops_of_batch(self.task.architectures, self.batch)
+        return flops_of_batch(self.task.computed_models, self.batch)
 
     @functools.cached_property
     def program_flops(self) -> float:

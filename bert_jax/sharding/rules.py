@@ -34,6 +34,10 @@ PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"_norm/(scale|bias)$", ()),
     (r"word_embeddings/embedding$", ("vocab", "embed")),
     (r"(position|token_type)_embeddings/embedding$", (None, "embed")),
+    # A generator has a fraction of the heads of its discriminator, which few meshes divide.
+    (r"\bgenerator/layers/attention/(query|key|value)/kernel$", ("layers", "embed", None, "head")),
+    (r"\bgenerator/layers/attention/(query|key|value)/bias$", ("layers", None, "head")),
+    (r"\bgenerator/layers/attention/output/kernel$", ("layers", None, "head", "embed")),
     (r"layers/attention/(query|key|value)/kernel$", ("layers", "embed", "heads", "head")),
     (r"layers/attention/(query|key|value)/bias$", ("layers", "heads", "head")),
     (r"layers/attention/output/kernel$", ("layers", "heads", "head", "embed")),

@@ -19,7 +19,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pretraining.batches import PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.errors import OptionError, require_between
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import ComputedModel, Head
 from bert_jax.models.execution import Execution
 from bert_jax.models.replaced_tokens import (
     ReplacedTokenOutput,
@@ -28,7 +28,13 @@ from bert_jax.models.replaced_tokens import (
     generator_params,
 )
 from bert_jax.options import from_keys, keys_of
-from bert_jax.tasks.base.task import ModelInit, Sums, TrainedPart, TrainSpec, weighted_sums
+from bert_jax.tasks.base.task import (
+    ModelInit,
+    Sums,
+    TrainedPart,
+    TrainSpec,
+    weighted_sums,
+)
 from bert_jax.tasks.pretraining import create as pretraining
 from bert_jax.tasks.pretraining.task import PretrainingTask, prediction_sums
 from bert_jax.tokenization import Tokenizer
@@ -93,9 +99,14 @@ class ReplacedTokensTask(PretrainingTask):
         )
 
     @property
-    def architectures(self) -> tuple[EncoderConfig, ...]:
+    def computed_models(self) -> tuple[ComputedModel, ...]:
         config = self.description.config
-        return (config, generator_config(config, self._replaced_tokens.generator_size))
+        head = 2 * config.hidden_size * (config.hidden_size + 1)  # D → D → 1
+        generator = generator_config(config, self._replaced_tokens.generator_size)
+        return (
+            ComputedModel(config, predicts_words=False, flops_per_token=head),
+            ComputedModel(generator),
+        )
 
     def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
         labels = {name: batch[name] for name in ("masked_lm_ids", "masked_lm_weights")}

@@ -14,7 +14,7 @@ from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.model_init import initial_params
-from bert_jax.models.config import Head
+from bert_jax.models.config import ComputedModel, Head
 from bert_jax.models.execution import Execution
 from bert_jax.models.surgery import chosen_layers, keep_layers
 
@@ -79,7 +79,7 @@ def test_another_tokenizer_is_only_for_scores_of_whole_examples(
     ("options", "message"),
     [
         ({"soft_weight": 0.0, "teacher": "t"}, "soft_weight is 0.0; give it a weight above 0"),
-        ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be at least 1e-06 and at most 100"),
         ({"hidden_weight": -1.0}, "hidden_weight is -1.0; it must be at least 0"),
         ({"keep_logits": "d", "hidden_weight": 1.0}, "keep_logits is 'd'; scores alone are kept"),
         ({"layer_map": (-1,)}, "layer_map is -1; it must be at least 0"),
@@ -94,6 +94,22 @@ def test_options(options, message):
 def test_a_distillation_needs_a_teacher(experiment_of):
     with pytest.raises(UserError, match="section distillation is set, and it names no teacher"):
         _ = experiment_of("classes", {"distillation.temperature": 3.0}).task
+
+
+def test_a_step_computes_the_teacher_and_the_projection(experiment_of, teacher_of, tmp_path):
+    teacher = str(teacher_of("classes"))
+    keys = {"distillation.teacher": teacher}
+    kept = experiment_of("classes", keys | {"distillation.keep_logits": str(tmp_path)}).task
+    student = ComputedModel(kept.description.config)
+    assert kept.computed_models == (student,)
+
+    keys |= {"init_from": "", "tokenizer.path": teacher, "model.hidden_size": 8}
+    keys |= {"model.num_hidden_layers": 2, "model.num_attention_heads": 2}
+    keys |= {"distillation.hidden_weight": 1.0}
+    student, teacher = experiment_of("classes", keys).task.computed_models
+    # Embeddings and two layers, each from 8 to 16.
+    assert student.flops_per_token == 3 * 2 * 8 * 16
+    assert teacher == ComputedModel(kept.description.config, is_trained=False)
 
 
 def test_layers_that_are_kept():

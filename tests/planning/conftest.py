@@ -13,7 +13,7 @@ from bert_jax.planning.hardware import find_topology, parse_slice
 from bert_jax.planning.memory import Activations, trace_activations
 from bert_jax.planning.training_on_mesh import TrainingOnMesh
 from bert_jax.sharding.mesh import MeshShape
-from bert_jax.tasks import pretraining
+from bert_jax.tasks import find_task
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
@@ -54,7 +54,7 @@ def tiny_config() -> Callable[..., ConfigDict]:
     """Builds the config, with `section__key=value` in place of `TINY`'s."""
 
     def make(**keys: object) -> ConfigDict:
-        config = default_config("pretraining")
+        config = default_config(str(keys.pop("task", "pretraining")))
         for key, value in (TINY | {k.replace("__", "."): v for k, v in keys.items()}).items():
             set_key(config, key, value, where="test")
         return config
@@ -92,7 +92,7 @@ def lay_out(tiny_config) -> Callable[..., TrainingOnMesh]:
         devices = find_topology(parse_slice(topology))
         init = model_init.of_config(config, devices.slice.hardware.platform)
         return TrainingOnMesh(
-            pretraining.TRAIN.create_without_data(config, init),
+            find_task(config.task).TRAIN.create_without_data(config, init),
             make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
             TrainOptions(**config.train),
             devices,

@@ -5,11 +5,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import PartitionSpec
 
 from bert_jax.families import bert
 from bert_jax.families.family import find_family
 from bert_jax.models.architectures import MODULES
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import ComputedModel, EncoderConfig, Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.planning.hardware import HARDWARE
 from bert_jax.planning.roofline import (
@@ -47,17 +48,19 @@ def test_gigaflops_of_a_sequence(size, length, predictions, gigaflops):
     assert found / 1e9 == pytest.approx(gigaflops, rel=1e-3)
 
 
+BY_HAND = EncoderConfig(
+    vocab_size=10,
+    hidden_size=2,
+    num_hidden_layers=3,
+    num_attention_heads=1,
+    intermediate_size=5,
+)
+
+
 def test_by_hand():
-    config = EncoderConfig(
-        vocab_size=10,
-        hidden_size=2,
-        num_hidden_layers=3,
-        num_attention_heads=1,
-        intermediate_size=5,
-    )
     # A token of a layer: 8·4 + 4·2·5 + 4·7·2 = 128. A prediction: 2 (4 + 20) = 48.
-    assert training_flops(config, length=7, predictions=4) == 3 * (7 * 3 * 128 + 4 * 48)
-    assert training_flops(config, length=7, predictions=0) == 3 * 7 * 3 * 128
+    assert training_flops(BY_HAND, length=7, predictions=4) == 3 * (7 * 3 * 128 + 4 * 48)
+    assert training_flops(BY_HAND, length=7, predictions=0) == 3 * 7 * 3 * 128
 
 
 @pytest.mark.parametrize("name", ["albert", "electra", "mobilebert", "roberta"])
@@ -80,9 +83,25 @@ def test_the_formula_is_what_a_program_of_any_family_computes(name):
 def test_a_batch_is_all_its_sequences():
     config = bert.FAMILY.new_config("tiny")
     rows = {"input_ids": jax.ShapeDtypeStruct((5, 4, 32), jnp.int32)}  # four choices each
-    assert flops_of_batch((config,), rows) == 20 * training_flops(config, length=32, predictions=0)
+    models = (ComputedModel(config),)
+    assert flops_of_batch(models, rows) == 20 * training_flops(config, length=32, predictions=0)
     rows["masked_lm_positions"] = jax.ShapeDtypeStruct((5, 4, 6), jnp.int32)
-    assert flops_of_batch((config,), rows) == 20 * training_flops(config, length=32, predictions=6)
+    assert flops_of_batch(models, rows) == 20 * training_flops(config, length=32, predictions=6)
+
+
+def test_a_step_is_all_its_models_by_hand():
+    # As above: a layer takes 128 FLOPs per token, a prediction 48. A discriminator's head maps
+    # each token from 2 to 2 to 1: 12. A teacher has no backward pass.
+    rows = {
+        "input_ids": jax.ShapeDtypeStruct((2, 7), jnp.int32),
+        "masked_lm_positions": jax.ShapeDtypeStruct((2, 4), jnp.int32),
+    }
+    discriminator = ComputedModel(BY_HAND, predicts_words=False, flops_per_token=12)
+    assert flops_of_batch((discriminator,), rows) == 3 * 14 * (3 * 128 + 12)
+    teacher = ComputedModel(BY_HAND, is_trained=False)
+    assert flops_of_batch((discriminator, teacher), rows) == (
+        3 * 14 * (3 * 128 + 12) + 14 * 3 * 128 + 8 * 48
+    )
 
 
 def test_products_of_a_program_in_loops_and_calls():
@@ -100,6 +119,23 @@ def test_the_program_of_a_step_agrees_with_the_formula(lay_out):
     width = 32
     extra = 3 * 8 * 2 * (width * width + 2 * width)
     assert training.program_flops == pytest.approx(training.model_flops + extra, rel=1e-2)
+
+
+def test_a_generator_of_one_head_is_whole_on_each_device(lay_out):
+    """ELECTRA: discriminator and generator are all that a step computes, on any mesh."""
+    keys = {"task": "replaced_tokens", "model__family": "electra"}
+    alone, split = (lay_out("h100:2", MeshShape(tensor=size), **keys) for size in (1, 2))
+    for training in (alone, split):
+        assert training.program_flops == training.model_flops
+    specs = jax.tree.map(lambda leaf: leaf.sharding.spec, split.abstract.params)
+    of_heads = (
+        layers["attention"]["query"]["kernel"]
+        for layers in (specs["bert"]["encoder"]["layers"], specs["generator"]["layers"])
+    )
+    assert list(of_heads) == [
+        PartitionSpec(None, "fsdp", "tensor", None),
+        PartitionSpec(None, "fsdp", None, None),
+    ]
 
 
 def test_one_branch_of_several_counts():

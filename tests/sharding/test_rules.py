@@ -17,6 +17,7 @@ from bert_jax.families.family import find_family
 from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.replaced_tokens import ReplacedTokenPretraining
 from bert_jax.models.span_boundary import SpanBoundaryModel
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
@@ -88,7 +89,8 @@ def test_every_rule_is_some_parameter_s_first():
     ]
     names = {name for model in models for name in flatten_dict(shapes_of(*model), sep="/")}
     student = ProjectedStudent(CONFIG, MODULES[Head.MASKED_LM](CONFIG), width=8)
-    for module in (SpanBoundaryModel(CONFIG), student):
+    joint_training = ReplacedTokenPretraining(electra)
+    for module in (SpanBoundaryModel(CONFIG), student, joint_training):
         names |= set(flatten_dict(abstract_params(module), sep="/"))
     used = set()
     for name in names:

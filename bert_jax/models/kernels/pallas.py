@@ -24,11 +24,14 @@ def attention(
     """Computes `models.attention.attention` without dropout."""
     key_ids = context.key_segment_ids[:, 0]  # BS
     query_ids = jnp.broadcast_to(context.query_segment_ids[:, 0], key_ids.shape)
-    heads = nn.logical_to_mesh_axes(("batch", "heads", None, None))
-    rows = nn.logical_to_mesh_axes(("batch", None))
-    if jax.sharding.get_abstract_mesh().empty:
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
         return _flash_attention(query, key, value, query_ids, key_ids)
-    # The compiler cannot split a kernel; each device calls it for its rows and heads.
+    # The compiler cannot split a kernel; each device calls it for its rows and heads: for all heads
+    # of a generator, which may be too few to split.
+    is_split = query.shape[1] % mesh.shape["tensor"] == 0
+    heads = nn.logical_to_mesh_axes(("batch", "heads" if is_split else None, None, None))
+    rows = nn.logical_to_mesh_axes(("batch", None))
     return jax.shard_map(
         _flash_attention,
         in_specs=(heads, heads, heads, rows, rows),

@@ -18,7 +18,7 @@ from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.metrics.baselines import shortfall
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import ComputedModel, EncoderConfig, Head
 from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import to_global
@@ -127,9 +127,9 @@ class Task(abc.ABC):
     test_metrics: Mapping[str, float] = MappingProxyType({})
 
     @property
-    def architectures(self) -> tuple[EncoderConfig, ...]:
-        """The encoders that a training step computes; a vocabulary head is that of the last."""
-        return (self.description.config,)
+    def computed_models(self) -> tuple[ComputedModel, ...]:
+        """The models that a training step computes, for `planning.roofline`."""
+        return (ComputedModel(self.description.config),)
 
     @abc.abstractmethod
     def check(self) -> None:
