@@ -60,7 +60,9 @@ def extend_positions(model: ModelT, length: int) -> ModelT:
     """
     require_at_least("length", length, 1, MOST_POSITIONS)
     params, config = surgery.extend_positions(model.params, model.config, length)
-    return _replaced(model, params, config, model.tokenizer)
+    # The files' limit was that of the shorter table.
+    settings = dataclasses.replace(model.tokenizer.settings, model_max_length=None)
+    return _replaced(model, params, config, model.tokenizer.with_settings(settings))
 
 
 def keep_layers(model: ModelT, layers: int | Sequence[int]) -> ModelT:

@@ -93,7 +93,12 @@ def assemble_batch(
                     f"tokens; {truncation!r} cannot bring them to max_length {max_length}; "
                     "use truncation 'longest_first' or a larger max_length"
                 )
-            parts = [pieces.part(0, n) for pieces, n in zip(parts, lengths, strict=True)]
+            is_left = tokenizer.truncation_side == "left"
+            starts = [(len(part) - n) * is_left for part, n in zip(parts, lengths, strict=True)]
+            parts = [
+                part.part(start, start + n)
+                for part, start, n in zip(parts, starts, lengths, strict=True)
+            ]
         encodings.append(join_texts(tokenizer, parts, add_special_tokens=add_special_tokens))
     return encodings
 

@@ -195,7 +195,8 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             if all(len(form) > 1 for form in forms) and library.token_to_id(word) is None:
                 library.add_tokens([AddedToken(word, single_word=True, normalized=False)])
         origin = "the vocabulary with the new words"
-        return ByteLevelBPETokenizer(library, self.switches, origin, self.template)
+        longer = ByteLevelBPETokenizer(library, self.switches, origin, self.template)
+        return longer.with_settings(self.settings)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`; all files that `save` writes give the same one."""

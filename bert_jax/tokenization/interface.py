@@ -1,15 +1,17 @@
 """The interface of all tokenizers."""
 
 import abc
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.tokenization.settings import TokenizerSettings
 
 # The five special tokens in each spelling, in the order of the fields of `SpecialIds`: that of
 # BERT, of SentencePiece, of fairseq (RoBERTa, CamemBERT, XLM-R), and of ALBERT.
@@ -222,11 +224,29 @@ class Tokenizer(abc.ABC):
         special_ids: ids of [PAD], [UNK], [CLS], [SEP], [MASK].
         vocab_size: V, number of ids.
         template: positions of special tokens and token types around texts.
+        settings: limits and further keys of its files.
     """
 
     special_ids: SpecialIds
     vocab_size: int
     template: Template
+    settings: TokenizerSettings = TokenizerSettings()
+
+    @property
+    def model_max_length(self) -> int | None:
+        """The maximum number of tokens that the tokenizer's files give; None for no limit."""
+        return self.settings.model_max_length
+
+    @property
+    def truncation_side(self) -> str:
+        """The side where `encode_batch` cuts a text: "right", or "left" if the files say so."""
+        return self.settings.truncation_side
+
+    def with_settings(self, settings: TokenizerSettings) -> Self:
+        """This tokenizer with other settings; this one is not changed."""
+        changed = copy.copy(self)
+        changed.settings = settings
+        return changed
 
     def num_special_tokens(self, *, pair: bool) -> int:
         """The number of special tokens that are added to one text or to a pair."""
@@ -264,6 +284,8 @@ class Tokenizer(abc.ABC):
         add_special_tokens: bool = True,
     ) -> list[Encoding]:
         """Encodes texts, or texts with their pairs, in the form of `template`.
+
+        A text that is too long is cut on its `truncation_side`.
 
         Args:
             texts: B texts.
@@ -346,5 +368,5 @@ class Tokenizer(abc.ABC):
         Args:
             directory: directory, created if missing.
             max_length: number of tokens that the model takes, for other programs that read the
-                files.
+                files; `model_max_length` has precedence.
         """

@@ -143,7 +143,7 @@ class LibraryTokenizer(AssemblingTokenizer):
         is_class = self.template.parts(pair=True) == template.parts(pair=True)
         _, _, cls, sep, _ = self.spelling
         content = self._library.to_str()
-        config: dict[str, object] = {
+        config: dict[str, object] = self.settings.saved(max_length) | {
             "tokenizer_class": class_name if is_class else "PreTrainedTokenizerFast",
             **rules,
             **dict(zip(TOKEN_KEYS, self.spelling, strict=True)),
@@ -153,8 +153,6 @@ class LibraryTokenizer(AssemblingTokenizer):
                 str(token.pop("id")): token for token in json.loads(content)["added_tokens"]
             },
         }
-        if max_length is not None:
-            config["model_max_length"] = max_length
         (directory / TOKENIZER_FILE).write_text(content, encoding="utf-8")
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         return directory

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import (
@@ -43,6 +43,7 @@ from bert_jax.tokenization.interface import (
 )
 from bert_jax.tokenization.library import CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILES
 from bert_jax.tokenization.sentencepiece import MODEL_FILE, SentencePieceTokenizer
+from bert_jax.tokenization.settings import read_settings
 from bert_jax.tokenization.unigram import (
     LAYOUTS,
     UNIGRAM,
@@ -86,9 +87,6 @@ _FILES_OF_KIND = {
         f"{byte_level_bpe.VOCABULARY_FILE} and {byte_level_bpe.MERGES_FILE}, or a {TOKENIZER_FILE}",
     ),
 }
-
-
-_AnyTokenizer = TypeVar("_AnyTokenizer", bound=Tokenizer)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,12 +174,17 @@ def _load(path: Path, overrides: Overrides) -> Tokenizer:
 
 def _load_directory(directory: Path, overrides: Overrides) -> Tokenizer:
     check_undamaged(directory, ["tokenizer*.json", *VOCABULARY_FILES])
-    tokenizer_path, vocabulary_path = directory / TOKENIZER_FILE, directory / VOCABULARY_FILE
-    byte_level_path = directory / byte_level_bpe.VOCABULARY_FILE
-    model_path = _sentencepiece_file(directory)
     config_path = directory / CONFIG_FILE
     config = read_json_object(config_path, remedy=READ_REMEDY) if is_there(config_path) else {}
     _check_switches(config_path, config)
+    settings = read_settings(config_path, config)
+    return _load_files(directory, config, overrides).with_settings(settings)
+
+
+def _load_files(directory: Path, config: dict[str, Any], overrides: Overrides) -> Tokenizer:
+    tokenizer_path, vocabulary_path = directory / TOKENIZER_FILE, directory / VOCABULARY_FILE
+    byte_level_path = directory / byte_level_bpe.VOCABULARY_FILE
+    model_path = _sentencepiece_file(directory)
     named = _KIND_OF_CLASS.get(str(config.get("tokenizer_class")).removesuffix("Fast"))
     if named is not None and (overrides.kind in _FILES_OF_KIND or named in LAYOUTS):
         overrides = dataclasses.replace(overrides, kind=named)
@@ -198,7 +201,7 @@ def _load_directory(directory: Path, overrides: Overrides) -> Tokenizer:
     ):
         return _load_byte_level(byte_level_path, config, overrides)
     if is_there(vocabulary_path):
-        _check_special_tokens(config_path, config, BRACKETED)
+        _check_special_tokens(directory / CONFIG_FILE, config, BRACKETED)
         return _load_vocabulary(vocabulary_path, config, overrides)
     if model_path is not None:
         return _load_model_file(model_path, config, overrides)
@@ -322,9 +325,7 @@ def _load_wordpiece_json(
     return WordPieceTokenizer(library, str(path), overrides.template)
 
 
-def _load_byte_level(
-    path: Path, config: dict[str, Any], overrides: Overrides
-) -> ByteLevelBPETokenizer:
+def _load_byte_level(path: Path, config: dict[str, Any], overrides: Overrides) -> Tokenizer:
     _check_kind(path, BYTE_LEVEL_BPE, overrides.kind)
     merges_path = path.parent / byte_level_bpe.MERGES_FILE
     if not is_there(merges_path):
@@ -343,7 +344,7 @@ def _load_byte_level(
     return _with_right_ids(tokenizer, path, config)
 
 
-def _with_right_ids(tokenizer: _AnyTokenizer, path: Path, config: dict[str, Any]) -> _AnyTokenizer:
+def _with_right_ids(tokenizer: Tokenizer, path: Path, config: dict[str, Any]) -> Tokenizer:
     """The tokenizer, if the added tokens have the ids that the config beside a file gives them."""
     for token_id, token in read_added_tokens(path.parent / CONFIG_FILE, config):
         found = tokenizer.token_to_id(token.content)

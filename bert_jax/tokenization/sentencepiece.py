@@ -251,13 +251,11 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        config: dict[str, object] = {
+        config: dict[str, object] = self.settings.saved(max_length) | {
             "tokenizer_class": "AlbertTokenizer",
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
             **dict(zip(TOKEN_KEYS, self._specials, strict=True)),
         }
         (directory / MODEL_FILE).write_bytes(self._model)
-        if max_length is not None:
-            config["model_max_length"] = max_length
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

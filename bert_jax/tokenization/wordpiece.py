@@ -172,7 +172,8 @@ class WordPieceTokenizer(LibraryTokenizer):
         added = [whole for whole in wholes if whole not in vocabulary]
         vocabulary |= {whole: self.vocab_size + index for index, whole in enumerate(added)}
         library = tokenizers.Tokenizer.from_str(json.dumps(definition))
-        return WordPieceTokenizer(library, "the vocabulary with the new words", self.template)
+        longer = WordPieceTokenizer(library, "the vocabulary with the new words", self.template)
+        return longer.with_settings(self.settings)
 
     def _whole_word(self, word: str) -> str:
         """The normalised word that the model sees; it must be a single word."""
@@ -219,14 +220,13 @@ class WordPieceTokenizer(LibraryTokenizer):
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        config: dict[str, object] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+        config: dict[str, object] = self.settings.saved(max_length)
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
         if self.switches is not None:
-            config = {"tokenizer_class": "BertTokenizer", **dataclasses.asdict(self.switches)}
+            config |= {"tokenizer_class": "BertTokenizer", **dataclasses.asdict(self.switches)}
         config |= dict(zip(TOKEN_KEYS, BRACKETED, strict=True))
         write_vocabulary(directory / VOCABULARY_FILE, self._pieces)
         (directory / TOKENIZER_FILE).write_text(self._library.to_str(), encoding="utf-8")
-        if max_length is not None:
-            config["model_max_length"] = max_length
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 

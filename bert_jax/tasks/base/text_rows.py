@@ -165,9 +165,12 @@ def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
     """A prefix of a text whose first `tokens` tokens are those of the whole text.
 
     It ends between two words: BERT's rules never look across a word boundary. A tokenizer with
-    other rules gets the whole text, as does a text without such a boundary.
+    other rules gets the whole text, as does one that cuts on the left, and a text without such a
+    boundary.
     """
     if not isinstance(tokenizer, WordPieceTokenizer) or tokenizer.switches is None:
+        return text
+    if tokenizer.truncation_side == "left":
         return text
     breaks = _BREAKS_OR_CHINESE if tokenizer.switches.tokenize_chinese_chars else _BREAKS
     size = _CHARACTERS_PER_TOKEN * tokens

@@ -1,0 +1,68 @@
+"""What `tokenizer_config.json` says beside the rules for text: limits, sides, and further keys."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_jax.errors import UserError
+
+# transformers writes 1e30 for "no limit", and takes every number above 1e20 as that.
+_NO_LIMIT = 1e20
+SIDES = ("right", "left")
+
+# Paths of the machine that saved the file; transformers drops them, too.
+_LOCAL = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file", "merges_file")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerSettings:
+    """What the files of a tokenizer say that changes no ids of a text that fits.
+
+    Attributes:
+        model_max_length: maximum number of tokens that the tokenizer's files give; None for none.
+        truncation_side: side where a text is cut, "right" or "left".
+        others: keys of `tokenizer_config.json` that are saved as they were read.
+    """
+
+    model_max_length: int | None = None
+    truncation_side: str = SIDES[0]
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def saved(self, max_length: int | None) -> dict[str, Any]:
+        """The keys for a `tokenizer_config.json`.
+
+        Args:
+            max_length: limit to write where the files gave none; None for none.
+        """
+        config = dict(self.others)
+        if self.truncation_side != SIDES[0]:
+            config["truncation_side"] = self.truncation_side
+        limit = max_length if self.model_max_length is None else self.model_max_length
+        return config if limit is None else config | {"model_max_length": limit}
+
+
+def read_settings(path: Path, config: Mapping[str, Any]) -> TokenizerSettings:
+    """The settings in the content of a `tokenizer_config.json`.
+
+    Args:
+        path: file to name in errors.
+        config: its content.
+
+    Raises:
+        UserError: a limit is no positive number, or a side is neither "right" nor "left".
+    """
+    # "max_len" is the key of transformers 2.
+    key = "model_max_length" if "model_max_length" in config else "max_len"
+    limit = config.get(key)
+    if limit is not None:
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit >= 1:
+            raise UserError(f"{path}: {key} is {limit!r:.80}; give a number of tokens from 1")
+        limit = int(limit) if limit <= _NO_LIMIT else None
+    sides = {key: config.get(key, SIDES[0]) for key in ("truncation_side", "padding_side")}
+    for key, side in sides.items():
+        if side not in SIDES:
+            raise UserError(f"{path}: {key} is {side!r:.80}; give {' or '.join(SIDES)}")
+    dropped = {*_LOCAL, "model_max_length", "max_len", "truncation_side"}
+    others = {key: value for key, value in config.items() if key not in dropped}
+    return TokenizerSettings(limit, sides["truncation_side"], others)
