@@ -34,11 +34,16 @@ def test_compressed_files(tmp_path):
             read(tmp_path / name)
 
 
-def test_utf_16_of_a_spreadsheet(tmp_path):
+def test_other_encodings_with_their_marks(tmp_path):
     text = "the sun\r\n\nзима 🌲\u4e0a\n\ufefflast"
     lines = [(1, "the sun\r\n"), (2, "\n"), (3, "зима 🌲上\n"), (4, "\ufefflast")]
     path = tmp_path / "text.txt"
-    for mark, encoding in [(b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")]:
+    for mark, encoding in [
+        (b"\xff\xfe", "utf-16-le"),
+        (b"\xfe\xff", "utf-16-be"),
+        (b"\xff\xfe\0\0", "utf-32-le"),
+        (b"\0\0\xfe\xff", "utf-32-be"),
+    ]:
         content = mark + text.encode(encoding)
         path.write_bytes(content)
         assert read(path) == lines
@@ -49,7 +54,7 @@ def test_utf_16_of_a_spreadsheet(tmp_path):
         assert read(path) == lines
         for damaged in (content[:-1], content + "\ud83c".encode(encoding, "surrogatepass")):
             path.write_bytes(damaged)
-            with pytest.raises(UserError, match="text.txt: not valid UTF-16: .*; save it as UTF-8"):
+            with pytest.raises(UserError, match="txt: not valid UTF-(16|32): .*; save it as UTF-8"):
                 read(path)
     long = tmp_path / "long.txt"
     long.write_text("é" * 3_000_000 + "\nend", "utf-16")

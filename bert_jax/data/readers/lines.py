@@ -1,4 +1,4 @@
-"""Numbered lines of a file or of stdin: UTF-8, or UTF-16 with its mark, compressed or not."""
+"""Numbered lines of a file or of stdin: UTF-8, UTF-16 or UTF-32 with a mark, compressed or not."""
 
 import codecs
 import contextlib
@@ -22,7 +22,13 @@ LINE_BYTES = 64 * 1024 * 1024
 """The limit on the length of a line; a longer one is hardly text."""
 
 _CONVERT = "convert the file to UTF-8"
-_UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# The mark of UTF-32 begins with that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_BYTES = 1 << 20
@@ -70,7 +76,7 @@ class Lines:
         """
         number = 0
         with named_errors(self.name):
-            self._decode_utf16()
+            self._recode()
             while data := self._stream.readline(LINE_BYTES + 1):
                 number += 1
                 self._bytes_read += len(data)
@@ -91,7 +97,7 @@ class Lines:
             UserError: the input cannot be read, is damaged, or not UTF-8.
         """
         with named_errors(self.name):
-            self._decode_utf16()
+            self._recode()
             data = self._stream.read()
         self._bytes_read += len(data)
         try:
@@ -100,15 +106,16 @@ class Lines:
             number = data.count(b"\n", 0, error.start)
             return decode(data.split(b"\n")[number], f"{self.name}:{number + 1}")  # which says it
 
-    def _decode_utf16(self) -> None:
-        """Reads on in UTF-8 if the input begins with the mark of UTF-16, as that of Excel does."""
+    def _recode(self) -> None:
+        """Reads on in UTF-8 if the input begins with the mark of another encoding."""
         if not isinstance(self._stream, io.BufferedReader):
             return  # in place of stdin
-        encoding = _UTF16.get(self._stream.peek(2)[:2])
-        if encoding is not None:
-            self._stream.read(2)
-            decoded = _Utf16Reader(self.name, self._stream, encoding)
-            self._stream = io.BufferedReader(decoded, _BUFFER_BYTES)
+        first = self._stream.peek(4)
+        mark = next((mark for mark in _MARKS if first.startswith(mark)), None)
+        if mark is not None:
+            self._stream.read(len(mark))
+            recoded = _Recoded(self.name, self._stream, _MARKS[mark])
+            self._stream = io.BufferedReader(recoded, _BUFFER_BYTES)
             self._is_compressed = True  # the bytes of its lines are not those of the file
 
     def fraction(self) -> float | None:
@@ -208,12 +215,13 @@ def decompress(raw: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw), _BUFFER_BYTES))
 
 
-class _Utf16Reader(io.RawIOBase):
-    """Reads a stream of UTF-16 as UTF-8."""
+class _Recoded(io.RawIOBase):
+    """Reads a stream of another encoding as UTF-8."""
 
     def __init__(self, name: str, stream: io.BufferedReader, encoding: str):
         self._name = name
         self._stream = stream
+        self._encoding = encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._text = memoryview(b"")
 
@@ -227,7 +235,8 @@ class _Utf16Reader(io.RawIOBase):
                 self._text = memoryview(self._decoder.decode(data, final=not data).encode())
             except UnicodeDecodeError as error:
                 raise UserError(
-                    f"{self._name}: not valid UTF-16: {error.reason}; save it as UTF-8"
+                    f"{self._name}: not valid {self._encoding[:6].upper()}: {error.reason}; save "
+                    "it as UTF-8"
                 ) from error
             if not data:
                 break
