@@ -129,6 +129,57 @@ def test_endings_and_options_that_say_nothing(table):
         TableOptions(quotes="all")
 
 
+CLASSES = "good,pos\nbad,neg\n" * 3
+
+
+@pytest.mark.parametrize(
+    ("content", "messages"),
+    [
+        (  # two quotation marks make one row of lines 8 to 10
+            f'text,label\n{CLASSES}a "b,pos\n"c d,neg\ne f,pos\ng h",neg\n',
+            [":9: a quotation mark makes one row of 3 lines that look like rows; ", "10 lines → 8"],
+        ),
+        (  # at the beginning: compared with the rows after it
+            f'text,label\n"a,pos\nb",neg\n{CLASSES}"c,pos\nd",pos\n',
+            [
+                ":2: a quotation mark makes one row of 2 lines that look like rows (and 1 mo",
+                "10 line",
+            ],
+        ),
+        (
+            'id,text,score\n1,a,0.5\n2,"b,2.5\n3,c,0\n4,d",1.5\n',
+            [":3: a quotation mark makes one row of 3 lines that look lik", "4 lines → 2 rows"],
+        ),
+        # Texts of several lines, also with a comma in each.
+        (f'text,label\n{CLASSES}"Hi,\n\nall",pos\n', ["9 lines → 7 rows"]),
+        (f'text,label\n{CLASSES}"Hi, all\nNo, me\nbye",pos\n', ["9 lines → 7 rows"]),
+        ('text\n"a\nb"\n', ["2 lines → 1 rows"]),
+        (
+            "text,label\na,pos\ntext,label\n\ntext,label\nb,neg\n",
+            [":3: the line repeats the header and is skipped (and 1 more); remo", "4 lines → 2"],
+        ),
+        (f"text,label\n{CLASSES}", []),
+        ("text\ntext\n", []),
+    ],
+)
+def test_a_table_that_changes_its_shape(tmp_path, capsys, content, messages):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with open_table(path) as found:
+        list(found.records)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == len(messages)
+    assert all(message in line for line, message in zip(said, messages, strict=True)), said
+
+
+def test_a_table_of_many_columns(table):
+    names = ",".join(f"c{number}" for number in range(40_000))
+    columns, rows, _ = table("a.csv", f"{names}\n{'1,' * 39_999}1\n")
+    assert (len(columns), len(rows[2])) == (40_000, 40_000)
+    with pytest.raises(UserError, match="a.csv:1: two columns have the name 'c7'; rename one"):
+        table("a.csv", f"{names},c7\n")
+
+
 FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"))
 
 

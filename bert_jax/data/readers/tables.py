@@ -1,16 +1,16 @@
 """Records of a file, field by field: JSON lines, TSV and CSV tables, lines of text."""
 
 import contextlib
-import csv
 import dataclasses
 import itertools
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bert_jax.data.readers.lines import Lines, open_lines
+from bert_jax.data.readers.rows import NumberedFields, TableShape, table_rows, without_end
 from bert_jax.errors import OptionError, UserError, require_one_of
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
@@ -20,14 +20,6 @@ _COMPRESSED = (".gz", ".zst")
 _ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv", "csv": "csv"}
 # Text files may have any extension but these.
 _NO_LINES = ("json", "parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
-
-# Of CSV files; spreadsheets write semicolons where the comma is in numbers.
-_SEPARATORS = ",;\t"
-
-# The length limit of a CSV field; the default of the `csv` module is 128 KiB.
-_FIELD_CHARACTERS = 1 << 26
-
-NumberedFields = Iterator[tuple[int, list[str]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,11 +157,10 @@ def open_table(source: str | Path, options: TableOptions = TableOptions()) -> It
             yield Table(_objects(lines, options.nested), fraction=lines.fraction)
         elif form in _LINES:
             columns, read = _LINES[form]
-            records = _records(lines.name, read(lines), columns, "a line has", None)
+            records = _records(lines.name, read(lines), columns, "a line has")
             yield Table(records, columns, f"{lines.name}:1", fraction=lines.fraction)
         else:
-            rows = (_tab_fields if form == "tsv" else _comma_fields)(lines, options.quotes)
-            yield _table(lines, rows, options)
+            yield _table(lines, form, options)
 
 
 def format_of(source: str | Path) -> str:
@@ -191,7 +182,9 @@ def format_of(source: str | Path) -> str:
     return _ENDINGS.get(last, "")
 
 
-def _table(lines: Lines, rows: NumberedFields, options: TableOptions) -> Table:
+def _table(lines: Lines, form: str, options: TableOptions) -> Table:
+    shape = TableShape()
+    rows = table_rows(lines, form, options.quotes, shape)
     number, first = next(rows, (1, []))
     place = f"{lines.name}:{number}"
     if options.columns:
@@ -199,15 +192,16 @@ def _table(lines: Lines, rows: NumberedFields, options: TableOptions) -> Table:
     else:
         header, columns = options.header, tuple(str(index) for index in range(len(first)))
     if header:
-        columns = tuple(first)
+        columns, shape.lines = tuple(first), 0
     elif first:
         rows = itertools.chain([(number, first)], rows)
-    twice = [column for column in columns if columns.count(column) > 1]
-    if twice:
-        raise UserError(f"{place}: two columns have the name {twice[0]!r}; rename one")
+    if len(set(columns)) < len(columns):
+        twice = next(name for name, count in Counter(columns).items() if count > 1)
+        raise UserError(f"{place}: two columns have the name {twice!r}; rename one")
     broken: list[str] = []
     kept = broken if options.skip_broken else None
     origin = "the header has" if header else "the first row has"
+    rows = shape.counted(rows, lines.name, columns if header else ())
     records = _records(lines.name, rows, columns, origin, kept)
     return Table(records, columns, place, broken, lines.fraction)
 
@@ -217,7 +211,7 @@ def _records(
     rows: NumberedFields,
     columns: tuple[str, ...],
     origin: str,
-    broken: list[str] | None,
+    broken: list[str] | None = None,
 ) -> Iterator[Record]:
     """Assigns the column names to the fields of each row; see `Table.broken`."""
     for number, fields in rows:
@@ -266,14 +260,14 @@ def check_characters(fields: Mapping[str, Any], place: str) -> None:
 
 
 def _texts(lines: Lines) -> NumberedFields:
-    return ((number, [_without_end(line)]) for number, line in lines)
+    return ((number, [without_end(line)]) for number, line in lines)
 
 
 def _labels_and_texts(lines: Lines) -> NumberedFields:
     for number, line in lines:
         if not line.strip():
             continue
-        label, blank, text = _without_end(line).partition(" ")
+        label, blank, text = without_end(line).partition(" ")
         if not blank:
             raise UserError(
                 f"{lines.name}:{number}: {line.strip()!r:.40} is one word, but a line is a label, "
@@ -286,53 +280,6 @@ _LINES: dict[str, tuple[tuple[str, ...], Callable[[Lines], NumberedFields]]] = {
     "text": (("text",), _texts),
     "label_text": (("label", "text"), _labels_and_texts),
 }
-
-
-def _tab_fields(lines: Lines, quotes: str) -> NumberedFields:
-    if quotes == "csv":
-        yield from _parsed(lines.name, (line for _, line in lines), "\t")
-        return
-    for number, line in lines:
-        if text := _without_end(line):
-            fields = text.split("\t")
-            yield number, fields if quotes == "none" else [_unquoted(field) for field in fields]
-
-
-def _comma_fields(lines: Lines, quotes: str) -> NumberedFields:
-    texts = (line for _, line in lines)
-    beginning: list[str] = []  # up to the first line that is not blank
-    for line in texts:
-        beginning.append(line)
-        if line.strip():
-            break
-    outside = re.sub(r'"[^"]*("|$)', "", "".join(beginning))
-    delimiter = next((mark for mark in _SEPARATORS if mark in outside), _SEPARATORS[0])
-    quoting = csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL
-    return _parsed(lines.name, itertools.chain(beginning, texts), delimiter, quoting)
-
-
-def _parsed(
-    name: str, texts: Iterable[str], delimiter: str, quoting: Any = csv.QUOTE_MINIMAL
-) -> NumberedFields:
-    """Rows as read by the `csv` module, each with the number of its first line."""
-    csv.field_size_limit(_FIELD_CHARACTERS)
-    reader = csv.reader(texts, delimiter=delimiter, quoting=quoting, strict=True)
-    first = 1
-    try:
-        for fields in reader:
-            if fields:
-                yield first, fields
-            first = reader.line_num + 1
-    except csv.Error as error:
-        raise UserError(f"{name}:{first}: not valid CSV: {error}; fix it") from error
-
-
-def _unquoted(field: str) -> str:
-    """A field without the quotation marks that a spreadsheet adds around it."""
-    if len(field) < 2 or not (field[0] == field[-1] == '"'):
-        return field
-    inner = field[1:-1]
-    return field if '"' in inner.replace('""', "") else inner.replace('""', '"')
 
 
 def _wrong_width(fields: Sequence[str], expected: str, place: str) -> UserError:
@@ -376,7 +323,3 @@ def string_field(fields: Mapping[str, Any], key: str, place: str) -> str:
         kind = type(text).__name__ if key in fields else "missing"
         raise UserError(f"{place}: {key!r} is not a string but {kind}; fix the row")
     return text
-
-
-def _without_end(line: str) -> str:
-    return line.removesuffix("\n").removesuffix("\r")

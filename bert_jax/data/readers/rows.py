@@ -1,0 +1,219 @@
+"""The rows of TSV and CSV files, and what turns their lines into fewer rows without an error."""
+
+import collections
+import csv
+import dataclasses
+import itertools
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from bert_jax.data.readers.lines import Lines
+from bert_jax.errors import OptionError
+
+# Of CSV files; spreadsheets write semicolons where the comma is in numbers.
+_SEPARATORS = ",;\t"
+
+# The length limit of a CSV field; the default of the `csv` module is 128 KiB.
+_FIELD_CHARACTERS = 1 << 26
+
+# The rows that a cell of several lines is compared with.
+_RECENT_ROWS = 100
+
+NumberedFields = Iterator[tuple[int, list[str]]]
+
+
+@dataclasses.dataclass
+class TableShape:
+    """Counts the lines and rows of a table.
+
+    Attributes:
+        lines: number of lines of the rows read so far.
+        rows: number of these rows.
+        swallowed: first line and number of lines of each quoted cell that seems to hold whole rows,
+            see `_are_rows`.
+        headers: numbers of the lines that repeat the header.
+    """
+
+    lines: int = 0
+    rows: int = 0
+    swallowed: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    headers: list[int] = dataclasses.field(default_factory=list)
+
+    def counted(self, rows: NumberedFields, name: str, header: Sequence[str]) -> NumberedFields:
+        """The rows of a file without those that repeat its header; reports at the end.
+
+        Args:
+            rows: all rows but the header.
+            name: name of the file.
+            header: the header's fields; (): the file has none.
+        """
+        # A row of one field may well be the name of its column.
+        repeated = list(header) if len(header) > 1 else None
+        for number, fields in rows:
+            if fields == repeated:
+                self.headers.append(number)
+            else:
+                self.rows += 1
+                yield number, fields
+        for message in self._messages(name):
+            print(message, file=sys.stderr)
+
+    def _messages(self, name: str) -> Iterator[str]:
+        """Where the rows of a file are not its lines."""
+        if self.swallowed:
+            first, count = self.swallowed[0]
+            yield (
+                f"warning: {name}:{first}: a quotation mark makes one row of {count} lines that "
+                f"look like rows{_more(self.swallowed)}; if it is a character, double it and "
+                "enclose the cell in others, or read them all as characters with quotes=none"
+            )
+        if self.headers:
+            yield (
+                f"warning: {name}:{self.headers[0]}: the line repeats the header and is skipped"
+                f"{_more(self.headers)}; remove it"
+            )
+        if self.lines != self.rows:
+            yield f"{name}: {self.lines:,} lines → {self.rows:,} rows"
+
+
+def table_rows(lines: Lines, form: str, quotes: str, shape: TableShape) -> NumberedFields:
+    """The fields of each row, with the number of its first line.
+
+    Args:
+        lines: the file.
+        form: "tsv" or "csv".
+        quotes: see `TableOptions`.
+        shape: counts the lines, and gets the cells that seem to hold whole rows.
+
+    Raises:
+        OptionError: during iteration, a line is not valid CSV.
+    """
+    if form == "csv":
+        return _comma_fields(lines, quotes, shape)
+    if quotes == "csv":
+        return _parsed(lines.name, (line for _, line in lines), "\t", shape)
+    return _tab_fields(lines, quotes, shape)
+
+
+def without_end(line: str) -> str:
+    """A line without its line end."""
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _tab_fields(lines: Lines, quotes: str, shape: TableShape) -> NumberedFields:
+    for number, line in lines:
+        if text := without_end(line):
+            fields = text.split("\t")
+            shape.lines += 1
+            yield number, fields if quotes == "none" else [_unquoted(field) for field in fields]
+
+
+def _comma_fields(lines: Lines, quotes: str, shape: TableShape) -> NumberedFields:
+    texts = (line for _, line in lines)
+    beginning: list[str] = []  # up to the first line that is not blank
+    for line in texts:
+        beginning.append(line)
+        if line.strip():
+            break
+    outside = re.sub(r'"[^"]*("|$)', "", "".join(beginning))
+    delimiter = next((mark for mark in _SEPARATORS if mark in outside), _SEPARATORS[0])
+    quoting = csv.QUOTE_NONE if quotes == "none" else csv.QUOTE_MINIMAL
+    return _parsed(lines.name, itertools.chain(beginning, texts), delimiter, shape, quoting)
+
+
+def _parsed(
+    name: str,
+    texts: Iterable[str],
+    delimiter: str,
+    shape: TableShape,
+    quoting: Any = csv.QUOTE_MINIMAL,
+) -> NumberedFields:
+    """Rows as read by the `csv` module, each with the number of its first line."""
+    taken: list[str] = []  # the lines of a row
+
+    def take() -> Iterator[str]:
+        for text in texts:
+            taken.append(text)
+            yield text
+
+    csv.field_size_limit(_FIELD_CHARACTERS)
+    reader = csv.reader(take(), delimiter=delimiter, quoting=quoting, strict=True)
+    recent: collections.deque[list[str]] = collections.deque(maxlen=_RECENT_ROWS)
+    early: list[tuple[int, list[list[str]]]] = []  # of the first rows, compared with the last ones
+    first, width = 1, 0
+    try:
+        for fields in reader:
+            if fields:
+                shape.lines += len(taken)
+                if len(taken) > 1:
+                    rows = [without_end(line).split(delimiter) for line in taken]
+                    if _are_rows(rows, recent, width):
+                        shape.swallowed.append((first, len(rows)))
+                    elif len(recent) < _RECENT_ROWS:
+                        early.append((first, rows))
+                elif width:  # the first row may be a header
+                    recent.append(fields)
+                width = width or len(fields)
+                yield first, fields
+            first += len(taken)
+            taken.clear()
+    except csv.Error as error:
+        raise OptionError(
+            "quotes",
+            None,
+            "fix it, or set {quotes=none} if quotation marks are characters",
+            problem=f"{name}:{first}: not valid CSV: {error}",
+        ) from error
+    shape.swallowed += [
+        (start, len(rows)) for start, rows in early if _are_rows(rows, recent, width)
+    ]
+    shape.swallowed.sort()
+
+
+def _are_rows(
+    lines: Sequence[Sequence[str]], others: Collection[Sequence[str]], width: int
+) -> bool:
+    """Whether the lines of a row are rows themselves, if quotation marks are characters.
+
+    A text may have lines with as many separators as a row, so one of the columns must be like that
+    of other rows, too: it has their values (classes), or numbers, or the same few values again.
+
+    Args:
+        lines: fields of each line of the row.
+        others: fields of rows of one line.
+        width: number of columns.
+    """
+    if width < 2 or any(len(line) != width for line in lines):
+        return False
+    known = zip(*(row for row in others if len(row) == width), strict=True)
+    for values, usual in itertools.zip_longest(zip(*lines, strict=True), known, fillvalue=()):
+        if (
+            set(usual).issuperset(values)
+            or 2 * len(set(values)) <= len(values)
+            or all(map(is_number, (*values, *usual)))
+        ):
+            return True
+    return False
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, as Python reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _more(found: Sequence[object]) -> str:
+    return f" (and {len(found) - 1:,} more)" if found[1:] else ""
+
+
+def _unquoted(field: str) -> str:
+    """A field without the quotation marks that a spreadsheet adds around it."""
+    if len(field) < 2 or not (field[0] == field[-1] == '"'):
+        return field
+    inner = field[1:-1]
+    return field if '"' in inner.replace('""', "") else inner.replace('""', '"')
