@@ -13,8 +13,9 @@ LARGEST, SMALLEST = 3.4e38, 1.2e-38
 # How an interface (Python, config, command line) writes an option: (Python name, value or None).
 OptionName = Callable[[str, str | None], str]
 
-# What would break a line or give orders to a terminal, as names in files may contain it.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Terminal control characters, line breaks, changes of the writing direction, and halves of a
+# character, which cannot be printed: names in files may contain them.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # The characters of a message that are kept at its begin and its end, where the remedy is.
 _HEAD, _TAIL = 1000, 500
 
@@ -28,7 +29,7 @@ class UserError(Exception):
     """
 
     def __str__(self) -> str:
-        return _one_line(super().__str__())
+        return one_line(super().__str__())
 
 
 class OptionError(UserError):
@@ -62,7 +63,7 @@ class OptionError(UserError):
     def worded(self, name: OptionName) -> str:
         """The message with the option names of an interface (Python, config, command line)."""
         problem = self.problem or f"{name(self.option, None)} is {self.value!r}"
-        return _one_line(f"{problem}; {_with_names(self.rule, name)}")
+        return one_line(f"{problem}; {_with_names(self.rule, name)}")
 
     def renamed(self, names: Mapping[str, str]) -> "OptionError":
         """The same error for a caller with other names for some options."""
@@ -194,8 +195,14 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def _one_line(text: str) -> str:
-    text = _CONTROL.sub(lambda character: repr(character[0])[1:-1], text)
+def escaped(text: str) -> str:
+    """Text without line breaks, terminal control characters, or what cannot be printed."""
+    return _CONTROL.sub(lambda character: repr(character[0])[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    """Text of a message: `escaped`, and without the middle if it is very long."""
+    text = escaped(text)
     too_long = len(text) > _HEAD + _TAIL
     return f"{text[:_HEAD]} … {text[-_TAIL:]}" if too_long else text
 

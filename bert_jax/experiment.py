@@ -8,7 +8,6 @@ when they are first needed, so that `plan` and `bench` work before there are dat
 import dataclasses
 import functools
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -38,6 +37,7 @@ from bert_jax.planning.meshes import auto_mesh
 from bert_jax.planning.plan import PlanOptions, make_plans
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.standard_streams import say
 from bert_jax.tasks import find_task
 from bert_jax.tasks.base.kept_outputs import kept_beside
 from bert_jax.tasks.base.predictor import Model
@@ -202,7 +202,7 @@ class Experiment:
     def describe_data(self) -> None:
         """Prints what is read, and what looks wrong in it, on the main host's stderr."""
         if is_main_host():
-            print(*self.task.data_summary.lines(), sep="\n", file=sys.stderr)
+            say(*self.task.data_summary.lines())
             differing = presets.deviations(self.config, self.task.description.config)
             _warn([*self.task.data_summary.warnings(), *differing])
 
@@ -223,7 +223,7 @@ class Experiment:
             with main_host_first():
                 run_directory.init_workdir(workdir, self.config, self.task)
             if result := from_main_host(run_directory.finished_result(workdir)):
-                print(f"{workdir} is finished already: nothing to do", file=sys.stderr)
+                say(f"{workdir} is finished already: nothing to do")
                 result.pop(WARNINGS, None)
                 return result
             if describe:
@@ -332,9 +332,7 @@ class Experiment:
         """Prepares a new run; returns whether it is new."""
         if is_main_host():
             execution = self.model_init.execution
-            print(
-                f"computing in {execution.dtype}, attention {execution.attention}", file=sys.stderr
-            )
+            say(f"computing in {execution.dtype}, attention {execution.attention}")
         is_new = from_main_host(newest_step(workdir) is None)
         if is_new and is_main_host():
             run_directory.save_model_files(workdir, self.task)
@@ -402,4 +400,4 @@ class Experiment:
 
 def _warn(warnings: Sequence[str]) -> None:
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}")

@@ -1,7 +1,6 @@
 """The model that a task trains or evaluates: described by a config, or finished."""
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.options import differing_names, keys_of
 from bert_jax.presets import model_fields
 from bert_jax.sharding.hosts import fetch, is_main_host
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.tokenization import Tokenizer
 
@@ -170,9 +170,9 @@ def initial_params(config: ConfigDict, init: ModelInit, task: Task, mesh: Mesh) 
     if is_main_host():
         if init.family.model_type != init.description.family.model_type:
             left_out = listed(report.unexpected_keys, _NAMES_SHOWN)
-            print(f"a {init.family.model_type} model leaves out {left_out}", file=sys.stderr)
+            say(f"a {init.family.model_type} model leaves out {left_out}")
             report = dataclasses.replace(report, unexpected_keys=())
-        print(f"init_from {directory}: {report}", file=sys.stderr)
+        say(f"init_from {directory}: {report}")
     if layers is None:
         return params
     return surgery.keep_layers(fetch(params), module.config, layers)[0]

@@ -1,4 +1,4 @@
-"""Standard streams that a shell has closed, or that cannot be written."""
+"""Standard streams: messages without control characters; streams that are closed or full."""
 
 import contextlib
 import io
@@ -6,7 +6,23 @@ import os
 import sys
 from typing import Any
 
+from bert_jax.errors import escaped, one_line
+
 _MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
+
+
+def say(*lines: object) -> None:
+    """Prints messages to stderr, each as one line, see `errors.one_line`.
+
+    In one write, since threads of libraries may be writing, too. What is printed for people goes
+    through it or `show`: the name of a tensor, a path or a lock may come from others.
+    """
+    sys.stderr.write("".join(f"{one_line(str(line))}\n" for line in lines))
+
+
+def show(text: str) -> None:
+    """Prints a result to stdout: lines in which control characters are escaped."""
+    sys.stdout.write("".join(f"{escaped(line)}\n" for line in text.split("\n")))
 
 
 class _Messages(io.TextIOWrapper):

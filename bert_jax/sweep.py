@@ -18,7 +18,6 @@ import itertools
 import json
 import re
 import shutil
-import sys
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, write_atomically
 from bert_jax.options import from_keys
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first
+from bert_jax.standard_streams import say, show
 from bert_jax.sweep_report import Outcome, Report
 from bert_jax.training.loop import DivergedError
 from bert_jax.training.options import TrainOptions
@@ -142,7 +142,7 @@ def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> R
         outcomes = []
         for number, (name, config) in enumerate(configs.items(), start=1):
             if is_main_host():
-                print(f"run {number} of {len(configs)}: {workdir / name}", file=sys.stderr)
+                say(f"run {number} of {len(configs)}: {workdir / name}")
             outcomes.append(_train_one(config, workdir, name))
             gc.collect()  # programs and arrays of a run refer to each other in cycles
         report = Report(outcomes, best_metric, baselines, kind)
@@ -249,7 +249,7 @@ def _init_workdir(workdir: Path, kind: str) -> None:
 
 def _finish(report: Report, workdir: Path) -> None:
     """Prints the report, and writes it and the best model; `result.json` is written last."""
-    print(report.as_text(), flush=True)
+    show(report.as_text())
     write_atomically(workdir / "result.md", report.as_markdown().encode())
     report.draw(workdir / "result.png")
     if report.best is not None:

@@ -13,7 +13,6 @@ metrics.jsonl, tensorboard/, curves.png, predictions/, result.json, model/
 import contextlib
 import dataclasses
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -57,6 +56,7 @@ from bert_jax.options import differing_names, from_keys
 from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import sharded_shapes
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.options import TrainOptions
@@ -221,10 +221,9 @@ def _change_length(workdir: Path, done: int, before: int, now: int) -> None:
             f"use another {{workdir}}, or at least {{steps={done}}}",
         )
     if is_main_host():
-        print(
+        say(
             f"{workdir}: {before} steps before, {now} now, {done} of them done; from here on the "
-            f"learning rate follows the schedule of {now} steps",
-            file=sys.stderr,
+            f"learning rate follows the schedule of {now} steps"
         )
         # Before the config, which is written next: a run that is killed here is continued.
         with reachable(workdir):

@@ -100,6 +100,16 @@ def test_tensorflow_is_imported_under_data_and_pytorch_in_one_file():
         assert {root for root in roots & set(FOREIGN) if name not in FOREIGN[root]} == set(), name
 
 
+def test_what_people_read_is_printed_in_one_way():
+    """Names from files cannot control a terminal, see `standard_streams.say`."""
+    for name, tree in TREES.items():
+        for node in ast.walk(tree) if name != "standard_streams.py" else ():
+            if isinstance(node, ast.Call):
+                call = ast.unparse(node)
+                assert not call.startswith("print(") or call.startswith("print(json.dumps("), name
+                assert not call.startswith(("sys.stderr.write(", "sys.stdout.write(")), name
+
+
 def test_no_module_is_in_an_import_cycle():
     modules = {
         ".".join(("bert_jax", *name.removesuffix(".py").split("/"))): imports_of(tree)

@@ -15,6 +15,7 @@ from bert_jax.errors import (
     require_between,
     require_one_of,
 )
+from bert_jax.standard_streams import say, show
 
 
 def as_flag(option, value):
@@ -109,6 +110,16 @@ def test_the_exit_code_says_whether_the_same_command_may_succeed():
     assert outcome(KeyboardInterrupt(), parser)[1] == 75
     with pytest.raises(ZeroDivisionError):
         outcome(ZeroDivisionError(), parser)
+
+
+def test_what_is_printed_cannot_control_a_terminal(capsys):
+    name = "a\x1b]0;b\x07\r\x9b2J\u202ec\ud800"
+    kept = "a\\x1b]0;b\\x07\\r\\x9b2J\\u202ec\\ud800"
+    say(f"unexpected: {name}\n!", 7)
+    show(f"1\n{name}")
+    printed = capsys.readouterr()
+    assert printed.err == f"unexpected: {kept}\\n!\n7\n"
+    assert printed.out == f"1\n{kept}\n"
 
 
 def test_a_message_is_one_line_of_limited_length():

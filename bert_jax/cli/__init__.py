@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from bert_jax import interrupts
-from bert_jax.cli.common import BAD_INPUT, DIFFERS, STOPPED, Parser, outcome, say
+from bert_jax.cli.common import BAD_INPUT, DIFFERS, STOPPED, Parser, outcome
 from bert_jax.sharding.runtime import quiet_libtpu
+from bert_jax.standard_streams import say
 
 __all__ = ["BAD_INPUT", "DIFFERS", "STOPPED", "main"]
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message, code = outcome(error, options.parser)
         if interrupts.is_installed():
             interrupts.last_line(code)
-        say(message)
+        say(f"bert-jax: {message}")
         return code
 
 

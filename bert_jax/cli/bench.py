@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from bert_jax.cli.common import Parser, add_config, fields_from
+from bert_jax.standard_streams import say
 
 SUMMARY = "speed of this machine for the work of a config"
 
@@ -47,6 +47,6 @@ def run(options: argparse.Namespace) -> int:
     bench_options = fields_from(BenchOptions, options)
     experiment = Experiment.from_config(load_config(options.config, options.overrides))
     result = experiment.bench(bench_options)
-    print(as_text(result), file=sys.stderr)
+    say(*as_text(result).split("\n"))
     print(json.dumps(result))
     return 0

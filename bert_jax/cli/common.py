@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -49,11 +48,6 @@ def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
         place = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{place}; fix it and retry", BAD_INPUT
     raise error
-
-
-def say(message: str) -> None:
-    """Prints one line to stderr in one write, since threads of libraries may be writing, too."""
-    sys.stderr.write(f"bert-jax: {message}\n")
 
 
 def directory(text: str) -> Path:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from bert_jax.cli.common import Parser, directory
+from bert_jax.standard_streams import show
 
 SUMMARY = "Google's or Hugging Face's files → model directory, or back to Google's"
 
@@ -45,5 +46,5 @@ def run(options: argparse.Namespace) -> int:
         positions=options.positions,
         keep_layers=options.keep_layers,
     )
-    print(f"{options.output}: {model.description.class_name}, {model.report}")
+    show(f"{options.output}: {model.description.class_name}, {model.report}")
     return 0

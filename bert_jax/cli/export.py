@@ -1,9 +1,9 @@
 """`bert-jax export`: run → model directory."""
 
 import argparse
-import sys
 
 from bert_jax.cli.common import Parser, add_hosts, directory, on_all_hosts
+from bert_jax.standard_streams import say, show
 
 SUMMARY = "run → model directory"
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.export import export, export_notes
 
     step = export(options.workdir, options.output, which=options.step, part=options.part)
-    print(f"{options.output}: step {step} of {options.workdir}")
+    show(f"{options.output}: step {step} of {options.workdir}")
     for note in () if options.part else export_notes(options.workdir):
-        print(f"warning: {note}", file=sys.stderr)
+        say(f"warning: {note}")
     return 0

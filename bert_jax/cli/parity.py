@@ -4,6 +4,7 @@ import argparse
 import json
 
 from bert_jax.cli.common import DIFFERS, Parser
+from bert_jax.standard_streams import show
 
 SUMMARY = "differences from transformers, layer by layer (needs PyTorch)"
 
@@ -22,5 +23,5 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.parity.compare import compare
 
     report = compare(options.model, options.reference)
-    print(json.dumps(report.as_dict()) if options.json else report.as_table())
+    show(json.dumps(report.as_dict()) if options.json else report.as_table())
     return 0 if report.agrees else DIFFERS

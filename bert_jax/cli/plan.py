@@ -4,6 +4,7 @@ import argparse
 import json
 
 from bert_jax.cli.common import Parser, add_config, fields_from
+from bert_jax.standard_streams import show
 
 SUMMARY = "memory, FLOPs, time of a training on other devices"
 
@@ -47,5 +48,5 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(plans[0] if len(plans) == 1 else {**plans[0], "meshes": plans}))
     else:
-        print(as_text(plans))
+        show(as_text(plans))
     return 0

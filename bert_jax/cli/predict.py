@@ -2,10 +2,10 @@
 
 import argparse
 import contextlib
-import sys
 
 from bert_jax.cli.common import Parser, fields_from
 from bert_jax.errors import OptionError
+from bert_jax.standard_streams import say
 
 SUMMARY = "a model's answers to a file, row by row"
 
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
             predict_options,
             stopped=lambda: stop is not None and stop.requested,
         )
-    print(f"{options.output}: {count:,} records", file=sys.stderr)
+    say(f"{options.output}: {count:,} records")
     return 0
 
 

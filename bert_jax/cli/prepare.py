@@ -7,6 +7,7 @@ from typing import Any
 
 from bert_jax.cli.common import Parser, add_config, directory
 from bert_jax.errors import UserError, require_at_least
+from bert_jax.standard_streams import show
 
 SUMMARY = "text → tokenizer and corpus"
 
@@ -56,7 +57,8 @@ def _prepare(options: argparse.Namespace, config: Any) -> int:
             workers=options.workers,
         )
         for name, value in dataclasses.asdict(counts).items():
-            print(f"{name:24} {value:,.4f}" if isinstance(value, float) else f"{name:24} {value:,}")
+            shown = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
+            show(f"{name:24} {shown}")
         return 0
     require_at_least("show", options.show, 1)
     if options.output is None:
@@ -79,5 +81,5 @@ def _prepare(options: argparse.Namespace, config: Any) -> int:
     splits = {name: dataclasses.asdict(counts) for name, counts in manifest.splits.items()}
     print(json.dumps({"corpus": str(options.output), **splits}))
     if options.show:
-        print(experiment.task.examples_as_text(options.show))
+        show(experiment.task.examples_as_text(options.show))
     return 0

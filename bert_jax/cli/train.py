@@ -3,7 +3,8 @@
 import argparse
 import json
 
-from bert_jax.cli.common import STOPPED, Parser, add_config, add_hosts, directory, on_all_hosts, say
+from bert_jax.cli.common import STOPPED, Parser, add_config, add_hosts, directory, on_all_hosts
+from bert_jax.standard_streams import say
 
 SUMMARY = "train a run, or continue it"
 
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             metrics = Experiment.from_config(config).train(options.workdir)
     except Interrupted as stop:
-        say(f"{stop}; run the same command to continue")
+        say(f"bert-jax: {stop}; run the same command to continue")
         return STOPPED
     print(json.dumps(metrics))
     return 0

@@ -16,7 +16,6 @@ import glob
 import json
 import os
 import shutil
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from bert_jax.files import (
     write_atomically,
 )
 from bert_jax.options import differing_names
+from bert_jax.standard_streams import say
 
 _RECORD = ".record.json"
 _RECORD_SECONDS = 5.0
@@ -190,10 +190,9 @@ def continued_outputs(
             except BaseException as error:
                 outputs.keep()
                 if outputs.kept and isinstance(error, UserError):
-                    print(
+                    say(
                         f"{directory} keeps {outputs.kept:,} predictions; the same command "
-                        "continues after them",
-                        file=sys.stderr,
+                        "continues after them"
                     )
                 raise
         except OSError as error:

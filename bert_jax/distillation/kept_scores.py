@@ -11,7 +11,6 @@ The digest is that of the data, the tokenizer and the teacher: another one has a
 import functools
 import hashlib
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
 from bert_jax.sharding.rules import gathered, on_mesh
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.labelled_task import LabelledTask
 
 # (parameters of the teacher, batch) → its scores.
@@ -133,7 +133,7 @@ class KeptScores:
         empty = MASK_VALUE if self._task.score_kind == "classes" else 0
         scores = np.full(shape, empty, np.float32)
         if is_main_host():
-            print(f"the teacher's scores of {len(order):,} rows are computed once", file=sys.stderr)
+            say(f"the teacher's scores of {len(order):,} rows are computed once")
         for start in range(0, len(order), size):
             chosen = order[start : start + size]
             filled = np.append(chosen, np.full(size - len(chosen), -1))

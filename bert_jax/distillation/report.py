@@ -1,7 +1,6 @@
 """What a distillation has reached: size, speed and score of teacher and student."""
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.hosts import from_main_host, is_main_host, to_global
 from bert_jax.sharding.memory import array_bytes
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.streams import predict_examples
@@ -88,7 +88,7 @@ def compare(
             f"{name}_{metric}": _score(metrics, metric),
         }
     if is_main_host():
-        print(as_text(result), file=sys.stderr)
+        say(*as_text(result).split("\n"))
     return result
 
 

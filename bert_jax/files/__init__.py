@@ -22,6 +22,7 @@ from bert_jax.files.lock import check_locks, locked
 from bert_jax.files.manifest import check_own_files, check_undamaged
 from bert_jax.files.paths import (
     as_path,
+    below,
     is_remote,
     matching_files,
     open_binary,
@@ -47,6 +48,7 @@ __all__ = [
     "as_path",
     "atomic_directory",
     "atomic_file",
+    "below",
     "can_draw",
     "check_locks",
     "check_own_files",

@@ -12,12 +12,7 @@ from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.files.atomic import remove_partial_files, replaced, write_atomically
-from bert_jax.files.paths import (
-    filesystem,
-    is_remote,
-    reachable,
-    user_cache,
-)
+from bert_jax.files.paths import below, filesystem, is_remote, reachable, user_cache
 from bert_jax.files.reading import read_json_object
 
 # A store's description of a file: "size" in bytes, and one of the keys of `_version`.
@@ -47,8 +42,9 @@ def fetch(path: Path, patterns: Sequence[str] = ("*",)) -> Path:
         if store.isfile(root):
             return _update_copy(path.parent, {path.name: store.info(root)}) / path.name
         all_files: dict[str, FileInfo] = {
-            name[len(root) :].strip("/"): info
+            name.removeprefix(f"{root}/"): info
             for name, info in store.find(root, detail=True).items()
+            if not name.endswith(("/", f"/{_RECORD}"))  # consoles store empty files as "folder/"
         }
     requested = {
         name: info
@@ -73,7 +69,7 @@ def _update_copy(
         all_files: all its files, if known: other files in the copy are removed.
     """
     scheme, _, rest = os.fspath(directory).partition("://")
-    copy = user_cache() / "fetched" / scheme / rest
+    copy = below(user_cache() / "fetched" / scheme, rest, directory)
     store, root = filesystem(directory)
     from tqdm import tqdm
 
@@ -81,12 +77,13 @@ def _update_copy(
         remove_partial_files(copy)
         record = _read_record(copy)
         for name in [name for name in record if all_files is not None and name not in all_files]:
-            (copy / name).unlink(missing_ok=True)
+            below(copy, name, copy / _RECORD).unlink(missing_ok=True)
             del record[name]
         missing = {
             name: info
             for name, info in requested.items()
-            if record.get(name) != _version(info) or not _has_size(copy / name, info)
+            if record.get(name) != _version(info)
+            or not _has_size(below(copy, name, directory), info)
         }
         _check_space(copy, missing)
         with tqdm(
@@ -97,7 +94,7 @@ def _update_copy(
             disable=None if missing else True,  # None: only on a terminal
         ) as bar:
             for name, info in missing.items():
-                target = copy / name
+                target = below(copy, name, directory)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with replaced(target) as partial, reachable(directory / name):
                     store.get_file(f"{root}/{name}", str(partial))

@@ -24,7 +24,6 @@ import json
 import os
 import secrets
 import shlex
-import stat
 import sys
 import threading
 import time
@@ -34,6 +33,8 @@ from pathlib import Path
 from bert_jax.errors import RetryableError, UnreachableError, UserError
 from bert_jax.files.paths import filesystem, is_remote, reachable
 from bert_jax.files.processes import ProcessIdentity, this_process
+from bert_jax.files.reading import open_own
+from bert_jax.standard_streams import say
 
 NAME = ".bert_jax.lock"
 HEARTBEAT_SECONDS = 20.0
@@ -116,8 +117,13 @@ class _Record:
             fields = json.loads(content)
             names = [field.name for field in dataclasses.fields(ProcessIdentity)]
             process = ProcessIdentity(**{name: fields.pop(name) for name in names})
+            if not (type(process.pid) is int and 0 < process.pid < 2**31):
+                raise ValueError(f"the process {process.pid}")
+            texts = process.host, process.machine, process.started, *fields.values()
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError("a field is no text")
             return cls(process, **fields)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise UserError(
                 f"{file} is not a lock of bert-jax, or damaged; remove it if no other bert-jax "
                 "is writing there"
@@ -190,9 +196,9 @@ class _Lock:
         elif process.is_local:
             is_running = process.is_running
         else:
-            sys.stderr.write(
+            say(
                 f"bert-jax: {self._path} is locked by {record}; waiting for {STALE_SECONDS:.0f} s "
-                "to see whether that still runs\n"
+                "to see whether that still runs"
             )
             is_running = self._changes(found, STALE_SECONDS)
             if is_running and _read(self._file) is None:
@@ -328,16 +334,9 @@ def _replace(file: Path, accepts: Callable[[bytes], bool], content: bytes | None
 
 @contextlib.contextmanager
 def _opened(file: Path, mode: int) -> Iterator[int]:
-    """Opens and guards a local file.
-
-    Raises:
-        UserError: it is a directory, a named pipe or another thing that is no file.
-    """
-    # A named pipe would block, and a link would lead elsewhere.
-    descriptor = os.open(file, mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Opens and guards a local file; see `open_own`."""
+    descriptor = open_own(file, mode)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UserError(f"{file} is not a file; remove it")
         _guard(descriptor)
         yield descriptor
     finally:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from bert_jax.errors import UserError
-from bert_jax.files.paths import is_remote, state_of
+from bert_jax.files.paths import below, is_remote, state_of
 from bert_jax.files.reading import is_there, open_regular, read_json_object
 
 MANIFEST = "bert_jax.json"
@@ -65,7 +65,8 @@ def read_manifest(directory: Path, name: str = MANIFEST) -> Manifest:
     """The files that bert_jax wrote; none if there is no manifest.
 
     Raises:
-        UserError: the manifest is damaged or no regular file, or cannot be reached.
+        UserError: the manifest is damaged, no regular file or names others elsewhere, or cannot be
+            reached.
     """
     path = directory / name
     if not is_there(path):
@@ -73,7 +74,9 @@ def read_manifest(directory: Path, name: str = MANIFEST) -> Manifest:
     remedy = "copy it again, or remove it: then no file is compared with it"
     try:
         files = read_json_object(path, remedy=remedy)["files"]
-        return {str(name): list(map(str, states)) for name, states in files.items()}
+        for file in files:
+            below(directory, file, path)
+        return {file: list(map(str, states)) for file, states in files.items()}
     except (LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged; {remedy}") from error
 

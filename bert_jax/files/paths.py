@@ -9,9 +9,10 @@ import dataclasses
 import functools
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from bert_jax.errors import UnreachableError, UserError, first_line
@@ -62,6 +63,26 @@ def filesystem(path: Path) -> "tuple[fsspec.AbstractFileSystem, str]":
     return cast("tuple[fsspec.AbstractFileSystem, str]", fsspec.core.url_to_fs(os.fspath(path)))
 
 
+def below(directory: Path, name: str, source: object) -> Path:
+    """The path of a name that a file or a store gives; it never leaves the directory.
+
+    Args:
+        directory: directory that the name counts from, local or in a bucket.
+        name: such as "tokenizer/vocab.txt".
+        source: what gives the name, for the error.
+
+    Raises:
+        UserError: the name is absolute, or has an empty part, ".", "..", a drive or a zero byte.
+    """
+    is_plain = {"", ".", ".."}.isdisjoint(re.split(r"[/\\]", name)) and "\0" not in name
+    if not is_plain or PureWindowsPath(name).drive:
+        raise UserError(
+            f"{source} names {name!r:.80}, which is not the name of a file below {directory}; "
+            "rename the file, or take it from a source that you trust"
+        )
+    return directory / name
+
+
 @contextlib.contextmanager
 def reachable(path: Path) -> Iterator[None]:
     """Turns the various errors of a store into errors of one line.
@@ -108,11 +129,11 @@ def matching_files(pattern: str) -> list[Path]:
             if store.isfile(match):
                 names.append(match)
                 continue
-            below = (name[len(match) :].strip("/") for name in store.find(match))
+            inside = (name.removeprefix(f"{match}/") for name in store.find(match))
             names += [
                 f"{match}/{name}"
-                for name in below
-                if not any(part.startswith(".") for part in name.split("/"))
+                for name in inside
+                if name.rpartition("/")[2] and not any(p.startswith(".") for p in name.split("/"))
             ]
     return [as_path(f"{scheme}://{name}") for name in sorted(set(names))]
 

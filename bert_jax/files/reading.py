@@ -8,6 +8,7 @@ snapshot to the blobs of the same model in the hub's cache:
 """
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -30,6 +31,8 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+# What `os.open` says of the same, and of a link, which it does not follow.
+_NOT_OPENED = {errno.ELOOP: "a link", errno.EISDIR: "a directory", errno.ENXIO: "a named pipe"}
 
 
 def is_there(path: Path) -> bool:
@@ -73,6 +76,41 @@ def open_regular(path: Path, directory: Path | None = None, *, remedy: str) -> B
         os.close(descriptor)
         raise
     return cast(BinaryIO, open(descriptor, "rb", buffering=0))
+
+
+def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Opens a file that nobody but bert_jax makes, so that it has one name and is no link.
+
+    Otherwise what is written to it would end in a file of others.
+
+    Args:
+        path: path of the file, on this machine.
+        flags: see `os.open`.
+
+    Returns:
+        The file descriptor.
+
+    Raises:
+        UserError: it is something else.
+        OSError: see `os.open`.
+    """
+    kind = ""
+    try:  # without waiting for the writer of a named pipe
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        kind = _NOT_OPENED.get(error.errno or 0, "")
+        if not kind:
+            raise
+    else:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(state.st_mode), "something else")
+        elif state.st_nlink > 1:
+            kind = "one of several names of a file (hard links)"
+        if not kind:
+            return descriptor
+        os.close(descriptor)
+    raise UserError(f"{path} is {kind}, not a file of bert_jax; remove it")
 
 
 def check_regular(path: Path, *, remedy: str = "move it away") -> None:

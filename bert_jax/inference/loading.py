@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import resolve_execution
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.standard_streams import say
 from bert_jax.tasks import find_task, task_names
 
 # Heads whose outputs have names.
@@ -96,7 +96,7 @@ def load(
         source, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
     )
     if not report.complete and is_main_host():
-        print(f"{directory}: {report}", file=sys.stderr)
+        say(f"{directory}: {report}")
     again = functools.partial(
         load,
         google.prefix.absolute() if google else directory.absolute(),

@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from bert_jax.files import is_remote
 from bert_jax.inference.identity import identity_of
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import Head
+from bert_jax.standard_streams import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
     PredictOptions,
@@ -185,7 +185,7 @@ class _Job:
                 f"{outputs.directory} has; give the same input, remove that directory to start "
                 "anew, or give another output"
             )
-        print(f"{outputs.directory}: continuing after {self.count:,} predictions", file=sys.stderr)
+        say(f"{outputs.directory}: continuing after {self.count:,} predictions")
 
     def _done(self, entry: Entry[Any]) -> None:
         self.count += 1

@@ -1,7 +1,6 @@
 """Candidate meshes, and the one that `mesh=auto` chooses."""
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from bert_jax.planning.memory import estimate, trace_activations
 from bert_jax.sharding.hosts import check_batch_size, from_all_hosts, is_main_host
 from bert_jax.sharding.memory import host_memory, reported_memory
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
@@ -141,7 +141,7 @@ def auto_mesh(task: Task, optimizer: Optimizer, options: TrainOptions) -> Mesh:
     memory = min(from_all_hosts(device_memory(devices)))
     shape = choose_mesh(task, optimizer, options, devices, memory)
     if is_main_host():
-        print(f"mesh=auto: {label(shape)}", file=sys.stderr)
+        say(f"mesh=auto: {label(shape)}")
     return make_mesh(shape, devices)
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import re
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +23,7 @@ from bert_jax.planning.roofline import flops_of_batch, program_flops
 from bert_jax.sharding.hosts import check_batch_size
 from bert_jax.sharding.memory import device_bytes
 from bert_jax.sharding.mesh import AXES, MeshShape, make_mesh
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.options import TrainOptions
@@ -182,9 +182,9 @@ class TrainingOnMesh:
     def compile(self, rows: int) -> CompiledStep | DoesNotFit:
         """Compiles the step for micro-batches of `rows` rows on each device; reports on stderr."""
         where = f"{self.topology.slice} {self.name}: {rows} rows on each device"
-        print(f"{where}: compiling …", file=sys.stderr, flush=True)
+        say(f"{where}: compiling …")
         parts = self.mesh.shape["data"] * self.mesh.shape["fsdp"] * self.options.microbatches
         result = compile_step(self.step, self.abstract, with_rows(self.batch, rows * parts))
         fits = "fits" if isinstance(result, CompiledStep) else "does not fit"
-        print(f"{where}: {fits} ({result.compile_seconds:.0f} s)", file=sys.stderr, flush=True)
+        say(f"{where}: {fits} ({result.compile_seconds:.0f} s)")
         return result

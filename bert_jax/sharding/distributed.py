@@ -13,7 +13,7 @@ import threading
 import warnings
 from typing import Any, NoReturn
 
-from bert_jax.errors import OptionError, first_line, require_at_least
+from bert_jax.errors import OptionError, first_line, one_line, require_at_least
 from bert_jax.interrupts import last_line
 
 # A process without a heartbeat for this long counts as lost; JAX then ends all processes.
@@ -160,7 +160,7 @@ def leave(message: str, code: int) -> NoReturn:
     state = _state()
     name = f" (process {state.process_id} of {state.num_processes})" if state.process_id else ""
     sys.__stdout__.flush()  # type: ignore[union-attr]
-    sys.__stderr__.write(f"bert-jax{name}: {message}\n")  # type: ignore[union-attr]
+    sys.__stderr__.write(one_line(f"bert-jax{name}: {message}") + "\n")  # type: ignore[union-attr]
     sys.__stderr__.flush()  # type: ignore[union-attr]
     os._exit(code)
 

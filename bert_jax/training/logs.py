@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -21,6 +20,7 @@ from bert_jax.files import (
     upload,
     write_atomically,
 )
+from bert_jax.standard_streams import say
 from bert_jax.training.events import EventFile
 
 METRICS = "metrics.jsonl"
@@ -92,7 +92,7 @@ class RunLog:
             try:
                 upload(self._place, self._workdir)
             except UserError as error:
-                sys.stderr.write(f"warning: {error} (metrics: tried again at the next save)\n")
+                say(f"warning: {error} (metrics: tried again at the next save)")
 
     def close(self) -> None:
         """Flushes, uploads and closes the files.

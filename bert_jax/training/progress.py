@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from bert_jax.errors import one_line
+
 
 class ProgressBar:
     """A bar with step, tokens/s, losses and time left; in a log file, a line every half minute."""
@@ -53,7 +55,7 @@ class ProgressBar:
     def note(self, text: str) -> None:
         """Writes a line above the bar."""
         if not self._bar.disable:
-            self._bar.write(text, file=sys.stderr)
+            self._bar.write(one_line(text), file=sys.stderr)
 
     def close(self) -> None:
         """Leaves the bar in its last state."""

@@ -1,5 +1,6 @@
 """Local copies of remote files."""
 
+import json
 import shutil
 from collections import namedtuple
 
@@ -91,6 +92,24 @@ def test_an_interrupted_copy_goes_on(remote, fetched, monkeypatch):
     # Those before the break were not fetched again.
     assert sorted(fetched) == ["config.json", "model.bin", "tokenizer/vocab.txt"]
     assert (copy / "model.bin").read_bytes() == b"model.bin"
+
+
+def test_a_bucket_writes_and_removes_nothing_outside_of_the_copy(remote, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    copy = fetch(remote)
+    outside = "../" * len(copy.relative_to(tmp_path).parts) + "mine"
+    store, root = filesystem(remote)
+    # The record of a copy, which lists what to remove, is no file of the bucket.
+    store.pipe_file(f"{root}/.fetched.json", json.dumps({outside: "4 a"}).encode())
+    store.pipe_file(f"{root}/tokenizer/", b"")  # what a console makes for a folder
+    assert fetch(remote) == fetch(remote) == copy
+    store.pipe_file(f"{root}/{outside}", b"theirs")
+    with pytest.raises(UserError, match=r"model names '(\.\./)+mine', which is not the name of a"):
+        fetch(remote)
+    with pytest.raises(UserError, match=r"names 'bucket/.*/\.\.', which is not the na"):
+        fetch(remote / outside)
+    assert (tmp_path / "mine").read_text() == "mine"
+    store.rm_file(f"{root}/{outside}")
 
 
 def test_errors_name_the_place(remote, monkeypatch):

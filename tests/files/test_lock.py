@@ -174,17 +174,32 @@ def test_of_many_exactly_one_takes_over(tmp_path, quick):
     assert (len(won), len(lost)) == (1, 7)
 
 
+def of(**changes):
+    """The content of a lock of another process, with some fields changed."""
+    fields = {"host": "a", "machine": "b", "pid": 1, "started": "", "command": "c"}
+    return json.dumps({**fields, "since": "", "renewed": "", "token": "", **changes}).encode()
+
+
+def hard_link(file):
+    file.with_name("mine").write_bytes(of())
+    file.hardlink_to(file.with_name("mine"))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda file: file.write_text("my notes"), "is not a lock of bert-jax, or damaged; remove"),
         (lambda file: file.write_text('{"pid": 1}'), "is not a lock of bert-jax, or damaged"),
-        (lambda file: file.mkdir(), "is not a file; remove it"),
-        (os.mkfifo, "is not a file; remove it"),
-        (
-            lambda file: file.symlink_to("/dev/zero"),
-            r"cannot write .*: Too many levels .*lock\); fix that",
-        ),
+        (lambda file: file.write_text("[" * 50_000), "is not a lock of bert-jax, or damaged"),
+        (lambda file: file.write_bytes(of(pid="7")), "is not a lock of bert-jax, or damaged"),
+        (lambda file: file.write_bytes(of(pid=2**80)), "is not a lock of bert-jax, or damaged"),
+        (lambda file: file.write_bytes(of(pid=-1)), "is not a lock of bert-jax, or damaged"),
+        (lambda file: file.write_bytes(of(machine=[])), "is not a lock of bert-jax, or damaged"),
+        (lambda file: file.write_bytes(of(command={})), "is not a lock of bert-jax, or damaged"),
+        (lambda file: file.mkdir(), "is a directory, not a file of bert_jax; remove it"),
+        (os.mkfifo, "is a named pipe, not a file of bert_jax; remove it"),
+        (lambda file: file.symlink_to("/dev/zero"), "is a link, not a file of bert_jax; remove it"),
+        (hard_link, r"is one of several names of a file \(hard links\), not a file of bert_jax"),
     ],
 )
 def test_a_file_of_others_in_its_place(tmp_path, make, message):

@@ -10,6 +10,7 @@ import pytest
 from bert_jax.errors import RetryableError, UserError, as_retryable
 from bert_jax.files import (
     as_path,
+    below,
     is_remote,
     matching_files,
     open_binary,
@@ -35,6 +36,36 @@ def test_a_local_path_is_what_it_is(tmp_path):
 def test_what_cannot_be_read_is_said_at_once(text):
     with pytest.raises(UserError, match="known are gs://BUCKET/PATH and s3://BUCKET/PATH"):
         as_path(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "../a",
+            "a/../../b",
+            "a/..",
+            "..",
+            ".",
+            "./a",
+            "/etc/passwd",
+            "//host/a",
+            "",
+            "a//b",
+            "a/",
+        ),
+        *("C:a", "C:\\a", "a\\..\\..\\b", "\\\\host\\a", "a\0b"),
+    ],
+)
+def test_a_name_that_leaves_its_directory(name):
+    with pytest.raises(UserError, match=r"manifest.json names '.*', which is not the name of a fi"):
+        below(Path("model"), name, "manifest.json")
+
+
+def test_a_name_below_a_directory():
+    for name in ("a", "a/b.txt", "..a/b..", "a b/ä[1]\n", "ab:c"):
+        assert below(Path("model"), name, "") == Path(f"model/{name}")
+    assert str(below(as_path("gs://b/a"), "c/d", "")) == "gs://b/a/c/d"
 
 
 def test_a_small_file_is_like_one_on_disk(bucket):

@@ -9,7 +9,7 @@ from bert_jax.checkpoints.tensors.pytorch_file import PytorchFile
 from bert_jax.checkpoints.tensors.safetensors_file import SafetensorsFile
 from bert_jax.checkpoints.tensors.tensor_file import MappedTensorFile, TensorFile, TensorInfo
 from bert_jax.errors import UserError
-from bert_jax.files import is_there, read_json_object
+from bert_jax.files import below, is_there, read_json_object
 
 __all__ = ["FORMATS", "SAFETENSORS", "ShardedFiles", "TensorFile", "TensorInfo", "open_tensors"]
 
@@ -100,7 +100,7 @@ def _read_weight_map(path: Path) -> dict[str, str]:
 
 
 def _open_shard(index: Path, shard: str) -> MappedTensorFile:
-    path = index.with_name(shard)
+    path = below(index.parent, shard, index)
     if not is_there(path):
         raise UserError(f"{index} names {shard}, which is not there; {REMEDY}")
     return SHARD_FORMATS[path.suffix](path)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.files import as_path, fetch, reachable, read_json_object, write_atomically
+from bert_jax.files import as_path, below, fetch, reachable, read_json_object, write_atomically
 from bert_jax.tokenization.interface import BRACKETED, Tokenizer
 
 MANIFEST_NAME = "manifest.json"
@@ -144,6 +144,8 @@ class Manifest:
             )
             if problem := manifest._problem():
                 raise ValueError(problem)
+            for name in manifest.files:
+                below(directory, name, path)
             return manifest
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             problem = f"{path}: damaged, or of an earlier version of bert_jax ({error})"
@@ -163,10 +165,8 @@ class Manifest:
         if self.dtype not in ("uint16", "uint32"):
             return f"the dtype of the ids is {self.dtype!r:.80}"
         needed = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]
-        if missing := [name for name in needed if name not in self.files]:
-            return f"files lacks {missing[0]}"
-        outside = [name for name in self.files if {"", ".."} & set(name.split("/"))]
-        return f"files names {outside[0]!r:.80}" if outside else ""
+        missing = [name for name in needed if name not in self.files]
+        return f"files lacks {missing[0]}" if missing else ""
 
 
 def _checksum(fields: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ same meaning in both.
 import contextlib
 import dataclasses
 import functools
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from bert_jax.data.readers.glue import GlueLayout, glue_layout
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
 from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.standard_streams import say
 
 Text = str | tuple[str, str]
 """A text, or a pair of texts."""
@@ -259,4 +259,4 @@ def _labels(
 
 def _report(places: Sequence[str], what: str) -> None:
     if places:
-        print(f"{len(places)} {what}; the first: {places[0]}", file=sys.stderr)
+        say(f"{len(places)} {what}; the first: {places[0]}")

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from bert_jax.files import (
     read_json_object,
     write_atomically,
 )
+from bert_jax.standard_streams import say
 
 _REQUEST = "request.json"
 _SECONDS = 5.0
@@ -176,7 +176,7 @@ def kept_outputs(directory: Path, request: Mapping[str, Any]) -> Iterator[KeptSe
             with contextlib.suppress(UserError):  # the error that ended the call comes first
                 if count := sets.write():
                     line = f"{directory} keeps the outputs of {count:,} batches"
-                    print(f"{line}; the same command continues after them", file=sys.stderr)
+                    say(f"{line}; the same command continues after them")
                 else:
                     _remove(directory)
             raise

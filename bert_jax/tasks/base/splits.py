@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -15,6 +14,7 @@ from bert_jax.data.randomness import derive_key, permute
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
 from bert_jax.sharding.hosts import is_main_host
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.task import ModelInit
 
 Example = TypeVar("Example")
@@ -197,7 +197,7 @@ def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
 def drop_field(eval_set: EvalSet[Any], field: str, reason: object) -> EvalSet[Any]:
     """The set without the labels in a field of its examples; a line on stderr says why."""
     if is_main_host():
-        print(f"{eval_set.source}: skipping metrics: {reason}", file=sys.stderr)
+        say(f"{eval_set.source}: skipping metrics: {reason}")
     examples = [dataclasses.replace(example, **{field: None}) for example in eval_set.examples]
     return dataclasses.replace(eval_set, examples=examples)
 

@@ -3,12 +3,12 @@
 import abc
 import functools
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from bert_jax.data.readers.texts import Text
 from bert_jax.models.config import EncoderConfig
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 
@@ -79,10 +79,7 @@ class TextEncoder:
     def report(self) -> None:
         """Prints a line to stderr if texts were cut."""
         if self.cut:
-            print(
-                f"{self.cut} of {self.count} texts were longer than {self._limit} tokens: cut",
-                file=sys.stderr,
-            )
+            say(f"{self.cut} of {self.count} texts were longer than {self._limit} tokens: cut")
 
     def _shortened(self, text: Text) -> Text:
         """A prefix of a very long text that is cut to the same tokens as the whole text."""

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, renamed_options, require_at_least
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     OutputFile,
@@ -160,7 +160,7 @@ class SpanPredictor(Predictor[Question, Any]):
             (self._empty, "were empty, or about an empty passage"),
         ):
             if count:
-                print(f"{count} of {self._windows.count} questions {what}", file=sys.stderr)
+                say(f"{count} of {self._windows.count} questions {what}")
 
 
 @functools.partial(jax.jit, static_argnames=("module", "answer_length"))

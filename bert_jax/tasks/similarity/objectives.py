@@ -6,7 +6,6 @@ sentence-transformers. The two vectors are called u and v.
 
 import abc
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 import jax
@@ -19,6 +18,7 @@ from bert_jax.errors import OptionError, UserError, require_between
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.pooling import PairOutput
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.splits import label_numbers
 
 
@@ -171,10 +171,9 @@ class MultipleNegativesRanking(Objective):
                 problem=f"no training pair has a label above {middle:g}, the middle of their range",
             )
         if len(chosen) < len(examples):
-            print(
+            say(
                 f"{len(examples) - len(chosen)} of {len(examples)} training pairs are labelled "
-                f"{middle:g} or less: left out",
-                file=sys.stderr,
+                f"{middle:g} or less: left out"
             )
         return chosen
 

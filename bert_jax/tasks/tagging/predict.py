@@ -1,7 +1,6 @@
 """Tags of words, and the entities that they mark (paper, figure 4d; section 5.3)."""
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -27,6 +26,7 @@ from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
 from bert_jax.sharding.hosts import fetch
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     OutputFile,
@@ -231,10 +231,9 @@ def _open(source: str | Path, options: PredictOptions) -> AbstractContextManager
     form = options.input_format or sentence_format(source)
     if not form and options.output_format == CONLL:
         form = CONLL
-        print(
+        say(
             f"{source}: read as words in columns, which --output has; if it is text, add "
-            "--input-format text",
-            file=sys.stderr,
+            "--input-format text"
         )
     return open_sentences(
         source,

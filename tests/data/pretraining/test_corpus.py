@@ -150,7 +150,7 @@ def test_a_manifest_with_values_of_another_kind(path):
         ({"sources": [source | {"weight": float("nan")}]}, "the weight of a source is no pos"),
         ({"sources": [source | {"weight": [1]}]}, "the weight of a source is no pos"),
         ({"files": {"train.tokens.bin": files["train.tokens.bin"]}}, "files lacks train.sentences"),
-        ({"files": files | {"../a": files["train.tokens.bin"]}}, "files names '../a'"),
+        ({"files": files | {"../a": files["train.tokens.bin"]}}, "manifest.json names '../a', wh"),
         ({"sources": []}, "files of the split train and manifest.json are not of one corpus"),
     ):
         rewrite_manifest(path, **(fields | changes))

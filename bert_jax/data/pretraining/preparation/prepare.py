@@ -56,7 +56,7 @@ from bert_jax.data.pretraining.preparation.writer import (
     resume,
 )
 from bert_jax.data.pretraining.sources import Source, SourceSpec, no_source, open_source
-from bert_jax.errors import OptionError, require_at_least, require_between
+from bert_jax.errors import OptionError, one_line, require_at_least, require_between
 from bert_jax.files import as_path, atomic_directory, locked, remove
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -192,7 +192,7 @@ class _Job:
 
     def report(self, message: str) -> None:
         if self.progress:
-            tqdm.write(f"prepare: {message}", file=sys.stderr)  # above the progress bar
+            tqdm.write(one_line(f"prepare: {message}"), file=sys.stderr)  # above the progress bar
 
     def fingerprint(self, user_tokenizer: Tokenizer | None) -> str:
         """16 hex digits that change with the text, the options or the tokenizer."""
