@@ -5,12 +5,12 @@ import csv
 import dataclasses
 import itertools
 import re
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError
+from bert_jax.standard_streams import say
 
 # Of CSV files; spreadsheets write semicolons where the comma is in numbers.
 _SEPARATORS = ",;\t"
@@ -58,7 +58,7 @@ class TableShape:
                 self.rows += 1
                 yield number, fields
         for message in self._messages(name):
-            print(message, file=sys.stderr)
+            say(message)
 
     def _messages(self, name: str) -> Iterator[str]:
         """Where the rows of a file are not its lines."""
