@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from bert_jax.errors import require_at_least
-from bert_jax.tasks.base.predictor import BatchOptions, Model, check_finite
+from bert_jax.tasks.base.predictor import BatchOptions, Model
 from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.similarity.predict import Match, checked_texts, cosine, stored_pooling
@@ -25,8 +25,7 @@ def similarity(
     def unit_vectors(texts: Iterable[str]) -> np.ndarray:
         predictor = EmbeddingPredictor(model, options, pooling=chosen, normalize=True)
         vectors = list(predict_examples(predictor, checked_texts(texts)))
-        stacked = np.array(vectors, np.float32).reshape(-1, model.config.hidden_size)
-        return check_finite(stacked, "the vectors of the texts")
+        return np.array(vectors, np.float32).reshape(-1, model.config.hidden_size)
 
     left = unit_vectors(texts)
     right = left if others is None else unit_vectors(others)
@@ -53,8 +52,6 @@ def search(
     pooling = pooling or stored_pooling(model.description)
     vectors = predict_examples(EmbeddingPredictor(model, options, pooling=pooling), read())
     target = next(vectors)
-    pairs = (
-        check_finite(np.stack([target, vector]), "the vectors of a text") for vector in vectors
-    )
+    pairs = (np.stack([target, vector]) for vector in vectors)
     matches = (Match(index, waiting.popleft(), cosine(pair)) for index, pair in enumerate(pairs))
     return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))

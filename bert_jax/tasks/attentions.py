@@ -15,6 +15,7 @@ from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
     apply_encoder,
+    check_finite,
     encoder_of,
     layer_numbers,
 )
@@ -60,7 +61,8 @@ class AttentionsPredictor(TextPredictor[AttentionMaps]):
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> AttentionMaps:
         length = len(encoding)
-        return AttentionMaps(encoding.tokens, output[..., :length, :length].copy())
+        weights = check_finite(output[..., :length, :length].copy(), "the attentions of a text")
+        return AttentionMaps(encoding.tokens, weights)
 
 
 @functools.partial(jax.jit, static_argnames=("encoder", "layers"))

@@ -12,7 +12,13 @@ from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.pooling import OF_TOKENS, POOLINGS
 from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
-from bert_jax.tasks.base.predictor import BatchOptions, Model, apply_encoder, encoder_of
+from bert_jax.tasks.base.predictor import (
+    BatchOptions,
+    Model,
+    apply_encoder,
+    check_finite,
+    encoder_of,
+)
 from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding
 
@@ -43,7 +49,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         )
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
-        return output.copy()
+        return check_finite(output.copy(), "the vectors of a text")
 
 
 @functools.partial(jax.jit, static_argnames=("encoder", "pooling", "normalize"))

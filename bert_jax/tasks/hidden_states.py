@@ -17,6 +17,7 @@ from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
     apply_encoder,
+    check_finite,
     encoder_of,
     layer_numbers,
 )
@@ -73,7 +74,7 @@ class HiddenStatesPredictor(TextPredictor[TokenStates]):
         )
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> TokenStates:
-        real = output[..., : len(encoding), :].copy()
+        real = check_finite(output[..., : len(encoding), :].copy(), "the hidden states of a text")
         return TokenStates(encoding.tokens, encoding.offsets, real)
 
 

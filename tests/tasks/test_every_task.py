@@ -96,8 +96,14 @@ def test_scores_that_are_nan_are_an_error(load, name):
     with pytest.raises(NotFiniteError, match="are not finite; the parameters of the model are"):
         asked[name]()
     if name == "similarity":
-        with pytest.raises(NotFiniteError):
-            model.search(row["text"], [row["text_pair"]])
+        for further in (
+            lambda: model.search(row["text"], [row["text_pair"]]),
+            lambda: model.embed([row["text"]]),
+            lambda: model.hidden_states([row["text"]]),
+            lambda: model.attentions([row["text"]]),
+        ):
+            with pytest.raises(NotFiniteError):
+                further()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,46 @@
+"""The function that a cross-encoder of sentence-transformers applies to its score.
+
+Source: sentence-transformers 6, cross_encoder/model.py, `_parse_model_config` and
+`get_default_activation_fn`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_jax.files import is_there, read_json_object
+
+_FILE = "config_sentence_transformers.json"
+# The keys of `config.json`: since version 4, and before.
+_SECTION, _OLD_KEY = "sentence_transformers", "sbert_ce_default_activation_function"
+_KEY = "activation_fn"
+
+
+def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]:
+    """The further fields of a `config.json`, with the function that stands in a file beside it.
+
+    There it has precedence; in `config.json` versions 4 and later find it, too.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    if not is_there(directory / _FILE):
+        return dict(other)
+    fields = read_json_object(directory / _FILE, directory)
+    if fields.get("model_type") != "CrossEncoder" or fields.get(_KEY) is None:
+        return dict(other)
+    return {**other, _SECTION: {**_section(other), _KEY: fields[_KEY]}}
+
+
+def stored_activation(other: Mapping[str, Any]) -> Any:
+    """The name of the function, as "torch.nn.modules.activation.Sigmoid"; None if none is stored.
+
+    Args:
+        other: the further fields of a `config.json`.
+    """
+    return _section(other).get(_KEY, other.get(_OLD_KEY))
+
+
+def _section(other: Mapping[str, Any]) -> Mapping[str, Any]:
+    section = other.get(_SECTION)
+    return section if isinstance(section, dict) else {}
