@@ -238,7 +238,7 @@ def test_what_predict_refuses(model, tmp_path, capsys, changes, message):
             ["--add-words", "nowhere.txt"],
             "nowhere.txt: No such file or directory; give a file",
         ),
-        (["--hidden-act", "mish"], "hidden-act is 'mish'"),
+        (["--hidden-act", "prelu"], "hidden-act is 'prelu'"),
     ],
 )
 def test_what_convert_refuses(model, tmp_path, capsys, arguments, message):

@@ -13,8 +13,14 @@ from bert_jax.errors import (
     require_one_of,
 )
 
-# "gelu" is the exact (erf) form, the next two are names of the tanh form.
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
+# Hugging Face's names, without functions that have parameters (prelu, xielu). The exact form of
+# GELU (erf) and the tanh form have several names.
+ACTIVATIONS = (
+    *("gelu", "gelu_python", "gelu_10", "quick_gelu"),
+    *("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"),
+    *("relu", "relu2", "relu6", "leaky_relu", "silu", "swish", "hardswish", "mish"),
+    *("tanh", "sigmoid", "laplace", "sqrtsoftplus", "linear"),
+)
 
 ENCODER_SCOPE = "bert"
 """The name of the encoder among the parameters of a model with a head, in every family.

@@ -127,15 +127,31 @@ def l2_normalize(vectors: jax.Array) -> jax.Array:
 
 
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """The function for `hidden_act`; "gelu" is the erf form, JAX's own default the tanh form."""
+    """The function for `hidden_act`; "gelu" is the erf form, JAX's own default the tanh form.
+
+    Source: Hugging Face transformers, activations.py.
+    """
     functions: dict[str, Callable[[jax.Array], jax.Array]] = {
-        "gelu": gelu,
-        "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
-        "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+        **dict.fromkeys(("gelu", "gelu_python"), gelu),
+        **dict.fromkeys(
+            ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"),
+            jax.nn.gelu,
+        ),
+        "gelu_10": lambda x: gelu(x).clip(-10, 10),
+        "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
         "relu": jax.nn.relu,
-        "silu": jax.nn.silu,
-        "swish": jax.nn.silu,
+        "relu2": lambda x: jnp.square(jax.nn.relu(x)),
+        "relu6": jax.nn.relu6,
+        "leaky_relu": jax.nn.leaky_relu,
+        **dict.fromkeys(("silu", "swish"), jax.nn.silu),
+        "hardswish": jax.nn.hard_swish,
+        "mish": jax.nn.mish,
         "tanh": jnp.tanh,
+        "sigmoid": jax.nn.sigmoid,
+        # The normal distribution with mean √½ and variance 1 / 4π.
+        "laplace": lambda x: 0.5 * (1 + jax.lax.erf((x - 0.707107) / (0.282095 * math.sqrt(2)))),
+        "sqrtsoftplus": lambda x: jnp.sqrt(jax.nn.softplus(x)),
+        "linear": lambda x: x,
     }
     return functions[name]
 

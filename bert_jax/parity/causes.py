@@ -46,11 +46,14 @@ class _Switch(NamedTuple):
     states: slice
 
 
+# Activations that published models have, each under one of its names.
+_USUAL_ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh")
+
 # In this order. The embeddings have passed a LayerNorm but no activation and no attention: they
 # depend only on the epsilon, so that it is found even if another field is wrong.
 _SWITCHES = (
     _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(0, 1)),
-    _Switch("hidden_act", "activation", ACTIVATIONS, slice(None)),
+    _Switch("hidden_act", "activation", _USUAL_ACTIVATIONS, slice(None)),
     _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(None)),
     _Switch("num_attention_heads", "attention heads", (), slice(None)),
 )

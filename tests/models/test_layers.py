@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import ACTIVATIONS, EncoderConfig
 from bert_jax.models.execution import Execution
-from bert_jax.models.layers import dense, gather_positions, gelu, layer_norm
+from bert_jax.models.layers import activation, dense, gather_positions, gelu, layer_norm
 
 
 def normalised(x, dtype="float32", **fields):
@@ -95,3 +95,38 @@ def test_gelu_of_bfloat16_is_rounded_once():
     expected = exact(np.asarray(x, np.float64))
     np.testing.assert_allclose(np.asarray(found, np.float64), expected, rtol=2.0**-8, atol=1e-6)
     assert jax.eval_shape(jax.grad(lambda x: gelu(x).sum()), x).dtype == jnp.bfloat16
+
+
+# Of -3.5, -0.5, 0.75 and 12, recorded from transformers 5.24 in float64.
+OF_TRANSFORMERS = {
+    "gelu": (-0.000814202, -0.154269, 0.580029, 12),
+    "gelu_python": (-0.000814202, -0.154269, 0.580029, 12),
+    "gelu_10": (-0.000814202, -0.154269, 0.580029, 10),
+    "gelu_fast": (-0.000616198, -0.154286, 0.579961, 12),
+    "gelu_new": (-0.000616198, -0.154286, 0.579961, 12),
+    "gelu_pytorch_tanh": (-0.000616198, -0.154286, 0.579961, 12),
+    "gelu_python_tanh": (-0.000616198, -0.154286, 0.579961, 12),
+    "gelu_accurate": (-0.000616198, -0.154286, 0.579961, 12),
+    "quick_gelu": (-0.00903345, -0.149612, 0.58639, 12),
+    "hardswish": (0, -0.208333, 0.46875, 12),
+    "laplace": (0, 9.38338e-06, 0.560427, 1),
+    "leaky_relu": (-0.035, -0.005, 0.75, 12),
+    "linear": (-3.5, -0.5, 0.75, 12),
+    "mish": (-0.104096, -0.220744, 0.610018, 12),
+    "relu": (0, 0, 0.75, 12),
+    "relu2": (0, 0, 0.5625, 144),
+    "relu6": (0, 0, 0.75, 6),
+    "sigmoid": (0.0293122, 0.377541, 0.679179, 0.999994),
+    "silu": (-0.102593, -0.18877, 0.509384, 11.9999),
+    "swish": (-0.102593, -0.18877, 0.509384, 11.9999),
+    "sqrtsoftplus": (0.172483, 0.688532, 1.06624, 3.4641),
+    "tanh": (-0.998178, -0.462117, 0.635149, 1),
+}
+
+
+def test_activations_of_every_name():
+    assert set(OF_TRANSFORMERS) == set(ACTIVATIONS)
+    x = np.float32([-3.5, -0.5, 0.75, 12])
+    for name, expected in OF_TRANSFORMERS.items():
+        found = activation(name)(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7, err_msg=name)

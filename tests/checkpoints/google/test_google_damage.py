@@ -49,7 +49,7 @@ def test_a_flipped_bit(released):
             r"layer_0/intermediate/dense/bias has shape \(5,\), but intermediate_size is 8; fix",
         ),
         ({"num_hidden_layers": 3}, "has no tensor bert/encoder/layer_2/"),
-        ({"hidden_act": "linear"}, "bert_config.json: .*hidden_act is 'linear'; known are gelu"),
+        ({"hidden_act": "prelu"}, "bert_config.json: .*hidden_act is 'prelu'; known are gelu"),
         ({"vocab_size": "7"}, "bert_config.json: .*vocab_size is '7'; it must be a whole number"),
     ],
 )
