@@ -76,6 +76,7 @@ def add_arguments(parser: Parser) -> None:
     add("--answer-length", type=int, metavar="N", help="maximum tokens of an answer (default 30)")
     add("--pooling", metavar="HOW", help="pooling of vectors: mean (default), max, cls or pooler")
     add("--normalize", action="store_true", help="scale vectors to length 1")
+    add("--raw-scores", action="store_true", help="a classifier's logits, without an activation")
     add("--layers", metavar="N,N", help="layers: 0 the embeddings, -1 the last layer")
     add("--combine", metavar="HOW", help="how layers are combined: sum, mean or concatenate")
 

@@ -53,9 +53,9 @@ class LoadedModel(ModelOfFiles):
     prediction does not depend on the other texts. Texts that are too long are cut, and a line on
     stderr counts them; sentences to tag and passages to answer from are read in windows.
 
-    In all methods, `batch_size` is the maximum number of texts computed together, `max_length` the
-    maximum number of tokens of a text (None: the number of positions of the model), B the number of
-    texts, L the number of layers.
+    In all methods, `batch_size` is the maximum number of rows computed together, `max_length` the
+    maximum number of tokens of a row (None: what the model's files say, at most its number of
+    positions), B the number of texts, L the number of layers.
 
     Attributes:
         report: the parameters that the files had or lacked. For the other attributes see
@@ -159,8 +159,7 @@ class LoadedModel(ModelOfFiles):
         Args:
             texts: strings, or pairs of strings.
             layers: 1 … L, or from the end; None for all.
-            batch_size: maximum number of texts together; small, since each text has L · N · T²
-                values.
+            batch_size: maximum number of texts together; each has L · N · T² values.
             max_length: maximum number of tokens of a text.
 
         Returns:
@@ -288,22 +287,30 @@ class LoadedModel(ModelOfFiles):
         return list(predict_examples(predictor, not_one_string(texts)))
 
     def classify(
-        self, texts: Iterable[Text], *, batch_size: int = 32, max_length: int | None = None
+        self,
+        texts: Iterable[Text],
+        *,
+        raw_scores: bool = False,
+        batch_size: int = 32,
+        max_length: int | None = None,
     ) -> list[TextPrediction]:
-        """The label of each text with its score, or the value of a regression.
+        """The label of each text with its score; of a model with a single output a number.
+
+        That is the value of a regression, or a score with the activation that the files of a
+        cross-encoder store (the sigmoid by default). With `raw_scores`, outputs stay as they are.
 
         Raises:
-            UserError: the model has no classifier of texts, or an element is not a text.
+            UserError: the model has no classifier of texts, its labels or its activation are not
+                known, or an element is not a text.
         """
-        predictor = LabelPredictor(self, BatchOptions(batch_size, max_length))
+        options = BatchOptions(batch_size, max_length)
+        predictor = LabelPredictor(self, options, raw_scores=raw_scores)
         return list(predict_examples(predictor, not_one_string(texts)))
 
     def tag(
         self, sentences: Iterable[Words], *, batch_size: int = 32, max_length: int | None = None
     ) -> list[Tagging]:
         """The tag of every word of each sentence, and the entities that the tags mark.
-
-        Long sentences are read in windows: nothing is cut off.
 
         Args:
             sentences: strings, which are split into words, or lists of words.
@@ -400,8 +407,7 @@ class LoadedModel(ModelOfFiles):
             prompt: a beginning, a passage or a question; or a list of prompts.
             choices: two or more texts; for a list of prompts, a list of such lists.
             question: question about the prompt; "": none.
-            batch_size: maximum number of rows computed together, one for each choice; short ones
-                share rows.
+            batch_size: maximum number of rows computed together, one for each choice.
             max_length: maximum number of tokens of a row.
 
         Raises:
@@ -410,8 +416,5 @@ class LoadedModel(ModelOfFiles):
         examples = choice_examples(prompt, choices, question)
         predictor = ChoicePredictor(self, BatchOptions(batch_size, max_length))
         scores = predict_examples(predictor, examples)
-        best = [
-            best_choice(example.choices, logits)
-            for example, logits in zip(examples, scores, strict=True)
-        ]
+        best = [*map(best_choice, (example.choices for example in examples), scores)]
         return best[0] if isinstance(prompt, str) else best

@@ -38,7 +38,7 @@ LINES = Layout()
 
 # The options that only some tasks have, see `PredictSpec.options`.
 _OF_SOME_TASKS = (
-    *("pooling", "normalize", "layers", "combine"),
+    *("pooling", "normalize", "layers", "combine", "raw_scores"),
     *("top_k", "null_threshold", "window_step", "answer_length"),
 )
 
@@ -76,6 +76,7 @@ class PredictOptions:
         layers: layers of "hidden_states" and "attentions", see `LoadedModel`; None: the last layer
             for "hidden_states", all for "attentions".
         combine: how "hidden_states" combines layers.
+        raw_scores: whether "classification" gives the model's outputs as they are.
         top_k: number of predictions; None: 5 for "fill_mask", 1 for "question_answering" (20 in its
             n-best file).
         null_threshold: no-answer threshold of "question_answering", see `LoadedModel.answer`.
@@ -105,6 +106,7 @@ class PredictOptions:
     normalize: bool = False
     layers: tuple[int, ...] | None = None
     combine: str | None = None
+    raw_scores: bool = False
     top_k: int | None = None
     null_threshold: float | None = None
     window_step: int = 128

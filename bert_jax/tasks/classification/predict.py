@@ -3,17 +3,24 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.config_file import (
+    MULTI_LABEL,
+    PROBLEM_TYPES,
+    REGRESSION,
+    SINGLE_LABEL,
+    ModelDescription,
+)
+from bert_jax.checkpoints.cross_encoder import stored_activation
 from bert_jax.data.examples import Entry
 from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
-from bert_jax.errors import OptionError
+from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
@@ -43,6 +50,27 @@ MOST_PROBABILITIES = 1000
 # The column of the labels in a table of predictions.
 _PREDICTION = "prediction"
 
+Activation = Callable[[np.ndarray], np.ndarray]
+
+
+def _identity(scores: np.ndarray) -> np.ndarray:
+    return scores
+
+
+def _sigmoid(scores: np.ndarray) -> np.ndarray:
+    return np.exp(-np.logaddexp(0, -scores))
+
+
+# Classes of torch.nn that a cross-encoder may name for its score.
+_ACTIVATIONS: dict[str, Activation] = {
+    "Identity": _identity,
+    "Sigmoid": _sigmoid,
+    "LogSigmoid": lambda scores: -np.logaddexp(0, -scores),
+    "Softplus": lambda scores: np.logaddexp(0, scores),
+    "Tanh": np.tanh,
+    "ReLU": lambda scores: np.maximum(scores, 0),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
@@ -55,6 +83,9 @@ class Classification:
             an empty tuple the probability that no label applies.
         probabilities: probability of every label, of the 1,000 most probable if there are more,
             in the order of their numbers.
+
+    With `raw_scores`, and for a regression with several values, `score` and `probabilities` are
+    the model's outputs themselves (for an empty tuple, `score` is the greatest).
     """
 
     label: str | tuple[str, ...]
@@ -63,55 +94,96 @@ class Classification:
 
 
 TextPrediction = Classification | float
-"""The prediction of a regression is its value."""
+"""A model with one output predicts a number: that of a regression, or a score."""
 
 
 class ClassificationPredictor(TextPredictor[Any]):
-    """The scores of all labels for each text, float32 [C], before softmax."""
+    """The logits of all labels for each text, float32 [C], or the score of a single output, [1]."""
 
-    def __init__(self, model: Model, options: BatchOptions) -> None:
-        """Raises UserError where the model has no classifier of texts."""
+    def __init__(self, model: Model, options: BatchOptions, *, raw_scores: bool = False) -> None:
+        """For arguments see `LoadedModel.classify`.
+
+        Raises:
+            UserError: the model has no classifier of texts, or a problem type or an activation
+                that is not known.
+        """
         check_head(model, PREDICT.heads, "classify texts", "classification")
         super().__init__(model, options)
+        self._activation = _identity if raw_scores else score_activation(model.description)
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
-        return check_finite(output.copy(), "the scores of a text")
+        return self._activation(check_finite(output.copy(), "the scores of a text"))
 
 
 class LabelPredictor(ClassificationPredictor):
-    """The `Classification` of each text, or the value of a regression."""
+    """The `Classification` of each text, or the number of a model with one output."""
+
+    def __init__(self, model: Model, options: BatchOptions, *, raw_scores: bool = False) -> None:
+        super().__init__(model, options, raw_scores=raw_scores)
+        self._raw_scores = raw_scores
 
     def transform(self, decoded: Iterator[np.ndarray]) -> Iterator[Any]:
-        return (to_prediction(self.model.description, scores) for scores in decoded)
+        description, raw = self.model.description, self._raw_scores
+        return (to_prediction(description, scores, raw_scores=raw) for scores in decoded)
 
 
-def to_prediction(description: ModelDescription, scores: np.ndarray) -> TextPrediction:
-    """The prediction from the scores of a text, float32 [C]."""
+def to_prediction(
+    description: ModelDescription, scores: np.ndarray, *, raw_scores: bool = False
+) -> TextPrediction:
+    """The prediction from the outputs for a text, see `ClassificationPredictor`."""
     kind = problem_type(description)
-    if kind == "regression":
+    if kind == REGRESSION and len(scores) == 1:
         return float(scores[0])
-    labels = label_names(description)
-    if kind == "multi_label_classification":
-        probabilities = 1 / (1 + np.exp(-scores.astype(np.float64)))
+    labels, exact = label_names(description), scores.astype(np.float64)
+    probabilities = _sigmoid(exact) if kind == MULTI_LABEL else softmax(scores)
+    is_raw = raw_scores or kind == REGRESSION
+    values = exact if is_raw else probabilities
+    if kind == MULTI_LABEL:
         applies = probabilities > THRESHOLD
-        least = probabilities[applies].min() if applies.any() else (1 - probabilities).prod()
-        label: str | tuple[str, ...] = tuple(
-            name for name, is_true in zip(labels, applies, strict=True) if is_true
-        )
-        return Classification(label, float(least), _by_label(labels, probabilities))
-    probabilities = softmax(scores)
+        label = tuple(name for name, is_true in zip(labels, applies, strict=True) if is_true)
+        none = exact.max() if is_raw else (1 - probabilities).prod()
+        score = values[applies].min() if label else none
+        return Classification(label, float(score), _by_label(labels, values))
     best = int(scores.argmax())
-    return Classification(
-        labels[best], float(probabilities[best]), _by_label(labels, probabilities)
-    )
+    return Classification(labels[best], float(values[best]), _by_label(labels, values))
 
 
 def problem_type(description: ModelDescription) -> str:
-    """Hugging Face's `problem_type` of a classifier; if unset, one output means regression."""
-    if description.problem_type is not None:
-        return description.problem_type
-    is_regression = description.config.num_labels == 1
-    return "regression" if is_regression else "single_label_classification"
+    """Hugging Face's `problem_type` of a classifier; one output means regression.
+
+    Raises:
+        UserError: it is unknown.
+    """
+    stored = description.problem_type
+    if stored not in (None, *PROBLEM_TYPES):
+        known = ", ".join(PROBLEM_TYPES)
+        raise UserError(f"config.json: problem_type is {stored!r}; known are {known}")
+    if description.config.num_labels == 1 and stored != MULTI_LABEL:
+        return REGRESSION
+    return stored or SINGLE_LABEL
+
+
+def score_activation(description: ModelDescription) -> Activation:
+    """The function of a classifier with one output, the identity for one with several.
+
+    It is the one that the files store, as for sentence-transformers' CrossEncoder; else, as in
+    Hugging Face's pipelines, the sigmoid, and none for a regression.
+
+    Raises:
+        UserError: a function is stored that is not one of PyTorch's simple ones.
+    """
+    if problem_type(description) != REGRESSION or description.config.num_labels > 1:
+        return _identity
+    stored = stored_activation(description.other)
+    if stored is None:
+        return _identity if description.problem_type == REGRESSION else _sigmoid
+    package, _, name = str(stored).rpartition(".")
+    if not package.startswith("torch") or name not in _ACTIVATIONS:
+        raise UserError(
+            f"config.json: activation_fn is {stored!r}; known are torch's {', '.join(_ACTIVATIONS)}"
+            ": set raw_scores for the scores without it"
+        )
+    return _ACTIVATIONS[name]
 
 
 def as_record(prediction: TextPrediction) -> dict[str, Any]:
@@ -168,11 +240,12 @@ def _by_label(labels: tuple[str, ...], probabilities: np.ndarray) -> dict[str, f
 
 PREDICT = PredictSpec(
     open_texts,
-    lambda model, options: LabelPredictor(model, options.batches()),
+    lambda model, options: LabelPredictor(model, options.batches(), raw_scores=options.raw_scores),
     {
         JSONL: json_lines(lambda text, prediction: as_record(prediction)),
         "glue": _table,
     },
     endings={".tsv": "glue"},
     heads=(Head.CLASSIFICATION,),
+    options=("raw_scores",),
 )

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
@@ -70,8 +71,75 @@ def test_numbers_have_the_digits_of_a_float32(answered, classifier, make_labelle
     third = as_record(Classification("a", 1 / 3, {"a": 1 / 3, "b": 2 / 3}))
     assert third["score"] == third["probabilities"]["a"] == 0.33333334
     assert third["probabilities"]["b"] == 0.6666667
-    model = make_labelled(Head.CLASSIFICATION, ("x",), (0.1,))
+    model = make_labelled(Head.CLASSIFICATION, ("x",), (0.1,), problem_type="regression")
     assert answered(model, "the cat\n", "in.txt") == '{"value": 0.1}\n'
+
+
+def torch_class(name):
+    return f"torch.nn.modules.activation.{name}"
+
+
+STORED = {"sentence_transformers": {"activation_fn": torch_class("Tanh")}}
+OLD = {"sbert_ce_default_activation_function": torch_class("ReLU")}
+
+
+@pytest.mark.parametrize(
+    ("problem", "other", "score"),
+    [
+        (None, {}, 0.1192029),  # the sigmoid of -2
+        ("single_label_classification", {}, 0.1192029),
+        ("regression", {}, -2),
+        (None, STORED, -0.9640276),
+        ("regression", STORED, -0.9640276),
+        (None, OLD, 0),
+        (None, STORED | OLD, -0.9640276),
+        (None, {"sentence_transformers": {"version": "4.1"}}, 0.1192029),
+        (None, {"sbert_ce_default_activation_function": "torch.nn.Identity"}, -2),
+        (None, {"sbert_ce_default_activation_function": torch_class("Sigmoid")}, 0.1192029),
+        (None, {"sbert_ce_default_activation_function": torch_class("Softplus")}, 0.1269280),
+    ],
+)
+def test_a_single_output_is_a_score_with_its_activation(make_labelled, problem, other, score):
+    """As in CrossEncoder of sentence-transformers 6, and pipelines of transformers 5.
+
+    Where both a regression and an activation are stored, these two differ.
+    """
+    model = make_labelled(Head.CLASSIFICATION, ("x",), (-2.0,), problem_type=problem, other=other)
+    assert model.classify(["the cat"]) == [pytest.approx(score, abs=1e-6)]
+    assert model.classify(["the cat"], raw_scores=True) == [-2]
+
+
+def test_an_activation_that_is_not_known_is_refused_by_its_name(make_labelled):
+    other = {"sbert_ce_default_activation_function": "my.Module"}
+    model = make_labelled(Head.CLASSIFICATION, ("x",), (-2.0,), other=other)
+    with pytest.raises(UserError, match="activation_fn is 'my.Module'; known are torch's Identity"):
+        model.classify(["the cat"])
+    assert model.classify(["the cat"], raw_scores=True) == [-2]
+
+
+def test_raw_scores_are_logits(make_labelled, answered, classifier):
+    line = json.loads(answered(classifier, "the cat\n", "in.txt", raw_scores=True))
+    assert line["label"] == "good"
+    assert line["score"] == pytest.approx(SCORES[2])
+    assert line["probabilities"] == pytest.approx(dict(zip(LABELS, SCORES, strict=True)))
+    several = make_labelled(
+        Head.CLASSIFICATION, LABELS, (1.0, -1.0, 2.0), problem_type="multi_label_classification"
+    )
+    raw = Classification(("bad", "good"), 1.0, {"bad": 1.0, "fine": -1.0, "good": 2.0})
+    assert several.classify(["the cat"], raw_scores=True) == [raw]
+    values = dataclasses.replace(several.description, problem_type="regression")
+    (found,) = dataclasses.replace(several, description=values).classify(["the cat"])
+    assert found == Classification("good", 2.0, raw.probabilities)
+
+
+def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, make_labelled):
+    model = make_labelled(Head.CLASSIFICATION, ("x",), (-2.0,), other=OLD)
+    model.save(tmp_path / "model")
+    beside = {"model_type": "CrossEncoder", "activation_fn": torch_class("Tanh")}
+    (tmp_path / "model/config_sentence_transformers.json").write_text(json.dumps(beside))
+    bert_jax.load(tmp_path / "model").save(tmp_path / "again")
+    assert json.loads((tmp_path / "again/config.json").read_text()).items() >= STORED.items()
+    assert bert_jax.load(tmp_path / "again").classify(["the cat"]) == [pytest.approx(-0.9640276)]
 
 
 def test_two_right_answers_are_not_one(answered, classifier):
