@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,19 @@ from bert_jax.models.execution import Execution
 
 CONFIG = "config.json"
 
-PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+REGRESSION, SINGLE_LABEL, MULTI_LABEL = PROBLEM_TYPES = (
+    "regression",
+    "single_label_classification",
+    "multi_label_classification",
+)
+LABEL_KEYS = ("id2label", "label2id")
 DTYPES = ("float32", "float16", "bfloat16")
 
 # Fields that are written from the description, not copied from the source.
 _OWN = (
     "model_type",
     "architectures",
-    "id2label",
-    "label2id",
+    *LABEL_KEYS,
     "num_labels",
     "problem_type",
     "dtype",
@@ -54,6 +59,10 @@ _GENERIC = (
 )
 
 
+class HeadError(UserError):
+    """The head of a model's files cannot be used; its encoder may be usable without it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
     """The contents of a `config.json`.
@@ -61,11 +70,14 @@ class ModelDescription:
     Attributes:
         config: architecture of the encoder.
         head: head of the model; None if the file does not name it.
-        labels: names of the C labels; empty if they have none.
-        problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was trained with, or None.
+        labels: names of the C labels; empty if they have none, or if `id2label` does not name each
+            once: then it is in `other`, and what needs the names refuses it.
+        problem_type: one of `PROBLEM_TYPES`, the loss that a classifier was trained with, or None;
+            another value is refused where it is needed.
         dtype: dtype of the tensors on disk, one of `DTYPES`.
         mixed_dtypes: if tensors differ, the dtype of each, by name in the family's table.
         add_pooling_layer: for the bare encoder, whether it has a pooler.
+        head_error: why the head of the files cannot be used; the model is then the bare encoder.
         other: fields that bert_jax does not use; `write_config` writes them back.
         family: family of the encoder.
     """
@@ -77,6 +89,7 @@ class ModelDescription:
     dtype: str = "float32"
     mixed_dtypes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     add_pooling_layer: bool = True
+    head_error: str = ""
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     family: Family = dataclasses.field(default_factory=lambda: find_family(DEFAULT_MODEL_TYPE))
 
@@ -92,10 +105,20 @@ class ModelDescription:
         return self.family.class_name(self.head) if self.head else ""
 
     def make_module(self, execution: Execution) -> nn.Module:
-        """The model that the parameters belong to."""
+        """The model that the parameters belong to.
+
+        Raises:
+            HeadError: `other` says that the head computes something else.
+        """
         if self.head is None:
             raise ValueError("the description names no head")
         self.family.class_name(self.head)  # the family has this head
+        for key, value in self.family.fixed_fields_of_heads.get(self.head, {}).items():
+            if self.other.get(key) not in (None, value):
+                raise HeadError(
+                    f"config.json: {key} is {self.other[key]!r}; the head {self.head.value} has "
+                    f"only {value!r}: give another model"
+                )
         if self.head is Head.ENCODER:
             return Encoder(self.config, execution, add_pooling_layer=self.add_pooling_layer)
         return MODULES[self.head](self.config, execution)
@@ -131,31 +154,28 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
         raise UserError(
             f"{path} lacks {', '.join(missing)}; give the whole {family.model_type} config"
         )
-    labels = _labels(path, fields)
+    named = fields.get("id2label") or None
+    labels = _labels(named)
     # What a file may lack, such as dropout, is as in a new model of the family, and in its class.
     known = dict(family.defaults)
     known |= {name: fields[key] for name, key in keys.items() if fields.get(key) is not None}
-    if labels:
-        known["num_labels"] = len(labels)
+    if isinstance(named, dict | list):
+        known["num_labels"] = len(named)
     try:
         with renamed_options(**family.field_names):
             config = EncoderConfig(**known, **family.constants)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    problem_type = fields.get("problem_type")
-    if problem_type not in (None, *PROBLEM_TYPES):
-        raise UserError(
-            f"{path}: problem_type is {problem_type!r}; known are {', '.join(PROBLEM_TYPES)}"
-        )
+    owned = _OWN if labels or named is None else set(_OWN).difference(LABEL_KEYS)
     return ModelDescription(
         config=config,
         head=head,
         labels=labels,
-        problem_type=problem_type,
+        problem_type=fields.get("problem_type"),
         other={
             key: value
             for key, value in fields.items()
-            if key not in (*keys.values(), *family.fixed_fields, *_OWN, "torch_dtype")
+            if key not in (*keys.values(), *family.fixed_fields, *owned, "torch_dtype")
         },
         family=family,
     )
@@ -173,7 +193,8 @@ def _family(path: Path, fields: Mapping[str, Any], default_type: str) -> Family:
     except UserError as error:
         named = difflib.get_close_matches(str(model_type), family_names(), n=1, cutoff=0.5)
         nearest = find_family(named[0] if named else DEFAULT_MODEL_TYPE)
-        known = {*nearest.file_fields().values(), *nearest.fixed_fields, *_OWN, *_GENERIC}
+        fixed = {*nearest.fixed_fields, *chain(*nearest.fixed_fields_of_heads.values())}
+        known = {*nearest.file_fields().values(), *fixed, *_OWN, *_GENERIC}
         unknown = sorted(set(fields) - known)
         lacking = f", which does not have {listed(unknown, 8)}" if unknown else ""
         raise UserError(
@@ -203,7 +224,8 @@ def config_bytes(description: ModelDescription) -> bytes:
         "dtype": description.dtype,
     }
     # Hugging Face derives the number of labels from the names.
-    if description.labels or num_labels != EncoderConfig.num_labels:
+    needs_names = num_labels != EncoderConfig.num_labels and "id2label" not in description.other
+    if description.labels or needs_names:
         labels = description.labels or tuple(f"LABEL_{label}" for label in range(num_labels))
         fields["id2label"] = {str(number): label for number, label in enumerate(labels)}
         fields["label2id"] = {label: number for number, label in enumerate(labels)}
@@ -213,20 +235,12 @@ def config_bytes(description: ModelDescription) -> bytes:
     return text.encode()
 
 
-def _labels(path: Path, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """The labels in the order of their numbers."""
-    named = fields.get("id2label")
-    if named is None:
-        return ()
+def _labels(named: Any) -> tuple[str, ...]:
+    """The labels in the order of their numbers; empty where they are not named once each."""
     try:
         by_number = {int(number): label for number, label in named.items()}
         labels = tuple(by_number[number] for number in range(len(by_number)))
-        if not all(isinstance(label, str | int | float) for label in labels):
-            raise TypeError
-        if len(set(map(str, labels))) < len(labels):
-            raise ValueError
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise UserError(
-            f"{path}: id2label is {str(named)[:80]}; it must name the labels 0, 1, 2, … once each"
-        ) from None
-    return tuple(map(str, labels))
+        return ()
+    are_names = all(isinstance(label, str | int | float) for label in labels)
+    return tuple(map(str, labels)) if are_names and len(set(map(str, labels))) == len(named) else ()

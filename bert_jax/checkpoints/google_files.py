@@ -68,10 +68,15 @@ _LIKE_CLASSIFICATION = (Head.TAGGING, Head.MULTIPLE_CHOICE)
 # Name of an activation in bert_jax → name in google-research/bert.
 _ACTIVATIONS = {
     "gelu": "gelu",
+    "gelu_python": "gelu",
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
+    "gelu_python_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_accurate": "gelu",
     "relu": "relu",
     "tanh": "tanh",
+    "linear": "linear",
 }
 # Field of our own files: the form of "gelu". Google's reader ignores unknown fields.
 _EXACT_ACTIVATION = "bert_jax_hidden_act"
@@ -150,7 +155,7 @@ def load_description(files: GoogleFiles, head: Head | None = None) -> ModelDescr
         fields["hidden_act"] = exact
     names = _names(files.directory, described)
     with _open(files, names) as file:
-        located = locate(file, names)
+        located = locate(file, names, described.config)
         check_sizes(file, located, names.rules, described.config)
         parameters = parameters_in(located, names)
         if CLASSIFIER in parameters and not described.labels:

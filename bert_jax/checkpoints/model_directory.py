@@ -17,6 +17,7 @@ from bert_jax.checkpoints.config_file import (
     read_config,
     write_config,
 )
+from bert_jax.checkpoints.cross_encoder import with_activation
 from bert_jax.checkpoints.parameters import (
     CLASSIFIER,
     CLASSIFIER_OUTPUT,
@@ -120,13 +121,13 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
     described = read_config(directory / CONFIG)
     names = described.family.huggingface
     with open_tensors(directory) as file:
-        located = locate(file, names)
+        config = described.config
+        located = locate(file, names, config)
         parameters = parameters_in(located, names)
         by_name = {name: str(file.tensors[source].dtype) for name, source in located.items()}
         # float64 is rounded on reading, and integers are not parameters.
         by_name = {name: dtype for name, dtype in by_name.items() if dtype in DTYPES}
         dtypes = set(by_name.values())
-        config = described.config
         check_sizes(file, located, names.rules, config)
         if {DECODER, WORD_EMBEDDINGS} <= parameters and config.tie_word_embeddings:
             # As in transformers 5: two different tables are not tied, regardless of the config.
@@ -145,7 +146,7 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
         described,
         config=config,
         head=head,
-        other={**read_pooling(directory), **described.other},
+        other={**read_pooling(directory), **with_activation(directory, described.other)},
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
         add_pooling_layer=head is not Head.ENCODER or _has_pooler(config, parameters),

@@ -11,6 +11,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import Mesh, NamedSharding
 
+from bert_jax.checkpoints.config_file import HeadError
 from bert_jax.checkpoints.tensors import TensorFile
 from bert_jax.errors import UserError, listed
 from bert_jax.families.family import Rule, TensorNames
@@ -99,14 +100,21 @@ class LoadReport:
         return "; ".join(parts)
 
 
-def locate(file: TensorFile, names: TensorNames) -> dict[str, str]:
-    """{name in `TensorNames.rules`: name in the file} of a file's tensors."""
+def locate(file: TensorFile, names: TensorNames, config: EncoderConfig) -> dict[str, str]:
+    """{name in `TensorNames.rules`: name in the file} of a file's tensors.
+
+    A table that is tied by the config may be in the file under the name of the decoder alone, as
+    `safetensors.torch.save_model` writes it.
+    """
     located: dict[str, str] = {}
     for name in file.tensors:
         canonical = names.canonical(name)
         # Of two names for one parameter, the alias is the one that other libraries use.
         if canonical is not None and (canonical not in located or name != canonical):
             located[canonical] = name
+    words, decoder = map(names.tensor_of, (WORD_EMBEDDINGS, DECODER))
+    if config.tie_word_embeddings and words not in located and decoder in located:
+        located[words] = located.pop(decoder)
     return located
 
 
@@ -188,10 +196,11 @@ def read_parameters(
         reinitialize: prefixes of parameters that are initialised even if the file has them.
 
     Raises:
-        UserError: the encoder is incomplete, a tensor has another shape or dtype, or the devices
-            have too little memory.
+        HeadError: a tensor of the head has another shape or dtype.
+        UserError: the encoder is incomplete, one of its tensors has another shape or dtype, or the
+            devices have too little memory.
     """
-    located = locate(file, names)
+    located = locate(file, names, module.config)
     prefix = ENCODER if isinstance(module, Encoder) else ""
     abstract = abstract_params(module)
     expected = flatten_dict(abstract, sep="/")
@@ -202,6 +211,7 @@ def read_parameters(
     if problem := lack_of_memory(sharded_shapes(mesh, abstract), "the parameters"):
         raise UserError(f"{file.path}: {problem}; give a smaller model, or more devices")
     tensors = {name: names.canonical(name) for name in file.tensors}
+    tensors |= {name: canonical for canonical, name in located.items()}
     if module.config.tie_word_embeddings:  # then the decoder is a copy of the word embeddings
         copies = {rule.tensor for rule in names.rules if rule.parameter == DECODER}
         tensors = {key: None if name in copies else name for key, name in tensors.items()}
@@ -223,7 +233,10 @@ def read_parameters(
             continue
         taken |= set(parts)
         sources = [located[part] for part in parts]
-        _check_tensors(file, sources, rule, leaf.shape, _rows(module, name, leaf))
+        try:
+            _check_tensors(file, sources, rule, leaf.shape, _rows(module, name, leaf))
+        except UserError as error:
+            raise error if rule.parameter.startswith(ENCODER) else HeadError(str(error)) from None
         stored.append((name, rule, sources))
     # Only now is memory allocated.
     params = {

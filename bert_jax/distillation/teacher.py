@@ -18,6 +18,7 @@ from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.rules import sharded_shapes
+from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.tokenization import Tokenizer
 
@@ -173,8 +174,10 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
         problem = f"was trained for {description.problem_type}, the student is for "
         rule = "train the student for the same, or give another teacher"
         raise refused(f"{problem}{student.problem_type}", rule)
-    of_teacher, of_student = _labels(description), _labels(student)
-    if student.head in (Head.CLASSIFICATION, Head.TAGGING) and of_teacher != of_student:
+    if student.head not in (Head.CLASSIFICATION, Head.TAGGING):
+        return
+    of_teacher, of_student = label_names(description), label_names(student)
+    if of_teacher != of_student:
         missing = [name for name in of_student if name not in of_teacher]
         surplus = [name for name in of_teacher if name not in of_student]
         problem = (
@@ -186,8 +189,3 @@ def _check(path: str, description: ModelDescription, task: Task) -> None:
         )
         rule = "train the student from the teacher's directory ({init_from}), or give another"
         raise refused(f"{problem}; the student's labels are {', '.join(of_student)}", rule)
-
-
-def _labels(description: ModelDescription) -> tuple[str, ...]:
-    count = description.config.num_labels
-    return description.labels or tuple(f"LABEL_{number}" for number in range(count))

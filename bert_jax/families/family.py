@@ -71,6 +71,7 @@ class TensorNames:
         """The name in `rules` of a tensor of a file; None if it is not a parameter."""
         if self.ignored and self.ignored.search(name):
             return None
+        name = self._repeated_prefix.sub("", name)
         if name.startswith(self._bare_scopes):
             name = f"{self.prefix}{name}"
         for pattern, replacement in self.spellings:
@@ -97,6 +98,13 @@ class TensorNames:
     @functools.cached_property
     def _by_parameter(self) -> dict[str, Rule]:
         return {rule.parameter: rule for rule in self.rules}
+
+    @functools.cached_property
+    def _repeated_prefix(self) -> re.Pattern[str]:
+        """The encoder's prefix in front of a whole name, as in "bert.bert." or "bert.cls."."""
+        first = [match[0] for rule in self.rules if (match := re.match(r"\w+\W", rule.tensor))]
+        scopes = "|".join(map(re.escape, dict.fromkeys(first)))
+        return re.compile(f"^({re.escape(first[0])})+(?={scopes})")
 
     @functools.cached_property
     def _bare_scopes(self) -> tuple[str, ...]:
@@ -127,6 +135,7 @@ class Family:
         required_fields: fields of `EncoderConfig` that a `config.json` must contain: those whose
             value in published files is another than the default of transformers or of the encoder.
         fixed_fields: keys of `config.json` with the only supported value.
+        fixed_fields_of_heads: the same for keys that only one head reads.
         field_names: fields of `EncoderConfig` that have another key in `config.json`.
         sizes: fields of `EncoderConfig` for each named size of a new model.
         defaults: fields of a new model of any size.
@@ -150,6 +159,9 @@ class Family:
     optional_fields: tuple[str, ...] = ()
     required_fields: tuple[str, ...] = ()
     fixed_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed_fields_of_heads: Mapping[Head, Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict
+    )
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads_of_labels: tuple[Head, ...] = ()
     label_parameters: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints import google_files, model_directory
-from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.families.family import find_class
@@ -45,7 +45,9 @@ def load(
     Files of google-research/bert can be loaded as well (with TensorFlow, which takes some seconds).
 
     The files must hold the complete encoder. A head that the task needs and the files lack is
-    initialised from `seed`; a line on stderr says so, and `LoadedModel.report` has the details.
+    initialised from `seed`; a line on stderr says so, and `LoadedModel.report` has the details. If
+    no task is given and the stored head does not fit, the encoder is loaded alone, and methods that
+    need the head refuse it.
 
     Args:
         path: a model directory, the work directory of a finished run, a hub id such as
@@ -78,23 +80,38 @@ def load(
     directory = google.directory if google else resolve(path, revision)
     source = google or directory
     states = states_of(directory)
-    description = files.load_description(source, head)
+
+    def described(head: Head | None) -> ModelDescription:
+        description = files.load_description(source, head)
+        if hidden_act is None:
+            return description
+        config = dataclasses.replace(description.config, hidden_act=hidden_act)
+        return dataclasses.replace(description, config=config)
+
+    description = described(head)
     stored_head = description.head
     if not google and head in description.family.heads_of_labels:
         stored_head = model_directory.load_description(directory).head
-    if hidden_act is not None:
-        config = dataclasses.replace(description.config, hidden_act=hidden_act)
-        description = dataclasses.replace(description, config=config)
     description, reinitialize = _with_requested_labels(description, stored_head, labels)
     tokenizer = description.family.load_tokenizer(directory, config=description.config)
     if mesh is None:
         mesh = one_device_mesh()
     if mesh.devices.flat[0].platform == "cpu":
         keep_freed_memory()
-    module = description.make_module(resolve_execution(precision))
-    params, report = files.load_params(
-        source, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
-    )
+    execution = resolve_execution(precision)
+    try:
+        module = description.make_module(execution)
+        params, report = files.load_params(
+            source, description, module, mesh=mesh, seed=seed, reinitialize=reinitialize
+        )
+    except HeadError as error:
+        if task is not None or Head.ENCODER not in description.family.class_names:
+            raise
+        if is_main_host():
+            print(f"{error}; the model is loaded without its head", file=sys.stderr)
+        description = dataclasses.replace(described(Head.ENCODER), head_error=str(error))
+        module = description.make_module(execution)
+        params, report = files.load_params(source, description, module, mesh=mesh, seed=seed)
     if not report.complete and is_main_host():
         say(f"{directory}: {report}")
     again = functools.partial(
@@ -148,7 +165,8 @@ def _with_labels(
     description: ModelDescription, count: int, labels: tuple[str, ...] = (), **fields: Any
 ) -> ModelDescription:
     config = dataclasses.replace(description.config, num_labels=count)
-    return dataclasses.replace(description, config=config, labels=labels, **fields)
+    other = {key: value for key, value in description.other.items() if key not in LABEL_KEYS}
+    return dataclasses.replace(description, config=config, labels=labels, other=other, **fields)
 
 
 def _requested_head(task: str | None) -> Head | None:

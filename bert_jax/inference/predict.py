@@ -253,6 +253,8 @@ def _task_for(model: LoadedModel, name: str | None) -> tuple[str, PredictSpec[An
     """
     head = model.description.head
     if name is None:
+        if model.description.head_error:
+            raise UserError(model.description.head_error)
         name = _default_task(head)
     task: PredictSpec[Any, Any] = find_task(name, _PREDICT).PREDICT
     if task.heads and head not in task.heads:

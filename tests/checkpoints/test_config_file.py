@@ -5,9 +5,17 @@ import json
 
 import pytest
 
-from bert_jax.checkpoints.config_file import ModelDescription, read_config, write_config
+from bert_jax.checkpoints.config_file import (
+    HeadError,
+    ModelDescription,
+    read_config,
+    write_config,
+)
 from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.execution import Execution
+from bert_jax.tasks.base.splits import label_names
+from bert_jax.tasks.classification.predict import problem_type
 
 SIZES = {
     "vocab_size": 40,
@@ -189,19 +197,49 @@ def test_labels_and_outputs_must_agree():
         ),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True; only False is supported"),
-        ({"hidden_act": "mish"}, "hidden_act is 'mish'"),
+        ({"hidden_act": "prelu"}, "hidden_act is 'prelu'; known are gelu, gelu_python, "),
         ({"hidden_size": "768"}, "hidden_size is '768'; it must be a whole number"),
-        ({"problem_type": "ranking"}, "problem_type is 'ranking'; known are regression"),
-        ({"id2label": ["a", "b"]}, "id2label is .*; it must name the labels 0, 1, 2"),
-        ({"id2label": {"1": "a", "2": "b"}}, "id2label is"),
-        ({"id2label": {"zero": "a"}}, "id2label is"),
-        ({"id2label": {"0": "a", "1": "a"}}, "id2label is"),
-        ({"id2label": {"0": None}}, "id2label is"),
     ],
 )
 def test_what_is_refused(read, fields, message):
     with pytest.raises(UserError, match=message):
         read(**fields)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        ["a", "b"],
+        {"1": "a", "2": "b"},
+        {"zero": "a"},
+        {"0": "a", "1": "a", "2": "b"},
+        {"0": None},
+    ],
+)
+def test_labels_that_are_not_named_once_each_are_refused_where_they_are_needed(
+    read, tmp_path, named
+):
+    described = read(id2label=named)
+    assert (described.labels, described.config.num_labels) == ((), len(named))
+    with pytest.raises(UserError, match="id2label is .*; it must name the labels 0, 1, 2"):
+        label_names(described)
+    write_config(tmp_path / "config.json", dataclasses.replace(described, head=Head.ENCODER))
+    assert json.loads((tmp_path / "config.json").read_text())["id2label"] == named
+
+
+def test_a_problem_type_that_is_not_known_is_refused_where_it_is_needed(read):
+    with pytest.raises(UserError, match="problem_type is 'ranking'; known are regression"):
+        problem_type(read(problem_type="ranking"))
+
+
+def test_fields_that_one_head_reads_are_refused_for_this_head(tmp_path):
+    fields = {**SIZES, "embedding_size": 16, "hidden_act": "gelu", "max_position_embeddings": 32}
+    fields |= {"type_vocab_size": 2, "model_type": "electra", "summary_type": "last"}
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    described = read_config(tmp_path / "config.json")
+    dataclasses.replace(described, head=Head.TAGGING).make_module(Execution())
+    with pytest.raises(HeadError, match="summary_type is 'last'; the head multiple_choice has on"):
+        dataclasses.replace(described, head=Head.MULTIPLE_CHOICE).make_module(Execution())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from flax.traverse_util import flatten_dict
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+import bert_jax
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.model_directory import load_description, load_params
@@ -101,7 +102,9 @@ def test_the_bare_encoder_of_a_model_with_heads(model_path, model_params):
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
 
 
-@pytest.mark.parametrize("spelling", ["prefix", "no prefix", "gamma and beta", "all"])
+@pytest.mark.parametrize(
+    "spelling", ["prefix", "no prefix", "gamma and beta", "all", "bert.bert.", "decoder alone"]
+)
 def test_spellings_of_the_years(model_path, edit, model_params, spelling):
     def respell(tensors):
         def old(name):
@@ -109,7 +112,9 @@ def test_spellings_of_the_years(model_path, edit, model_params, spelling):
                 name = name.removeprefix("bert.")
             if spelling in ("gamma and beta", "all") and "LayerNorm" in name:
                 name = name.replace("weight", "gamma").replace("bias", "beta")
-            return name
+            if spelling == "decoder alone" and "word_embeddings" in name:
+                name = "cls.predictions.decoder.weight"
+            return f"bert.{name}" if spelling == "bert.bert." else name
 
         return {old(name): tensor for name, tensor in tensors.items()}
 
@@ -118,6 +123,43 @@ def test_spellings_of_the_years(model_path, edit, model_params, spelling):
     assert report.complete
     found, expected = flat(params), flat(model_params)
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+
+
+def test_a_decoder_is_no_table_of_words_unless_tied(model_path, edit):
+    fields = json.loads((model_path / "config.json").read_text())
+    (model_path / "config.json").write_text(json.dumps(fields | {"tie_word_embeddings": False}))
+
+    def rename(tensors):
+        words = tensors.pop("bert.embeddings.word_embeddings.weight")
+        return tensors | {"cls.predictions.decoder.weight": words}
+
+    edit(rename)
+    with pytest.raises(UserError, match="has no tensor bert.embeddings.word_embeddings.weight"):
+        load(model_path, "")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_a_head_that_does_not_fit_leaves_the_encoder(model_path, edit, dtype, capsys):
+    """A classifier with other outputs than labels, or quantised."""
+
+    def add(tensors):
+        kernel = np.zeros((3 if dtype == np.float32 else 2, 16), dtype)
+        kept = {name: each for name, each in tensors.items() if name.startswith("bert.")}
+        return kept | {"classifier.weight": kernel, "classifier.bias": np.zeros(2, np.float32)}
+
+    edit(add)
+    fields = json.loads((model_path / "config.json").read_text())
+    fields |= {"architectures": ["BertForSequenceClassification"]}
+    (model_path / "config.json").write_text(json.dumps(fields))
+    model = bert_jax.load(model_path)
+    assert "classifier.weight has" in capsys.readouterr().err
+    assert model.embed(["the cat"]).shape == (1, 16)
+    for refused in (
+        lambda: model.classify(["the cat"]),
+        lambda: bert_jax.load(model_path, task="classification"),
+    ):
+        with pytest.raises(UserError, match="tensor classifier.weight has"):
+            refused()
 
 
 def test_copies_of_a_tied_decoder_are_not_left_over(model_path, edit):
@@ -290,16 +332,6 @@ def test_parameters_are_laid_out_on_a_mesh(model_path):
     assert done.returncode == 0, done.stderr
     # [L 3, D 16, F 32]: D is split over fsdp, F over tensor.
     assert done.stdout.splitlines() == ["8 (3, 8, 16)", "8", "True"]
-
-
-def test_a_decoder_without_word_embeddings(model_path, edit):
-    def rename(tensors):
-        table = tensors.pop("bert.embeddings.word_embeddings.weight")
-        return tensors | {"cls.predictions.decoder.weight": table}
-
-    edit(rename)
-    with pytest.raises(UserError, match="has no tensor bert.embeddings.word_embeddings.weight"):
-        load(model_path, "")
 
 
 def test_mixed_precision_comes_back_to_the_bit(model_path, edit, tokenizer, tmp_path):

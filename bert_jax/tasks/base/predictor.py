@@ -303,8 +303,10 @@ def check_head(model: Model, heads: tuple[Head, ...], ability: str, task: str) -
         task: argument of `bert_jax.load` that makes a model with such a head.
 
     Raises:
-        UserError: the model has another head.
+        UserError: the model has another head, or that of its files cannot be used.
     """
+    if model.description.head_error:
+        raise UserError(model.description.head_error)
     if model.description.head not in heads:
         raise UserError(
             f"this {model.description.class_name} does not {ability}; give the directory of a "

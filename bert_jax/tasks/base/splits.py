@@ -168,7 +168,16 @@ def _validation_count(share: float, count: int) -> int:
 
 
 def label_names(description: ModelDescription) -> tuple[str, ...]:
-    """The names of all C labels of a model; by default Hugging Face's LABEL_0, LABEL_1, …."""
+    """The names of all C labels of a model; by default Hugging Face's LABEL_0, LABEL_1, ….
+
+    Raises:
+        UserError: `config.json` does not name each label once.
+    """
+    if not description.labels and (named := description.other.get("id2label")) is not None:
+        raise UserError(
+            f"config.json: id2label is {str(named)[:80]}; it must name the labels 0, 1, 2, … once "
+            "each"
+        )
     count = description.config.num_labels
     return description.labels or tuple(f"LABEL_{number}" for number in range(count))
 
