@@ -108,7 +108,7 @@ def load(
         if task is not None or Head.ENCODER not in description.family.class_names:
             raise
         if is_main_host():
-            print(f"{error}; the model is loaded without its head", file=sys.stderr)
+            say(f"{error}; the model is loaded without its head")
         description = dataclasses.replace(described(Head.ENCODER), head_error=str(error))
         module = description.make_module(execution)
         params, report = files.load_params(source, description, module, mesh=mesh, seed=seed)
