@@ -13,6 +13,7 @@ import flax.linen as nn
 from bert_jax.errors import UserError, listed, renamed_options
 from bert_jax.families.family import (
     DEFAULT_MODEL_TYPE,
+    FIXED_FIELDS,
     Family,
     family_names,
     find_class,
@@ -108,15 +109,16 @@ class ModelDescription:
         """The model that the parameters belong to.
 
         Raises:
+            UserError: the family does not have the head.
             HeadError: `other` says that the head computes something else.
         """
         if self.head is None:
             raise ValueError("the description names no head")
         self.family.class_name(self.head)  # the family has this head
         for key, value in self.family.fixed_fields_of_heads.get(self.head, {}).items():
-            if self.other.get(key) not in (None, value):
+            if self.other.get(key, value) != value:
                 raise HeadError(
-                    f"config.json: {key} is {self.other[key]!r}; the head {self.head.value} has "
+                    f"{CONFIG}: {key} is {self.other[key]!r:.80}; the head {self.head.value} has "
                     f"only {value!r}: give another model"
                 )
         if self.head is Head.ENCODER:
@@ -143,11 +145,13 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
         found = next(filter(None, map(find_class, class_names)), None)
         default_type = found[0].model_type if found else default_type
     family, head = _family(path, fields, default_type).with_class(class_names)
-    for key, value in family.fixed_fields.items():
+    for key, value in {**FIXED_FIELDS, **family.fixed_fields}.items():
         if fields.get(key) not in (None, value):
             raise UserError(
-                f"{path}: {key} is {fields[key]!r}; only {value!r} is supported: give another model"
+                f"{path}: {key} is {fields[key]!r:.80}; only {value!r} is supported: give another "
+                "model"
             )
+    fields |= {key: fields.pop(name) for name, key in family.synonyms.items() if name in fields}
     keys = family.file_fields()
     missing = [keys[name] for name in family.required_fields if fields.get(keys[name]) is None]
     if missing:
@@ -175,7 +179,7 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
         other={
             key: value
             for key, value in fields.items()
-            if key not in (*keys.values(), *family.fixed_fields, *owned, "torch_dtype")
+            if key not in (*keys.values(), *owned, "torch_dtype")
         },
         family=family,
     )
@@ -194,7 +198,7 @@ def _family(path: Path, fields: Mapping[str, Any], default_type: str) -> Family:
         named = difflib.get_close_matches(str(model_type), family_names(), n=1, cutoff=0.5)
         nearest = find_family(named[0] if named else DEFAULT_MODEL_TYPE)
         fixed = {*nearest.fixed_fields, *chain(*nearest.fixed_fields_of_heads.values())}
-        known = {*nearest.file_fields().values(), *fixed, *_OWN, *_GENERIC}
+        known = {*nearest.file_fields().values(), *fixed, *FIXED_FIELDS, *_OWN, *_GENERIC}
         unknown = sorted(set(fields) - known)
         lacking = f", which does not have {listed(unknown, 8)}" if unknown else ""
         raise UserError(

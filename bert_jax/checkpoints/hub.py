@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from bert_jax.checkpoints.sentence_transformers import POOLING_FILES
+from bert_jax.checkpoints.tensors import ADAPTER
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote, reachable
 from bert_jax.files.manifest import MANIFEST
@@ -13,6 +14,7 @@ DESCRIPTION_PATTERNS = (
     MANIFEST,
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("vocab.txt", "vocab.json", "merges.txt", "*.model", *POOLING_FILES),
+    ADAPTER,
 )
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
 PYTORCH_PATTERNS = (

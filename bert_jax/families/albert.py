@@ -118,7 +118,7 @@ FAMILY = Family(
         "max_position_embeddings",
         "type_vocab_size",
     ),
-    fixed_fields={**bert.ENCODER_ONLY, "inner_group_num": 1},
+    fixed_fields={"inner_group_num": 1},
     field_names={"classifier_dropout": "classifier_dropout_prob"},
     heads_of_labels=bert.HEADS_OF_LABELS,
     label_parameters=bert.LABEL_PARAMETERS,

@@ -209,13 +209,6 @@ REQUIRED_FIELDS = (
     "intermediate_size",
 )
 
-# Values of `config.json` without which a model would not be an encoder with learned positions.
-ENCODER_ONLY = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-}
-
 # Heads of one name with another meaning, and their parameters, in every family.
 HEADS_OF_LABELS = (Head.CLASSIFICATION, Head.TAGGING, Head.MULTIPLE_CHOICE)
 LABEL_PARAMETERS = ("classifier/", "crf_")
@@ -238,7 +231,6 @@ FAMILY = Family(
     google=GOOGLE,
     sizes=SIZES,
     required_fields=REQUIRED_FIELDS,
-    fixed_fields=ENCODER_ONLY,
     heads_of_labels=HEADS_OF_LABELS,
     label_parameters=LABEL_PARAMETERS,
     tokenizer_kind=WORDPIECE,

@@ -71,6 +71,11 @@ FAMILY = Family(
         "attention_probs_dropout_prob": "attention_dropout",
         "classifier_dropout": "seq_classif_dropout",
     },
+    synonyms={
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+    },
     heads_of_labels=bert.HEADS_OF_LABELS,
     label_parameters=bert.LABEL_PARAMETERS,
 )

@@ -39,7 +39,7 @@ READER = Family(
     sizes=bert.SIZES,
     constants={"classifier_activation": False},
     required_fields=(*bert.REQUIRED_FIELDS, "hidden_act", "max_position_embeddings"),
-    fixed_fields={**bert.ENCODER_ONLY, "projection_dim": 0},
+    fixed_fields={"projection_dim": 0},
 )
 QUESTIONS = dataclasses.replace(
     READER,

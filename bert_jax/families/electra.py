@@ -76,12 +76,13 @@ FAMILY = Family(
         "max_position_embeddings",
         "type_vocab_size",
     ),
-    fixed_fields=bert.ENCODER_ONLY,
     fixed_fields_of_heads={
         Head.MULTIPLE_CHOICE: {
             "summary_type": "first",
             "summary_use_proj": True,
+            "summary_proj_to_labels": False,
             "summary_activation": "gelu",
+            "summary_first_dropout": 0,
         }
     },
     heads_of_labels=bert.HEADS_OF_LABELS,

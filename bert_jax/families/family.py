@@ -22,6 +22,17 @@ from bert_jax.tokenization.interface import WORDPIECE
 # The default for a config.json without it, such as Google's bert_config.json.
 DEFAULT_MODEL_TYPE = "bert"
 
+# Keys of `config.json` in every family, with the only supported value; another one changes the
+# function in some version of transformers.
+FIXED_FIELDS: Mapping[str, Any] = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "pruned_heads": {},
+    "per_layer_config": {},
+    "quantization_config": {},
+}
+
 
 class Rule(NamedTuple):
     """The storage of one parameter in a file.
@@ -134,9 +145,10 @@ class Family:
         optional_fields: those of `models.config.OPTIONAL_FIELDS` that are in `config.json`.
         required_fields: fields of `EncoderConfig` that a `config.json` must contain: those whose
             value in published files is another than the default of transformers or of the encoder.
-        fixed_fields: keys of `config.json` with the only supported value.
+        fixed_fields: keys of `config.json` with the only supported value, beside `FIXED_FIELDS`.
         fixed_fields_of_heads: the same for keys that only one head reads.
         field_names: fields of `EncoderConfig` that have another key in `config.json`.
+        synonyms: second names of keys of `config.json`, which transformers reads first.
         sizes: fields of `EncoderConfig` for each named size of a new model.
         defaults: fields of a new model of any size.
         heads_of_labels: heads whose parameters have the same names but another meaning in each of
@@ -163,6 +175,7 @@ class Family:
         default_factory=dict
     )
     field_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads_of_labels: tuple[Head, ...] = ()
     label_parameters: tuple[str, ...] = ()
     tokenizer_kind: str = WORDPIECE

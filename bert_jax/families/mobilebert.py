@@ -111,7 +111,6 @@ FAMILY = Family(
         "type_vocab_size",
     ),
     fixed_fields={
-        **bert.ENCODER_ONLY,
         "normalization_type": "no_norm",
         "trigram_input": True,
         "use_bottleneck": True,

@@ -65,7 +65,6 @@ FAMILY = Family(
         "layer_norm_eps",
         "pad_token_id",
     ),
-    fixed_fields=bert.ENCODER_ONLY,
     heads_of_labels=bert.HEADS_OF_LABELS,
     label_parameters=bert.LABEL_PARAMETERS,
     tokenizer_kind=BYTE_LEVEL_BPE,

@@ -17,6 +17,7 @@ SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
 PYTORCH = "pytorch_model.bin"
 PYTORCH_INDEX = "pytorch_model.bin.index.json"
+ADAPTER = "adapter_config.json"
 
 # The formats of shards, by file extension.
 SHARD_FORMATS: dict[str, type[MappedTensorFile]] = {
@@ -119,11 +120,17 @@ def open_tensors(directory: Path) -> TensorFile:
     """Opens the weights of a model directory: the first of `FORMATS` that exists.
 
     Raises:
-        UserError: there are no weights, only some of another format, or they are damaged.
+        UserError: there are no weights, only some of another format, they are damaged, or an
+            adapter lies beside them.
     """
     if not directory.is_dir():
         kind = "is a file" if directory.exists() else "does not exist"
         raise UserError(f"{directory} {kind}; give a model directory")
+    if is_there(directory / ADAPTER):  # transformers adds what it describes to the weights
+        raise UserError(
+            f"{directory / ADAPTER}: adapters are not supported; merge it into the model (peft: "
+            "merge_and_unload), or move the file away"
+        )
     for name, open_file in FORMATS.items():
         if is_there(directory / name):
             return open_file(directory / name)

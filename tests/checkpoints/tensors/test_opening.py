@@ -59,6 +59,7 @@ def test_a_damaged_file_is_not_passed_over(tmp_path, write_zip):
         ("flax_model.msgpack", "flax_model.msgpack is Flax's, in transformers' layout; get model"),
         ("model.fp16.safetensors", "model.fp16.safetensors is not named model.safetensors; ren"),
         ("pytorch_model.fp16.bin", "pytorch_model.fp16.bin is not named pytorch_model.bin; ren"),
+        ("adapter_config.json", "adapter_config.json: adapters are not supported; merge it into"),
         ("training_args.bin", "has no weights; put model.safetensors or pytorch_model.bin there"),
     ],
 )
