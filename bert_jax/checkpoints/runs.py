@@ -376,7 +376,7 @@ class RunCheckpoints:
         for path in sorted(self._directory.glob("*/metrics/metrics")):
             try:
                 float(json.loads(path.read_text(encoding="utf-8"))[_SCORE])
-            except (ValueError, LookupError, TypeError, OSError):
+            except (ValueError, LookupError, TypeError, OverflowError, OSError):
                 return UserError(
                     f"{path} is damaged: remove {path.parents[1]} to continue with the other "
                     "checkpoints"

@@ -276,7 +276,7 @@ def _start(answer: Mapping[str, Any], place: str) -> int:
         return UNKNOWN
     try:
         return int(start)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(
             f"{place}: the start of an answer is {start!r:.40}, no number; correct or leave it out"
         ) from None
