@@ -9,7 +9,7 @@ usual names) are found, others are named with `--config.data.text_column=…` (a
 label_column, id_column). Labels are read from the data. Without a validation file, a tenth of the
 examples is validation.
 
-    labels of several at once    --config.data.label_separator=,
+    labels of several at once    lists, vectors; or a column each, --config.data.label_columns=…
     a number                     --config.data.problem_type=regression
     several seeds                --config.train.seeds=1,2,3
     the paper's grid             bert-jax train --sweep …

@@ -16,6 +16,23 @@ Label = str | float | tuple[str, ...]
 """A class, a value to regress on, or the classes of a multi-label text, possibly none."""
 
 
+class LabelVector(tuple[str, ...]):
+    """The classes of a text, of which a vector of 0 and 1 says for each whether it applies.
+
+    Attributes:
+        names: all C classes, in the order of the vector.
+    """
+
+    names: tuple[str, ...]
+
+    def __new__(cls, names: tuple[str, ...], values: Iterable[bool]) -> "LabelVector":
+        """The classes whose value, of C, is true."""
+        chosen = (name for name, value in zip(names, values, strict=True) if value)
+        vector = super().__new__(cls, chosen)
+        vector.names = names
+        return vector
+
+
 class LabelledExample(Protocol):
     """The attributes of every example."""
 

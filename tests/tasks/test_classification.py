@@ -291,6 +291,29 @@ def test_lists_of_labels(base_model, tmp_path):
     assert description.labels == ("x", "y")
 
 
+def test_vectors_name_their_labels_by_position(base_model, write_table):
+    """A label that no training text has is a label, too; 10 comes after 9."""
+    rows = [("a cat", "[1 0 0 0 0 0 0 0 0 0 1 0]"), ("a dog", "[0 0 0 0 0 0 0 0 0 0 0 0]")] * 20
+    table = write_table("train.tsv", [("text", "label"), *rows])
+    description = _task(base_model, table).description
+    assert description.problem_type == "multi_label_classification"
+    assert description.labels == tuple(f"LABEL_{number}" for number in range(12))
+    other = write_table("dev.tsv", [("text", "label"), ("a cat", "[1 0 0]")])
+    with pytest.raises(UserError, match="dev.tsv:2: the row has a 0 or 1 for the 3 labels LABEL_0"):
+        _task(base_model, table, validation=(str(other),)).check()
+
+
+def test_labels_in_columns_and_by_number(base_model, write_table):
+    rows = [("a cat", 1, 0), ("a dog", 0, 1)] * 20
+    table = write_table("train.tsv", [("text", "rude", "spam"), *rows])
+    description = _task(base_model, table, label_columns=("spam", "rude")).description
+    assert description.problem_type == "multi_label_classification"
+    assert description.labels == ("spam", "rude")
+    description = _task(base_model, table, label_column="rude", labels=("nice", "rude")).description
+    assert description.problem_type == "single_label_classification"
+    assert description.labels == ("nice", "rude")
+
+
 def test_balanced_labels_weigh_by_their_rarity(base_model, write_table):
     rows = [("text", "label"), *[("a cat", "animal")] * 6, *[("a mat", "thing")] * 2]
     table = str(write_table("train.tsv", rows))

@@ -1,12 +1,9 @@
-"""Columns of text, pair, label and id, configured or by their usual names; and labels."""
+"""Columns of text, pair, label and id, configured or by their usual names."""
 
 import dataclasses
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_jax.data.examples import Label
-from bert_jax.data.readers.tables import Record
 from bert_jax.errors import OptionError, UserError
 
 # Searched in this order, without regard to case; a pair before a single text.
@@ -45,12 +42,14 @@ class TextColumns:
         pair: column of the second text.
         label: column of the label.
         id: column of the id.
+        classes: a column for each class, in place of a column of the label.
     """
 
     text: str = ""
     pair: str = ""
     label: str = ""
     id: str = ""
+    classes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +61,19 @@ class ResolvedColumns:
         pair: column of the second text, or None.
         label: column of the label, or None.
         id: column of the id, or None.
+        classes: a column for each class, or ().
     """
 
     text: str
     pair: str | None
     label: str | None
     id: str | None
+    classes: tuple[str, ...] = ()
+
+    @property
+    def without_labels(self) -> "ResolvedColumns":
+        """The columns of an object that has no label."""
+        return dataclasses.replace(self, label=None, classes=())
 
 
 def find_columns(
@@ -109,21 +115,35 @@ def find_columns(
             "set {text_column} (and {pair_column}, {label_column})" + _header_hint(present),
             problem=f"{place}: no column has a usual name of a text, only {_names(present)}",
         )
-    usual = (*USUAL_SCORES, *USUAL_CLASSES) if regression else (*USUAL_CLASSES, *USUAL_SCORES)
-    label = _lookup(named.label, present) if named.label else usual_column(usual, present)
-    if label is None and needs_labels:
+    label, classes = _label_columns(named, present, place, regression=regression)
+    if label is None and not classes and needs_labels:
         raise OptionError(
             "label_column",
             None,
-            "set {label_column}" + _header_hint(present),
+            "set {label_column}" + _header_hint(present) + ", or {label_columns} where each label "
+            "has a column of 0 and 1",
             problem=f"{place}: there is no column {named.label or 'label'!r} among "
             f"{_names(present)}, but labels are required",
         )
+    id = usual_column(USUAL_IDS, present)
     if named.id:
-        return ResolvedColumns(
-            text, pair, label, _configured("id_column", named.id, present, place)
-        )
-    return ResolvedColumns(text, pair, label, usual_column(USUAL_IDS, present))
+        id = _configured("id_column", named.id, present, place)
+    return ResolvedColumns(text, pair, label, id, classes)
+
+
+def _label_columns(
+    named: TextColumns, present: Sequence[str], place: str, *, regression: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """The column of the label, or the configured columns of classes if there is one of them."""
+    if named.classes:
+        if all(_lookup(name, present) is None for name in named.classes):
+            return None, ()
+        found = (_configured("label_columns", name, present, place) for name in named.classes)
+        return None, tuple(found)
+    if named.label:
+        return _lookup(named.label, present), ()
+    usual = (*USUAL_SCORES, *USUAL_CLASSES) if regression else (*USUAL_CLASSES, *USUAL_SCORES)
+    return usual_column(usual, present), ()
 
 
 def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
@@ -150,132 +170,6 @@ def record_id(fields: Mapping[str, Any], column: str | None, number: int, place:
     if not isinstance(id, str | int | float):
         raise UserError(f"{place}: the id ({column!r}) is {id!r:.40}; give the row one")
     return str(id)
-
-
-class Labels:
-    """Reads the label of each record; the first record decides whether there are any."""
-
-    def __init__(
-        self,
-        column: str | None,
-        *,
-        regression: bool = False,
-        separator: str = "",
-        classes: Collection[str] = (),
-        needed: bool = False,
-        header_label: str = "",
-    ) -> None:
-        """Starts a file; the first record is not read yet.
-
-        Args:
-            column: column of the label; None: there are no labels.
-            regression: whether a label is a number.
-            separator: separator of several classes in a row; "": a row has one.
-            classes: possible labels; (): any.
-            needed: whether missing labels are an error.
-            header_label: field of the header line in this column, if the column is configured by
-                its number. If it equals a label of the rows, the line is not a header.
-        """
-        self._column = column
-        self._regression = regression
-        self._separator = separator
-        self._classes = classes
-        self._needed = needed
-        self._header_label = header_label
-        self._kind: str | None = None
-
-    def read(self, record: Record) -> Label | None:
-        """The label of a record; None if its file has no labels.
-
-        Raises:
-            UserError: a label is empty, of another kind than the one before, not a number, or not
-                one of the classes.
-        """
-        if self._column is None:
-            return None
-        label = self._parse(record.fields.get(self._column), record.place)
-        kind = "no label" if label is None else _KINDS[type(label)]
-        if label is None and (self._needed or self._kind not in (None, kind)):
-            raise UserError(
-                f"{record.place}: the label ({self._column!r}) is empty; give the row one, or "
-                "remove it"
-            )
-        if self._kind not in (None, kind):
-            raise UserError(
-                f"{record.place}: {self._column!r} is {kind}, but {self._kind} in the rows before; "
-                "give every row the same"
-            )
-        self._kind = kind
-        return label
-
-    def _parse(self, value: Any, place: str) -> Label | None:
-        if value is None or (isinstance(value, str) and not (value.strip() or self._separator)):
-            return None
-        if self._regression:
-            return self._number(value, place)
-        if isinstance(value, list):
-            return tuple(dict.fromkeys(self._class(part, place) for part in value))
-        if self._separator and isinstance(value, str):
-            parts = [part.strip() for part in value.split(self._separator)]
-            return tuple(dict.fromkeys(self._class(part, place) for part in parts if part))
-        return self._class(value, place)
-
-    def _number(self, value: Any, place: str) -> float:
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):  # overflow: JSON has numbers of any length
-            number = math.nan
-        if not math.isfinite(number):
-            raise UserError(
-                f"{place}: {self._column!r} is {value!r:.40}, which is not a number; a regression "
-                "needs one"
-            )
-        self._check_header(_is_number(self._header_label), place)
-        return number
-
-    def _class(self, value: Any, place: str) -> str:
-        if isinstance(value, bool):
-            label = str(value).lower()  # as JSON spells it
-        elif isinstance(value, str | int | float):
-            label = str(value).strip()
-        else:
-            raise UserError(
-                f"{place}: {self._column!r} is not a label but {type(value).__name__}; give a "
-                "string or a number"
-            )
-        if label.casefold() in MISSING:
-            raise UserError(
-                f"{place}: the label ({self._column!r}) is {label!r}, which stands for a missing "
-                "one; give the row a label, or remove it"
-            )
-        if self._classes and label not in self._classes:
-            known = ", ".join(self._classes)
-            raise UserError(f"{place}: the label {label!r:.40} is none of {known}; fix the line")
-        self._check_header(label == self._header_label, place)
-        return label
-
-    def _check_header(self, is_row: bool, place: str) -> None:
-        if is_row and self._header_label:
-            raise OptionError(
-                "header",
-                True,
-                "if it is a row, set {header=False}",
-                problem=f"{place}: the first line of the file is taken for its header, but has the "
-                f"label {self._header_label!r:.40}, like a row",
-            )
-
-
-# How programs write a missing value; "None" and "NA" may be classes.
-MISSING = frozenset({"", "nan", "<na>", "#n/a", "nat"})
-_KINDS = {str: "one label", float: "a number", tuple: "a list of labels"}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _lookup(name: str, present: Sequence[str]) -> str | None:

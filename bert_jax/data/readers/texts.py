@@ -11,14 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.data.examples import Entries, Entry, TextExample
-from bert_jax.data.readers.columns import (
-    Labels,
-    ResolvedColumns,
-    TextColumns,
-    find_columns,
-    record_id,
-)
+from bert_jax.data.readers.columns import ResolvedColumns, TextColumns, find_columns, record_id
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
+from bert_jax.data.readers.labels import LabelForm, Labels
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
 from bert_jax.errors import OptionError, UserError, require_one_of
@@ -42,6 +37,9 @@ class TextOptions(FileOptions):
         pair_column: column of the second text; "": none, or a usual name if `text_column` is ""
             too.
         label_column: column of the label; "": a usual name. A file without it has no labels.
+        label_columns: several labels, each with a column of 0 and 1; (): see `label_column`.
+        labels: names of the classes in the order of their numbers, see `labels`; (): the labels
+            name themselves.
         id_column: column of the id; "": a usual name, else the number of the row.
         label_separator: separator of several labels in a row; "": a row has one label.
         empty: whether an empty text is an error ("error") or an example ("keep", with a count on
@@ -51,6 +49,8 @@ class TextOptions(FileOptions):
     text_column: str = ""
     pair_column: str = ""
     label_column: str = ""
+    label_columns: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     id_column: str = ""
     label_separator: str = ""
     empty: str = "error"
@@ -59,6 +59,10 @@ class TextOptions(FileOptions):
         if self.layout is None:
             self.table()  # which checks format and quotes
         require_one_of("empty", self.empty, EMPTY)
+        if self.label_columns and self.label_column:
+            raise OptionError(
+                "label_columns", self.label_columns, "leave out one of it and {label_column}"
+            )
 
     @property
     def layout(self) -> GlueLayout | None:
@@ -75,7 +79,18 @@ class TextOptions(FileOptions):
         """The configured columns."""
         if self.layout:
             return self.layout.columns
-        return TextColumns(self.text_column, self.pair_column, self.label_column, self.id_column)
+        return TextColumns(
+            self.text_column,
+            self.pair_column,
+            self.label_column,
+            self.id_column,
+            tuple(map(str, self.label_columns)),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes, which a command line may give as numbers."""
+        return tuple(map(str, self.labels)) or (self.layout.classes if self.layout else ())
 
     def table(self, default: str = "") -> TableOptions:
         return self.layout.table if self.layout else super().table(default)
@@ -86,18 +101,20 @@ def read_texts(
     options: TextOptions = TextOptions(),
     *,
     regression: bool = False,
+    one_class: bool = False,
     needs_labels: bool = False,
 ) -> Iterator[TextExample]:
     """The examples of a file, in its order.
 
-    A label is the text in its column; for a regression a float; a tuple if `label_separator` is set
-    or JSON has a list. If the label column is missing, or empty from the first row on, the file has
-    no labels, and each label is None.
+    A label is the text in its column; for a regression a float; for several classes a tuple, see
+    `labels`. If the label column is missing, or empty from the first row on, the file has no
+    labels, and each label is None.
 
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
         options: options of the reader.
         regression: whether labels are numbers.
+        one_class: whether a label is one class, also if it looks like a list.
         needs_labels: whether missing labels are an error.
 
     Raises:
@@ -115,6 +132,7 @@ def read_texts(
                 f"{str(source)!r} names its columns itself",
             )
     labels: Labels | None = None
+    examples: list[TextExample] = []
     empty: list[str] = []
     with open_records(source, options.table(), options.data_dir) as table:
         reader = TextReader(
@@ -124,9 +142,17 @@ def read_texts(
             entry = reader.entry(record, number)
             columns = reader.columns
             if labels is None:
-                labels = _labels(columns, options, regression=regression, needed=needs_labels)
+                form = LabelForm(
+                    regression=regression,
+                    one_class=one_class,
+                    separator=options.label_separator,
+                    names=options.names,
+                    classes=options.layout.classes if options.layout else (),
+                    needed=needs_labels,
+                )
+                labels = _labels(columns, options, form)
                 # `Labels` decides whether a missing label is an error.
-                allowed = (columns, dataclasses.replace(columns, label=None))
+                allowed = (columns, columns.without_labels)
             if columns not in allowed:
                 raise UserError(
                     f"{record.place}: the keys are {', '.join(map(repr, record.keys))}, those of "
@@ -143,9 +169,11 @@ def read_texts(
                         problem=f"{record.place}: the text is empty",
                     )
                 empty.append(record.place)
-            yield example
+            examples.append(example)
         _report(empty, "empty texts kept")
         _report(table.broken, "rows with a wrong number of columns skipped")
+    if labels is not None:
+        yield from labels.named(examples)
 
 
 def is_empty(example: TextExample) -> bool:
@@ -243,16 +271,12 @@ class TextReader:
         self._names, self._needs_labels = names, False  # from here on, see `Labels`
 
 
-def _labels(
-    columns: ResolvedColumns, options: TextOptions, *, regression: bool, needed: bool
-) -> Labels:
+def _labels(columns: ResolvedColumns, options: TextOptions, form: LabelForm) -> Labels:
     by_number = options.header and options.columns.label not in ("", columns.label)
     return Labels(
         columns.label,
-        regression=regression,
-        separator=options.label_separator,
-        classes=options.layout.classes if options.layout else (),
-        needed=needed,
+        form,
+        label_columns=columns.classes,
         header_label=(columns.label or "") if by_number else "",
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.data.examples import TextExample
 from bert_jax.data.randomness import derive_key, permute
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
@@ -201,6 +202,20 @@ def label_numbers(labels: Sequence[str]) -> Callable[[str, str], int]:
         return numbers[label]
 
     return number
+
+
+def class_of(example: TextExample) -> str:
+    """The class of an example, for tasks where each has one.
+
+    Raises:
+        UserError: it has a list of classes.
+    """
+    if isinstance(example.label, tuple):
+        raise UserError(
+            f"{example.place}: the label is a list of {len(example.label)} labels, but a text has "
+            "one class; give it one, or train another model for several"
+        )
+    return str(example.label)
 
 
 def drop_field(eval_set: EvalSet[Any], field: str, reason: object) -> EvalSet[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.data.readers.rows import is_number
 from bert_jax.errors import listed
 from bert_jax.tokenization import Tokenizer
 
@@ -146,7 +147,7 @@ class DataSummary:
         if is_many and not self.of_words:
             remedy = (
                 "data.problem_type=regression learns numbers"
-                if all(map(_is_number, classes))
+                if all(map(is_number, classes))
                 else "choose the column with data.label_column"
             )
             yield f"{count} classes for {total:,} {self.unit}, as {listed(list(classes))}: {remedy}"
@@ -222,7 +223,7 @@ def count_classes(labels: Iterable[Any]) -> dict[str, int]:
 
 def _spelling(name: str) -> str | float:
     """The same for names that are probably meant to be the same."""
-    if _is_number(name):
+    if is_number(name):
         return float(name)
     visible = (each for each in unicodedata.normalize("NFKC", name) if each.isprintable())
     return "".join("".join(visible).split()).casefold()
@@ -233,14 +234,6 @@ def _written(name: str) -> str:
     return repr(name) if unicodedata.is_normalized("NFKC", name) else ascii(name)
 
 
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
-
-
 def _are_scores(classes: Iterable[str]) -> bool:
     """Whether all classes are numbers, and one is not whole."""
-    return all(map(_is_number, classes)) and any(float(name) % 1 for name in classes)
+    return all(map(is_number, classes)) and any(float(name) % 1 for name in classes)

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax.data.examples import TextExample
+from bert_jax.data.examples import LabelVector, TextExample
 from bert_jax.data.readers.texts import TextOptions
-from bert_jax.errors import UserError, require_one_of
+from bert_jax.errors import UserError, listed, require_one_of
 from bert_jax.files import save_figure, write_atomically
 from bert_jax.metrics.classification import ConfusionMatrix, LabelSets
 from bert_jax.metrics.similarity import mean_squared_error, pearson, spearman
-from bert_jax.tasks.base.splits import EvalSet, drop_field, label_numbers
+from bert_jax.tasks.base.splits import EvalSet, class_of, drop_field, label_numbers
 from bert_jax.tasks.base.task import ModelInit
 from bert_jax.tasks.classification.predict import problem_type
 
@@ -114,7 +114,7 @@ class SingleLabel(Problem):
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Class numbers, int32 [n]."""
         number = label_numbers(self.labels)
-        return np.array([number(str(row.label), row.place) for row in examples], np.int32)
+        return np.array([number(class_of(row), row.place) for row in examples], np.int32)
 
     def losses(self, logits: jax.Array, targets: jax.Array) -> jax.Array:
         """Cross-entropy."""
@@ -152,11 +152,21 @@ class MultiLabel(Problem):
     metric_names = ("micro_f1", "macro_f1", "samples_f1", "accuracy")
 
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
-        """float32 [n, C], 1 where a class applies."""
+        """float32 [n, C], 1 where a class applies.
+
+        Raises:
+            UserError: a label is unknown, or a vector has not the C classes.
+        """
         number = label_numbers(self.labels)
         targets = np.zeros((len(examples), len(self.labels)), np.float32)
         for row, example in enumerate(examples):
             labels = example.label if isinstance(example.label, tuple) else (str(example.label),)
+            if isinstance(labels, LabelVector) and set(labels.names) != set(self.labels):
+                raise UserError(
+                    f"{example.place}: the row has a 0 or 1 for the {len(labels.names)} labels "
+                    f"{listed(labels.names)}, but there are {len(self.labels)}: "
+                    f"{listed(self.labels)}; give every row as many"
+                )
             for label in labels:
                 targets[row, number(label, example.place)] = 1
         return targets
@@ -265,11 +275,11 @@ def infer_problem_type(name: str, options: TextOptions, model_init: ModelInit) -
         return PROBLEMS[problem_type(model_init.description)]
     if options.layout and options.layout.regression:
         return Regression
-    return MultiLabel if options.label_separator else SingleLabel
+    return MultiLabel if options.label_separator or options.label_columns else SingleLabel
 
 
 def has_lists(examples: Iterable[TextExample]) -> bool:
-    """Whether labels are lists, as in JSON."""
+    """Whether labels are lists."""
     return any(isinstance(example.label, tuple) for example in examples)
 
 
@@ -278,10 +288,16 @@ def labels_of(examples: Iterable[TextExample]) -> dict[str, str]:
     places: dict[str, str] = {}
     for example in examples:
         labels = example.label if isinstance(example.label, tuple) else (example.label,)
-        for label in labels:
+        for label in labels.names if isinstance(labels, LabelVector) else labels:
             if label is not None:
                 places.setdefault(str(label), example.place)
     return places
+
+
+def vector_names(examples: Iterable[TextExample]) -> tuple[str, ...]:
+    """The classes of the first label that is a vector, in their order; (): none is."""
+    labels = (example.label for example in examples)
+    return next((label.names for label in labels if isinstance(label, LabelVector)), ())
 
 
 def drop_unknown_labels(eval_set: EvalSet[TextExample], problem: Problem) -> EvalSet[TextExample]:

@@ -47,6 +47,7 @@ from bert_jax.tasks.classification.problems import (
     has_lists,
     infer_problem_type,
     labels_of,
+    vector_names,
 )
 
 # 256 MB of float32.
@@ -210,7 +211,6 @@ def defaults() -> dict[str, dict[str, Any]]:
         {
             **keys_of(TextOptions),
             "problem_type": "",
-            "labels": (),
             "class_weights": "",
         }
     )
@@ -233,21 +233,28 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
     tokenizer = model_tokenizer(model_init)
     options = from_keys(TextOptions, data)
     kind = infer_problem_type(data.problem_type, options, model_init)
+    # Otherwise the form of the labels decides between one class and several.
+    is_certain = bool(data.problem_type) or model_init.is_finished
     layout = options.layout
     splits = read_splits(
         data,
         lambda source, split: read_texts(
-            source, options, regression=kind is Regression, needs_labels=split == "train"
+            source,
+            options,
+            regression=kind is Regression,
+            one_class=kind is SingleLabel and is_certain,
+            needs_labels=split == "train",
         ),
         with_train=not model_init.is_finished,
         default_names=_files(layout),
     )
-    if kind is SingleLabel and not data.problem_type and has_lists(splits.all_train):
+    if kind is SingleLabel and not is_certain and has_lists(splits.all_train):
         kind = MultiLabel
-    named = tuple(map(str, data.labels)) or (layout.classes if layout else ())
     # A finished model is only evaluated.
-    evaluated = (example for eval_set in splits.validation for example in eval_set.examples)
-    present = labels_of(evaluated if model_init.is_finished else splits.all_train)
+    evaluated = [example for eval_set in splits.validation for example in eval_set.examples]
+    examples = evaluated if model_init.is_finished else splits.all_train
+    named = options.names or vector_names(examples)
+    present = labels_of(examples)
     labels = () if kind is Regression else choose_labels(present, model_init, named)
     problem = kind(labels)
     splits = dataclasses.replace(

@@ -19,7 +19,7 @@ from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.pooling import PairOutput
 from bert_jax.standard_streams import say
-from bert_jax.tasks.base.splits import label_numbers
+from bert_jax.tasks.base.splits import class_of, label_numbers
 
 
 class Objective(abc.ABC):
@@ -130,7 +130,7 @@ class SoftmaxObjective(Objective):
     def targets(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Class numbers, int32 [n]."""
         number = label_numbers(self.labels)
-        return np.array([number(str(pair.label), pair.place) for pair in examples], np.int32)
+        return np.array([number(class_of(pair), pair.place) for pair in examples], np.int32)
 
     def can_evaluate(self, examples: Sequence[TextExample]) -> bool:
         """Whether there is a classifier, and the pairs have its labels."""

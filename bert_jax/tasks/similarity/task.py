@@ -36,7 +36,13 @@ from bert_jax.tasks.base.labelled_options import (
 )
 from bert_jax.tasks.base.labelled_task import LabelledTask, TrainedModel, example_losses
 from bert_jax.tasks.base.predictor import BatchOptions, Model, Predictor, encode_in_chunks
-from bert_jax.tasks.base.splits import EvalSet, Splits, choose_labels, read_splits
+from bert_jax.tasks.base.splits import (
+    EvalSet,
+    Splits,
+    choose_labels,
+    class_of,
+    read_splits,
+)
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder
 from bert_jax.tasks.similarity.evaluators import find_evaluator
@@ -204,7 +210,6 @@ def defaults() -> dict[str, dict[str, Any]]:
             **keys_of(TextOptions),
             "loss": "cosine",
             "pooling": "",
-            "labels": (),
             "label_range": (),
             "margin": ContrastiveObjective.margin,
             "scale": MultipleNegativesRanking.scale,
@@ -316,10 +321,9 @@ def _objective(
         return MultipleNegativesRanking(data.scale, (low, high))
     if model_init.is_finished:
         return SoftmaxObjective()  # a finished model has no classifier
-    named = tuple(map(str, data.labels)) or (options.layout.classes if options.layout else ())
     # A class that only validation examples have is a class, too.
-    used = {str(example.label) for example in examples}
-    return SoftmaxObjective(choose_labels(used, model_init, named))
+    used = set(map(class_of, examples))
+    return SoftmaxObjective(choose_labels(used, model_init, options.names))
 
 
 def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:

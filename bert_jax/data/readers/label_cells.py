@@ -1,0 +1,108 @@
+"""Lists in the cells of a table, as Python, JSON and NumPy write them.
+
+    ['joy', 'fear']   ('joy',)   {'joy'}   ["joy"]   [True, False]   [np.int64(0), np.True_]
+    ['joy' 'fear']    [0 1 0]    [0. 1. 0.]   array([0, 1])   tensor([0., 1.])
+
+A cell is read part by part and never evaluated.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+
+# A cell is enclosed in brackets; or begins with one and a quotation mark; or is in parentheses or
+# braces and has a comma, or nothing but numbers: "(other)" is a class.
+_LIST = re.compile(
+    "|".join(
+        (
+            r"(?:np\.)?(?:array|tensor|frozenset)\(\s*[\[{(].*\)",
+            r"(?:frozen)?set\(\)",
+            r"\[.*\]",
+            r"[\[({]\s*['\"].*",
+            r"[({](?:[^,]*,.*|[\s\d.]*)[)}]",
+        )
+    ),
+    re.DOTALL,
+)
+_CALL = re.compile(r"(?:np\.)?(?:array|tensor|(?:frozen)?set)\(")
+_PART = re.compile(
+    r"\s*(?:np\.\w+\()?"
+    r"(?:(?P<quoted>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<bare>[^\s,'\"()\[\]{}]+))"
+    r"\)?(?P<gap>\s*,|\s+|$)\s*",
+    re.DOTALL,
+)
+_CLOSING = {"[": "]", "(": ")", "{": "}"}
+_BIT = r"(?:[01](?:\.0*)?|true|false)"
+_VECTOR = re.compile(rf"{_BIT}(?:(?:\s*[,;|]\s*|\s+){_BIT})+", re.IGNORECASE)
+
+# The longest cell that is read as a list, in characters: about 300,000 numbers.
+_LONGEST = 1 << 20
+
+
+def parse_list(text: str) -> tuple[str, ...] | None:
+    """The parts of a cell that is a list; None if it does not look like one.
+
+    Quoted parts are the texts between the quotation marks; numbers are as written, "1." as "1.0";
+    booleans are "true" and "false".
+
+    Raises:
+        ValueError: it looks like a list but is none; the message says why.
+    """
+    text = text.strip()
+    if not _LIST.fullmatch(text):
+        return None
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has more than {_LONGEST:,} characters")
+    call = _CALL.match(text)
+    if call:
+        text = text[call.end() : -1].strip() or "[]"
+        text = text[: text.rfind(_CLOSING.get(text[0], "")) + 1]  # without a dtype after the list
+    if len(text) < 2 or _CLOSING.get(text[0]) != text[-1]:
+        raise ValueError("it does not end like one")
+    return tuple(_parts(text[1:-1].strip()))
+
+
+def parse_vector(text: str) -> tuple[str, ...] | None:
+    """The numbers of a cell such as "0 1 0", "0,1,0" or "True|False"; None if it is none."""
+    text = text.strip()
+    return tuple(re.split(r"[\s,;|]+", text.lower())) if _VECTOR.fullmatch(text) else None
+
+
+def _parts(inside: str) -> Iterator[str]:
+    position, commas = 0, set()
+    while position < len(inside):
+        part = _PART.match(inside, position)
+        if part is None:
+            raise ValueError(f"{inside[position:]!r:.20} is neither quoted nor a number")
+        position = part.end()
+        if position < len(inside):
+            commas.add("," in part["gap"])
+        yield _unquoted(part["quoted"]) if part["quoted"] else _number(part["bare"])
+    if len(commas) > 1:
+        raise ValueError("only some of its parts have commas between them")
+
+
+def _unquoted(part: str) -> str:
+    if "\\" not in part:
+        return part[1:-1]
+    try:
+        text = str(json.loads(part) if part[0] == '"' else ast.literal_eval(part))
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("half of a surrogate pair is not a character") from error
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f"{part:.20} has an unknown escape sequence") from error
+    return text
+
+
+def _number(part: str) -> str:
+    word = part.removeprefix("np.").removesuffix("_").lower()
+    if word in ("true", "false"):
+        return word
+    if re.fullmatch(r"[+-]?\d+", part):
+        return part
+    try:
+        return str(float(part))
+    except ValueError as error:
+        raise ValueError(f"{part!r:.20} is neither quoted nor a number") from error

@@ -1,0 +1,204 @@
+"""Labels in the forms in which they are published: cell by cell, by eye."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from bert_jax.data.readers.label_cells import parse_list, parse_vector
+from bert_jax.data.readers.texts import TextOptions, read_texts
+from bert_jax.errors import UserError
+
+ABC = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("cell", "parts"),
+    [
+        ("['joy', 'fear']", ("joy", "fear")),  # Python
+        ("('joy',)", ("joy",)),
+        ("{'joy'}", ("joy",)),
+        ("[]", ()),
+        ("()", ()),
+        ("set()", ()),
+        ("frozenset({'joy'})", ("joy",)),
+        ("[\"it's\", 'say \"no\"', 'a\\'b\"']", ("it's", 'say "no"', "a'b\"")),
+        ("[True, False]", ("true", "false")),
+        ("[np.str_('joy'), np.int64(0), np.True_]", ("joy", "0", "true")),
+        ('["joy","fear"]', ("joy", "fear")),  # JSON
+        ('["\\u00e9", "\\ud83d\\ude00"]', ("é", "😀")),
+        ("[0, 1.0, true]", ("0", "1.0", "true")),
+        ("['joy' 'fear']", ("joy", "fear")),  # NumPy
+        ("['a, b' 'c'\n 'd']", ("a, b", "c", "d")),
+        ("[0 1 0]", ("0", "1", "0")),
+        ("[0. 1.]", ("0.0", "1.0")),
+        ("[ True False]", ("true", "false")),
+        ("array([0, 1, 0])", ("0", "1", "0")),
+        ("array(['joy', 'fear'], dtype='<U4')", ("joy", "fear")),
+        ("tensor([0., 1.], device='cuda:0')", ("0.0", "1.0")),
+    ],
+)
+def test_lists_in_cells(cell, parts):
+    assert parse_list(cell) == parts
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("[joy]", "'joy' is neither quoted nor a number"),
+        ("['joy', fear]", "'fear' is neither quoted nor a number"),
+        ("['joy', 'fear'", "it does not end like one"),
+        ("['joy, 'fear']", "\"'joy, 'fear'\" is neither quoted nor a number"),
+        ("['joy''fear']", "\"'joy''fear'\" is neither quoted nor a number"),
+        ("['joy', 'fear' 'shame']", "only some of its parts have commas between them"),
+        ("['joy',, 'fear']", "\", 'fear'\" is neither quoted nor a number"),
+        ("[0 1 ... 0]", "'...' is neither quoted nor a number"),
+        ("[[0, 1], [1, 0]]", "'[0, 1], [1, 0]' is neither quoted nor a number"),
+        ("{'joy': 1}", "\"'joy': 1\" is neither quoted nor a number"),
+        ("[None]", "'None' is neither quoted nor a number"),
+        ("['\\x']", "'\\x' has an unknown escape sequence"),
+        ('["\\ud83d"]', "half of a surrogate pair is not a character"),
+        (f"[{'0,' * (1 << 20)}]", "it has more than 1,048,576 characters"),
+    ],
+)
+def test_cells_that_look_like_lists_only(cell, reason):
+    with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
+        parse_list(cell)
+
+
+def test_cells_that_are_no_lists():
+    for cell in ("joy", "(other)", "(c) x", "fear [1]", "[1] fear", "a, b", "{joy}", "0.5", ""):
+        assert parse_list(cell) is None
+        assert parse_vector(cell) is None
+    assert parse_vector("0 1 0") == parse_vector("0,1,0") == parse_vector("0 | 1 | 0")
+    assert parse_vector("0.0;1.0") == ("0.0", "1.0")
+    assert parse_vector("True False") == ("true", "false")
+    for cell in ("0", "0 2", "0,5", "01", "true or false"):
+        assert parse_vector(cell) is None
+
+
+@pytest.fixture
+def labels(tmp_path):
+    """Writes labels as the column of a CSV file, and as JSON lines if they are not all strings."""
+
+    def read(values, one_class=False, regression=False, **options):
+        path = tmp_path / "a.csv"
+        if all(isinstance(value, str) for value in values):
+            with path.open("w", newline="") as file:
+                csv.writer(file).writerows([("text", "label"), *(("t", value) for value in values)])
+        else:
+            path = tmp_path / "a.jsonl"
+            path.write_text("".join(f'{{"text": "t", "label": {json.dumps(v)}}}\n' for v in values))
+        found = read_texts(path, TextOptions(**options), one_class=one_class, regression=regression)
+        return [example.label for example in found]
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "expected"),
+    [
+        # Names of classes.
+        (["['x', 'y']", "[]"], {}, [("x", "y"), ()]),
+        ([["x", "x"], []], {}, [("x",), ()]),
+        (["['x']", "y;z"], {"label_separator": ";"}, [("x",), ("y", "z")]),
+        # Vectors: a number twice, or all of one length.
+        (["[0, 1, 0]", "[1, 1, 0]"], {}, [("LABEL_1",), ("LABEL_0", "LABEL_1")]),
+        (["[0, 1, 0]", "[0, 0, 0]"], {"labels": ABC}, [("b",), ()]),
+        (["[0. 1.]", "[1. 0.]"], {}, [("LABEL_1",), ("LABEL_0",)]),
+        (["0 1 1", "1 0 0"], {"labels": ABC}, [("b", "c"), ("a",)]),
+        (["0;1;1", "1;0;0"], {"label_separator": ";", "labels": ABC}, [("b", "c"), ("a",)]),
+        ([[True, False, True]], {"labels": ABC}, [("a", "c")]),
+        ([[0.0, 1.0, 1.0]], {"labels": (5, 6, 7)}, [("6", "7")]),
+        # Numbers of classes.
+        (["[5, 3]", "[0]"], {}, [("5", "3"), ("0",)]),
+        (["[0, 1]", "[2]"], {"labels": ABC}, [("a", "b"), ("c",)]),
+        (["[0, 1]", "[1, 0]"], {"labels": ABC}, [("a", "b"), ("b", "a")]),
+        ([[0, 2], [1]], {"labels": ABC}, [("a", "c"), ("b",)]),
+        (["0", "2", "1.0"], {"labels": ABC}, ["a", "c", "b"]),
+        ([0, 2], {"labels": ABC}, ["a", "c"]),
+        (["a", "2"], {"labels": ABC}, ["a", "c"]),
+        # Where a name is a number, labels are names.
+        (["1", "2"], {"labels": ("1", "2", "3")}, ["1", "2"]),
+        (["1", "2"], {"labels": ("1", "2", "more")}, ["1", "2"]),
+        # What is no number of a class stays, and is unknown to the task.
+        (["-1", "3"], {"labels": ABC}, ["-1", "3"]),
+        # One class, also if it looks like a list.
+        (["[joy]", "['x']"], {"one_class": True}, ["[joy]", "['x']"]),
+        (["(other)", "x"], {}, ["(other)", "x"]),
+    ],
+)
+def test_labels_of_a_column(labels, values, options, expected):
+    assert labels(values, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        (
+            ["x", "[joy]"],
+            {},
+            "a.csv:3: 'label' is '[joy]', which looks like a list, but 'joy' is n",
+        ),
+        (
+            ["x", "['x']"],
+            {},
+            "a.csv:3: 'label' is a list of labels, but one label in the rows befo",
+        ),
+        (["['x']", ""], {}, "a.csv:3: the label ('label') is empty"),
+        (["[0, 1, 0]", "[0, 1]"], {}, "a.csv:3: a vector of 2 numbers, but the first row has 3"),
+        (["[0, 1, 0]", "[0, 2]"], {}, "a.csv:3: '2' in a list is neither 0 nor 1, as in the other"),
+        (["[0, 1, 0]"], {"labels": ("a", "b")}, "a.csv:2: a vector of 3 numbers, but 2 labels are"),
+        (
+            ["[0.2, 0.8]"],
+            {},
+            "a.csv:2: 'label' has 0.2 in a list, which is neither the number of a",
+        ),
+        (["[nan]"], {}, "a.csv:2: the label ('label') is 'nan', which stands for a missing one"),
+        ([["x"], None], {}, "a.jsonl:2: the label ('label') is empty"),
+        ([["x", None]], {}, "a.jsonl:1: 'label' is not a label but NoneType"),
+        ([["x"]], {"one_class": True}, "a.jsonl:1: 'label' is a list, but a text has one class"),
+        (["[1.5]"], {"regression": True}, "a.csv:2: 'label' is '[1.5]', which is not a number"),
+        (["1e39"], {"regression": True}, "a.csv:2: 'label' is '1e39', which is not a number, or "),
+        ([10**400], {"regression": True}, "a.jsonl:1: 'label' is 1000000000"),
+        ([[0.5]], {"regression": True}, "a.jsonl:1: 'label' is [0.5], which is not a number"),
+    ],
+)
+def test_labels_that_are_refused(labels, values, options, message):
+    with pytest.raises(UserError) as error:
+        labels(values, **options)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "expected"),
+    [
+        ("1,0\n0.0,1.0\nTrue,FALSE\n0,0\n", {}, [("rude",), ("spam",), ("rude",), ()]),
+        ("1,0\n1,1\n", {"labels": ("r", "s")}, [("r",), ("r", "s")]),
+        ("1,0\n1,1\n", {"label_columns": (2, 1)}, [("rude",), ("spam", "rude")]),
+        (",\n,\n", {}, [None, None]),
+        ("1,0\n", {"label_columns": ("x", "y")}, [None]),
+        ("1,0\n", {"label_columns": ("rude", "x")}, "a.csv:1: there is no column 'x', only 'text'"),
+        ("1,0\n-1,0\n", {}, "a.csv:3: 'rude' is '-1', but the column of a label is 0 or 1; fix"),
+        ("1,0\n,0\n", {}, "a.csv:3: 'rude' is '', but the column of a label is 0 or 1"),
+        ("1,0\n,\n", {}, "a.csv:3: the label (rude, spam) is empty; give the row one"),
+        ("1,0\n", {"labels": ABC}, "a.csv:2: a vector of 2 numbers, but 3 labels are named"),
+        ("1,0\n", {"label_column": "rude"}, "leave out one of it and label_column"),
+    ],
+)
+def test_a_column_for_each_label(tmp_path, rows, options, expected):
+    path = tmp_path / "a.csv"
+    lines = (f"t,{row}\n" for row in rows.splitlines())
+    path.write_text(f"text,rude,spam\n{''.join(lines)}")
+
+    def read():
+        chosen = TextOptions(**{"label_columns": ("rude", "spam"), **options})
+        return [example.label for example in read_texts(path, chosen)]
+
+    if isinstance(expected, list):
+        assert read() == expected
+    else:
+        with pytest.raises(UserError) as error:
+            read()
+        assert expected in str(error.value)
