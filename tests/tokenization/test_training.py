@@ -69,11 +69,57 @@ def test_case_accents_and_chinese_follow_the_options():
     assert "中国" in vocabulary(train_wordpiece(texts, vocab_size=50, tokenize_chinese_chars=False))
 
 
-def test_a_limited_alphabet_keeps_the_most_frequent_letters():
-    tokenizer = train_wordpiece(["aaa bb ac d"], vocab_size=50, alphabet_size=2)
+@pytest.mark.parametrize(
+    ("coverage", "least", "letters"),
+    [
+        # Of 10 characters, a is 4, b 3, c 2, d 1.
+        (0.4, 0, "a"),
+        (0.41, 0, "ab"),
+        (0.7, 0, "ab"),
+        (0.9, 0, "abc"),
+        (0.9999, 0, "abcd"),
+        (1.0, 0, "abcd"),
+        (0.4, 3, "abc"),
+    ],
+)
+def test_the_alphabet_covers_a_share_of_the_characters(coverage, least, letters):
+    tokenizer = train_wordpiece(
+        ["a aa ab b b c c d"], vocab_size=50, character_coverage=coverage, alphabet_size=least
+    )
 
-    assert vocabulary(tokenizer)[5:9] == ["a", "b", "##a", "##b"]
-    assert tokenizer.encode_batch(["ac"])[0].tokens == ["[CLS]", "[UNK]", "[SEP]"]
+    assert "".join(piece for piece in vocabulary(tokenizer) if len(piece) == 1) == letters
+    known = [token_id != 1 for (token_id,) in tokenizer.encode_sentences(list("abcd"))]
+    assert known == [letter in letters for letter in "abcd"]
+
+
+def test_an_alphabet_that_does_not_fit_is_cut_and_said():
+    # 5 special tokens; a and ##a; b and ##b; c, d and e are words of one letter.
+    texts = ["aaa bab c c d e"]
+    problems = []
+    for size in (12, 9, 8, 7):
+        tokenizer = train_wordpiece(texts, vocab_size=size, report=problems.append)
+        known = [token_id != 1 for (token_id,) in tokenizer.encode_sentences(list("abcde"))]
+        assert (
+            known
+            == {
+                12: [True, True, True, True, True],
+                9: [True, True, False, False, False],
+                8: [True, False, False, False, False],
+                7: [True, False, False, False, False],
+            }[size]
+        )
+    assert list(map(str, problems)) == [
+        f"vocab_size is {size}; the special tokens and the alphabet of the text are 12 pieces: "
+        "give at least that"
+        for size in (9, 8, 7)
+    ]
+
+
+def test_sentencepiece_covers_a_share_of_the_characters():
+    texts = ["ab " * 5000 + "é"]
+    for coverage, known in ((1.0, True), (0.999, False)):
+        tokenizer = train_sentencepiece(texts, vocab_size=9, character_coverage=coverage)
+        assert (tokenizer.special_ids.unk not in tokenizer.encode_sentences(["é"])[0]) is known
 
 
 def test_literal_special_tokens_and_very_long_words_in_the_text_do_no_harm():

@@ -178,7 +178,7 @@ class DataSummary:
         if tokens.unknown >= _UNKNOWN:
             yield (
                 f"{tokens.unknown:.1%} of the tokens are unknown to the vocabulary: is it of "
-                "another language than the texts?"
+                "another language than the texts, or too small for their characters?"
             )
 
     def _about_validation(self) -> Iterable[str]:

@@ -158,6 +158,59 @@ def test_without_a_tokenizer_a_vocabulary_is_trained_from_the_train_split(make, 
     assert capfd.readouterr().err == ""  # progress=False
 
 
+HAS_NOT = (
+    "warning: the vocabulary does not have {} characters of the text, {}, or set tokenizer.kind="
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "vocab_size", "share", "warning"),
+    [
+        # Words of one letter, one piece each, and 5 special pieces.
+        ("a a a a b c d e", 10, "0.00%", ""),
+        (
+            "a a a a b c d e",
+            6,
+            "50.00%",
+            HAS_NOT.format(
+                "4 of 6",
+                "'b', 'c', 'd' and 1 more: tokenizer.vocab_size is 6; the special tokens and the "
+                "alphabet of the text are 10 pieces: give at least that",
+            ),
+        ),
+        # The fifth word is too long for WordPiece, the fourth is not.
+        (
+            "ab ab ab x " + "x" * 101,
+            20,
+            "20.00%",
+            "warning: most unknown words have more than 100 characters, which WordPiece does not",
+        ),
+        # A given vocabulary of whole words.
+        (
+            "cat cat cat é",
+            None,
+            "25.00%",
+            HAS_NOT.format(
+                "4 of 5", "'c', 'a', 't' and 1 more: leave tokenizer.path out to train another one"
+            ),
+        ),
+    ],
+)
+def test_unknown_pieces_are_counted_and_explained(make, capfd, text, vocab_size, share, warning):
+    given = {}
+    if vocab_size:
+        given = {"tokenizer": None, "vocabulary": VocabularyOptions(vocab_size=vocab_size)}
+    corpus = make(text, call={"progress": True}, **given)
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("prepare: ")]
+    assert lines[0].startswith(f"prepare: {share} of the tokens of the first {len(text)} character")
+    assert lines[-1].endswith(f"tokens, {share} of them unknown")
+    assert [line.startswith(f"prepare: {warning}") for line in lines if "warning" in line] == (
+        [True] if warning else []
+    )
+    counts = corpus.manifest.splits["train"]
+    assert f"{counts.unknown_tokens / counts.tokens:.2%}" == share
+
+
 def test_a_finished_corpus_is_not_made_again(make, tmp_path, capfd):
     make("cat\ndog")
     before = (tmp_path / "corpus" / "manifest.json").stat()

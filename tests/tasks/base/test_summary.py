@@ -86,7 +86,7 @@ def test_few_warnings_about_many_classes():
         (
             {"tokens": dataclasses.replace(TOKENS, unknown=0.4)},
             "40.0% of the tokens are unknown to the vocabulary: is it of another language than the "
-            "texts?",
+            "texts, or too small for their characters?",
         ),
         ({"validation": {"dev": 3}}, "dev has 3 rows only: its metrics say little"),
         (

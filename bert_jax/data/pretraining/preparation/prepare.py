@@ -24,6 +24,7 @@ from bert_jax.data.pretraining.corpus import (
     FORMAT_VERSION,
     SPLITS,
     TOKENIZER_DIRECTORY,
+    Counts,
     Manifest,
     SourceCounts,
     file_entry,
@@ -36,7 +37,11 @@ from bert_jax.data.pretraining.preparation.encoding import (
     check_mode,
     read_batches,
 )
-from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions, train_vocabulary
+from bert_jax.data.pretraining.preparation.vocabulary import (
+    VocabularyOptions,
+    train_vocabulary,
+    unknown_pieces,
+)
 from bert_jax.data.pretraining.preparation.workers import (
     BatchEncoder,
     Shard,
@@ -171,6 +176,9 @@ def prepare(
                 manifest = _manifest(job, partial, fingerprint, tokenizer, state)
                 manifest.write(partial)
                 publish(partial, output)
+            counts = sum(manifest.splits.values(), Counts())
+            unknown = counts.unknown_tokens / counts.tokens
+            job.report(f"{counts.tokens:,} tokens, {unknown:.2%} of them unknown")
         remove(shards)  # of this call, or of one that was interrupted just before its end
     return manifest
 
@@ -238,13 +246,25 @@ def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None)
 
     directory = partial / TOKENIZER_DIRECTORY
     if not directory.is_dir():
+        problems: list[OptionError] = []
         tokenizer = user_tokenizer or train_vocabulary(
             job.options.vocabulary,
             job.sources,
             job.validation,
             limit=job.limit,
             progress=job.progress,
+            report=problems.append,
         )
+        if job.progress:
+            remedy = "leave tokenizer.path out to train another one"
+            if user_tokenizer is None:
+                remedy = "raise tokenizer.character_coverage"
+            for problem in problems:
+                remedy = str(problem.renamed({"vocab_size": "tokenizer.vocab_size"}))
+            for line in unknown_pieces(
+                tokenizer, job.sources, job.validation, limit=job.limit, remedy=remedy
+            ):
+                job.report(line)
         with atomic_directory(directory) as unfinished:
             tokenizer.save(unfinished)
     return load_tokenizer(directory)
