@@ -47,7 +47,7 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
         params = without_padding(chosen.params(params), description.config)
     # A bare encoder is trained with a loss on top.
     elif description.head is Head.ENCODER:
-        params = params[ENCODER_SCOPE]
+        params = params.pop(ENCODER_SCOPE) | params
     model_directory.save(output, description, params, tokenizer)
     return step
 

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
+from bert_jax.checkpoints.sentence_transformers import encoder_directory
 from bert_jax.errors import OptionError, listed
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models import surgery
@@ -78,7 +79,9 @@ def of_config(config: ConfigDict, platform: str = "") -> ModelInit:
     if config.tokenizer.path:
         tokenizer = family.load_tokenizer(config.tokenizer.path)
     if directory and description:
-        model_tokenizer = family.load_tokenizer(directory, config=description.config)
+        model_tokenizer = family.load_tokenizer(
+            encoder_directory(directory), config=description.config
+        )
         if tokenizer is not None and tokenizer.fingerprint() != model_tokenizer.fingerprint():
             raise OptionError(
                 "path",
@@ -190,7 +193,9 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
         execution=execution(config),
         architecture=lambda tokenizer: description.config,
         family=description.family,
-        tokenizer=description.family.load_tokenizer(directory, config=description.config),
+        tokenizer=description.family.load_tokenizer(
+            encoder_directory(directory), config=description.config
+        ),
         description=description,
         is_finished=True,
     )

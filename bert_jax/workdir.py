@@ -3,6 +3,7 @@
 config.json          complete config of the run
 model_config.json    config of the trained model, as in a model directory
 tokenizer/           tokenizer of that model
+vectors/             how it makes vectors of texts, as in a model directory
 data.json            fingerprint of the data, to detect a change
 data_summary.json    counts of the data and warnings, see `DataSummary`
 checksums.json       checksums of these files and of the result, to detect damage
@@ -36,6 +37,11 @@ from bert_jax.checkpoints.hub import (
     SEVERAL_RUNS,
 )
 from bert_jax.checkpoints.runs import RunCheckpoints, newest_step
+from bert_jax.checkpoints.sentence_transformers import (
+    module_shapes,
+    read_vectors,
+    vector_files,
+)
 from bert_jax.config import complete_config, differing_keys
 from bert_jax.errors import OptionError, listed
 from bert_jax.files import (
@@ -63,12 +69,12 @@ from bert_jax.training.options import TrainOptions
 
 CONFIG, DATA = "config.json", "data.json"
 DATA_SUMMARY, _CHECKSUMS = "data_summary.json", "checksums.json"
-TOKENIZER = "tokenizer"
+TOKENIZER, _VECTORS = "tokenizer", "vectors"
 
 # What a run writes after its config.
 _NAMES = (
     *("checkpoints", DATA, MODEL_CONFIG, TOKENIZER, "metrics.jsonl", "tensorboard", "curves.png"),
-    *("predictions", RESULT, MODEL, DATA_SUMMARY),
+    *("predictions", RESULT, MODEL, DATA_SUMMARY, _VECTORS),
 )
 
 # Keys that may change when a run continues: they do not change the result of a step.
@@ -249,7 +255,11 @@ def save_model_files(workdir: Path, task: Task) -> None:
         task.tokenizer.save(place)
         paths = sorted(Path(place).iterdir())
         files = {f"{TOKENIZER}/{path.name}": path.read_bytes() for path in paths}
-    files[MODEL_CONFIG] = config_bytes(task.description)
+    description = task.description
+    files[MODEL_CONFIG] = config_bytes(description)
+    if vectors := description.stored_vectors:
+        of_vectors = vector_files(vectors, description.config.hidden_size)
+        files |= {f"{_VECTORS}/{name}": content for name, content in of_vectors.items()}
     summary = json.dumps(task.data_summary.as_dict(), indent=2, ensure_ascii=False)
     files[DATA_SUMMARY] = f"{summary}\n".encode()
     write(workdir, {**files, DATA: json.dumps(_of_data(task)).encode()})
@@ -337,12 +347,13 @@ def description_of(workdir: Path) -> ModelDescription:
     Raises:
         UserError: the run has not started.
     """
-    check_undamaged(workdir, [MODEL_CONFIG, f"{TOKENIZER}/*"], _CHECKSUMS)
+    check_undamaged(workdir, [MODEL_CONFIG, f"{TOKENIZER}/*", f"{_VECTORS}/*"], _CHECKSUMS)
     description = read_config(workdir / MODEL_CONFIG)
     # Only the tensors show whether there is a pooler; a bare encoder is trained without one, as no
     # loss would reach it.
     has_pooler = description.head is not Head.ENCODER
-    return dataclasses.replace(description, add_pooling_layer=has_pooler)
+    vectors = read_vectors(workdir / _VECTORS)
+    return dataclasses.replace(description, add_pooling_layer=has_pooler, stored_vectors=vectors)
 
 
 def restore_params(
@@ -371,7 +382,8 @@ def restore_params(
         mesh = one_device_mesh() if jax.process_count() == 1 else make_mesh(MeshShape())
     abstract = abstract_params(module or description.make_module(model_init.execution(config)))
     if module is None and description.head is Head.ENCODER:
-        abstract = {ENCODER_SCOPE: abstract}
+        modules = module_shapes(description.vectors, description.config.hidden_size)
+        abstract = {ENCODER_SCOPE: abstract, **modules}
     with RunCheckpoints(workdir, keep=config.train.keep_checkpoints, read_only=True) as checkpoints:
         step = checkpoints.step_of(which)
         params = checkpoints.restore_params(step, sharded_shapes(mesh, abstract))

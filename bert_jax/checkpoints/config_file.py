@@ -24,6 +24,7 @@ from bert_jax.models.architectures import MODULES
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
+from bert_jax.models.text_vectors import TextVectors
 
 CONFIG = "config.json"
 
@@ -66,7 +67,7 @@ class HeadError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """The contents of a `config.json`.
+    """The contents of a `config.json`, and of the files that say how the model makes vectors.
 
     Attributes:
         config: architecture of the encoder.
@@ -81,6 +82,8 @@ class ModelDescription:
         head_error: why the head of the files cannot be used; the model is then the bare encoder.
         other: fields that bert_jax does not use; `write_config` writes them back.
         family: family of the encoder.
+        stored_vectors: how the model makes vectors of texts, as files beside it say; None: there
+            are no such files.
     """
 
     config: EncoderConfig
@@ -93,6 +96,7 @@ class ModelDescription:
     head_error: str = ""
     other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     family: Family = dataclasses.field(default_factory=lambda: find_family(DEFAULT_MODEL_TYPE))
+    stored_vectors: TextVectors | None = None
 
     def __post_init__(self) -> None:
         if self.labels and len(self.labels) != self.config.num_labels:
@@ -104,6 +108,11 @@ class ModelDescription:
     def class_name(self) -> str:
         """Hugging Face's class of this model; "" if the head is unknown."""
         return self.family.class_name(self.head) if self.head else ""
+
+    @property
+    def vectors(self) -> TextVectors:
+        """How the model makes vectors of texts; without files, the family decides."""
+        return self.stored_vectors or TextVectors(poolings=(self.family.pooling,))
 
     def make_module(self, execution: Execution) -> nn.Module:
         """The model that the parameters belong to.

@@ -2,9 +2,14 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-from bert_jax.checkpoints.sentence_transformers import POOLING_FILES
+from bert_jax.checkpoints.sentence_transformers import (
+    VECTOR_FILES,
+    encoder_directory,
+    module_folders,
+)
 from bert_jax.checkpoints.tensors import ADAPTER
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import as_path, fetch, is_remote, reachable
@@ -13,7 +18,7 @@ from bert_jax.files.manifest import MANIFEST
 DESCRIPTION_PATTERNS = (
     MANIFEST,
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "*.model", *POOLING_FILES),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model", *VECTOR_FILES),
     ADAPTER,
 )
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")
@@ -54,7 +59,9 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
         if revision is not None:
             raise UserError(f"{name} has no revision {revision!r}; leave the revision out")
         weights = (*SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
-        return fetch(_model_of_run(as_path(name)), [*DESCRIPTION_PATTERNS, *weights])
+        place = _model_of_run(as_path(name))
+        patterns = [*DESCRIPTION_PATTERNS, *weights]
+        return _with_modules(lambda patterns: fetch(place, patterns), patterns)
     directory = os.path.expanduser(name)
     if name and os.path.isdir(directory):
         if revision is not None:
@@ -92,7 +99,10 @@ def model_files(directory: Path) -> list[Path]:
     """The files of a local directory that a model may be read from, Google's included."""
     google = ("bert_config.json", "checkpoint", "*.ckpt*")
     patterns = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS, *google)
-    return sorted({file for pattern in patterns for file in directory.glob(pattern)})
+    folders = [directory, *(directory / name for name in module_folders(directory))]
+    return sorted(
+        {file for folder in folders for pattern in patterns for file in folder.glob(pattern)}
+    )
 
 
 def _model_of_run(directory: Path) -> Path:
@@ -120,18 +130,31 @@ def _model_of_run(directory: Path) -> Path:
 def _fetch(hub_id: str, revision: str | None) -> Path:
     refusal = _refusal(hub_id, revision)
     for weights in (SAFETENSORS_PATTERNS, PYTORCH_PATTERNS):
-        directory = _snapshot(hub_id, revision, [*DESCRIPTION_PATTERNS, *weights], refusal)
-        if not (directory / "config.json").is_file():
+        directory = _with_modules(
+            lambda patterns: _snapshot(hub_id, revision, patterns, refusal),
+            [*DESCRIPTION_PATTERNS, *weights],
+        )
+        encoder = encoder_directory(directory)
+        if not (encoder / "config.json").is_file():
             raise UserError(
-                f"{hub_id}: {directory} has no config.json; the model is of another kind, or only "
+                f"{hub_id}: {encoder} has no config.json; the model is of another kind, or only "
                 "partly in the cache: then connect to the network and run again"
             )
-        if any(file for pattern in weights for file in directory.glob(pattern)):
+        if any(file for pattern in weights for file in encoder.glob(pattern)):
             return directory
     raise UserError(
-        f"{hub_id}: {directory} has neither model.safetensors nor pytorch_model.bin; the model is "
+        f"{hub_id}: {encoder} has neither model.safetensors nor pytorch_model.bin; the model is "
         "of another kind, or only partly in the cache: then connect to the network and run again"
     )
+
+
+def _with_modules(get: Callable[[list[str]], Path], patterns: list[str]) -> Path:
+    """The directory with the files of these patterns, and those in the folders of its modules."""
+    directory = get(patterns)
+    # A module may have its weights in another format than the encoder.
+    every = (*DESCRIPTION_PATTERNS, *SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
+    inner = [f"{name}/{pattern}" for name in module_folders(directory) for pattern in every]
+    return get(inner) if inner else directory
 
 
 def _refusal(hub_id: str, revision: str | None) -> Exception | None:
@@ -160,7 +183,8 @@ def _snapshot(
             hub_id,
             revision=revision,
             allow_patterns=patterns,
-            ignore_patterns="*/*.model",  # files of other programs, such as in "onnx/"
+            # Files of other programs, such as in "onnx/": a folder is only read by its name.
+            ignore_patterns=None if "/" in patterns[0] else "*/*",
             local_files_only=refusal is not None,
         )
     except LocalEntryNotFoundError as error:

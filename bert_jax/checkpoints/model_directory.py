@@ -33,17 +33,26 @@ from bert_jax.checkpoints.parameters import (
     to_tensors,
 )
 from bert_jax.checkpoints.sentence_transformers import (
-    POOLING_FILES,
-    read_pooling,
-    write_pooling,
+    OBSOLETE,
+    VECTOR_FILES,
+    encoder_directory,
+    module_tensors,
+    read_modules,
+    read_vectors,
+    write_vectors,
 )
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
 from bert_jax.files import atomic_directory, check_undamaged
 from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.models.text_vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import is_main_host, wait_for_all_hosts
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tokenization.interface import Tokenizer
+
+# The heads of models that make vectors; one for another task leaves the files behind.
+_OF_VECTORS = (Head.ENCODER, Head.MASKED_LM, Head.NEXT_SENTENCE, Head.PRETRAINING)
 
 # Weights in any format, tokenizers of any kind: all files of an older model in the same place that
 # would be read are removed.
@@ -59,7 +68,7 @@ _OBSOLETE = (
         "tokenizer_config.json",
     ),
     *("special_tokens_map.json", "added_tokens.json"),
-    *POOLING_FILES,
+    *OBSOLETE,
 )
 
 
@@ -77,9 +86,12 @@ def save(directory: Path, description: ModelDescription, params: Any, tokenizer:
     Raises:
         UserError: the directory contains something else, or cannot be written.
     """
-    tensors = _tensors(description, params)
+    modules = module_tensors(params)
+    tensors = _tensors(
+        description, {scope: tree for scope, tree in params.items() if scope != TEXT_VECTORS}
+    )
     if is_main_host():
-        _write(directory, description, tensors, tokenizer)
+        _write(directory, description, tensors, modules, tokenizer)
     wait_for_all_hosts(f"a model in {directory}")
 
 
@@ -87,6 +99,7 @@ def _write(
     directory: Path,
     description: ModelDescription,
     tensors: dict[str, np.ndarray],
+    modules: dict[str, np.ndarray],
     tokenizer: Tokenizer,
 ) -> None:
     from safetensors import SafetensorError
@@ -97,7 +110,9 @@ def _write(
     ) as partial:
         tokenizer.save(partial, max_length=description.config.max_length)
         write_config(partial / CONFIG, description)
-        write_pooling(partial, description)
+        if description.stored_vectors and description.head in _OF_VECTORS:
+            vectors, width = description.stored_vectors, description.config.hidden_size
+            write_vectors(partial, vectors, width, modules)
         try:
             save_file(tensors, partial / SAFETENSORS, metadata={"format": "pt"})
         except SafetensorError as error:
@@ -117,10 +132,11 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
     Raises:
         UserError: config or weights are missing, damaged or of an unsupported model.
     """
-    check_undamaged(directory, [CONFIG, *POOLING_FILES])
-    described = read_config(directory / CONFIG)
+    check_undamaged(directory, [CONFIG, *VECTOR_FILES, f"*/{CONFIG}"])
+    encoder = encoder_directory(directory)
+    described = read_config(encoder / CONFIG)
     names = described.family.huggingface
-    with open_tensors(directory) as file:
+    with open_tensors(encoder) as file:
         config = described.config
         located = locate(file, names, config)
         parameters = parameters_in(located, names)
@@ -146,7 +162,8 @@ def load_description(directory: Path, head: Head | None = None) -> ModelDescript
         described,
         config=config,
         head=head,
-        other={**read_pooling(directory), **with_activation(directory, described.other)},
+        other=with_activation(directory, described.other),
+        stored_vectors=read_vectors(directory),
         mixed_dtypes=by_name if len(dtypes) > 1 else {},
         dtype=dtypes.pop() if len(dtypes) == 1 else "float32",
         add_pooling_layer=head is not Head.ENCODER or _has_pooler(config, parameters),
@@ -178,8 +195,23 @@ def load_params(
         mesh = one_device_mesh()
     check_undamaged(directory, ["*.safetensors"])
     names = description.family.huggingface
-    with open_tensors(directory) as file:
-        return read_parameters(file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize)
+    with open_tensors(encoder_directory(directory)) as file:
+        params, report = read_parameters(
+            file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize
+        )
+    if description.vectors.has_parameters and TEXT_VECTORS in abstract_params(module):
+        params |= load_modules(directory, description, mesh=mesh)
+    return params, report
+
+
+def load_modules(directory: Path, description: ModelDescription, *, mesh: Mesh) -> dict[str, Any]:
+    """Parameters of the modules after the pooling: {TEXT_VECTORS: tree}, or {} without any.
+
+    Raises:
+        UserError: a file of weights is missing or damaged, or has other tensors.
+    """
+    vectors, width = description.vectors, description.config.hidden_size
+    return read_modules(directory, vectors, width, mesh)
 
 
 def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray]:

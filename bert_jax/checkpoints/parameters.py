@@ -19,6 +19,7 @@ from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES, EncoderConfig, He
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
 from bert_jax.models.encoder import Encoder, abstract_params, init_params
 from bert_jax.models.surgery import WORD_ROWS
+from bert_jax.models.text_vectors import TEXT_VECTORS
 from bert_jax.sharding.hosts import fetch
 from bert_jax.sharding.memory import lack_of_memory
 from bert_jax.sharding.rules import sharded_shapes, state_shardings
@@ -203,6 +204,8 @@ def read_parameters(
     located = locate(file, names, module.config)
     prefix = ENCODER if isinstance(module, Encoder) else ""
     abstract = abstract_params(module)
+    # Those of modules after the pooling are in files of their own.
+    abstract = {scope: tree for scope, tree in abstract.items() if scope != TEXT_VECTORS}
     expected = flatten_dict(abstract, sep="/")
     # The file may be of another family, with parts that the model lacks.
     rules = [rule for rule in names.rules if rule.parameter.removeprefix(prefix) in expected]

@@ -74,8 +74,18 @@ def add_arguments(parser: Parser) -> None:
     )
     add("--window-step", type=int, metavar="N", help="tokens between windows (default 128)")
     add("--answer-length", type=int, metavar="N", help="maximum tokens of an answer (default 30)")
-    add("--pooling", metavar="HOW", help="pooling of vectors: mean (default), max, cls or pooler")
-    add("--normalize", action="store_true", help="scale vectors to length 1")
+    add(
+        "--pooling",
+        metavar="HOW",
+        help="pooling of vectors: mean, max, cls, pooler, …, or several with commas (default: that "
+        "of the model)",
+    )
+    add(
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="scale vectors to length 1, or not (default: as the model says)",
+    )
+    add("--prompt", metavar="NAME", help="the model's prompt of this name, or a text to put before")
     add("--raw-scores", action="store_true", help="a classifier's logits, without an activation")
     add("--layers", metavar="N,N", help="layers: 0 the embeddings, -1 the last layer")
     add("--combine", metavar="HOW", help="how layers are combined: sum, mean or concatenate")

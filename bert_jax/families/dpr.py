@@ -40,6 +40,7 @@ READER = Family(
     constants={"classifier_activation": False},
     required_fields=(*bert.REQUIRED_FIELDS, "hidden_act", "max_position_embeddings"),
     fixed_fields={"projection_dim": 0},
+    pooling="cls",
 )
 QUESTIONS = dataclasses.replace(
     READER,

@@ -154,6 +154,7 @@ class Family:
         heads_of_labels: heads whose parameters have the same names but another meaning in each of
             these heads and for every set of labels.
         label_parameters: prefixes of the names of these parameters.
+        pooling: pooling of the vectors of texts where the files of a model name none.
         tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`.
         others: families of the same `model_type` whose classes have other tensor names.
     """
@@ -178,6 +179,7 @@ class Family:
     synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)
     heads_of_labels: tuple[Head, ...] = ()
     label_parameters: tuple[str, ...] = ()
+    pooling: str = "mean"
     tokenizer_kind: str = WORDPIECE
     others: tuple["Family", ...] = ()
 

@@ -237,7 +237,10 @@ def _file_names(directory: Path, last: str) -> list[str]:
 def _matching(directory: Path, patterns: Sequence[str]) -> list[str]:
     """Names of the files that match a pattern, without the manifest."""
     names = {
-        path.name for pattern in patterns for path in directory.glob(pattern) if path.is_file()
+        path.relative_to(directory).as_posix()
+        for pattern in patterns
+        for path in directory.glob(pattern)
+        if path.is_file()
     }
     return sorted(names - {MANIFEST})
 

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
+from bert_jax.checkpoints.sentence_transformers import encoder_directory
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
@@ -93,7 +94,9 @@ def load(
     if not google and head in description.family.heads_of_labels:
         stored_head = model_directory.load_description(directory).head
     description, reinitialize = _with_requested_labels(description, stored_head, labels)
-    tokenizer = description.family.load_tokenizer(directory, config=description.config)
+    tokenizer = description.family.load_tokenizer(
+        directory if google else encoder_directory(directory), config=description.config
+    )
     if mesh is None:
         mesh = one_device_mesh()
     if mesh.devices.flat[0].platform == "cpu":
@@ -112,6 +115,8 @@ def load(
         description = dataclasses.replace(described(Head.ENCODER), head_error=str(error))
         module = description.make_module(execution)
         params, report = files.load_params(source, description, module, mesh=mesh, seed=seed)
+    if not google:
+        params |= model_directory.load_modules(directory, description, mesh=mesh)
     if not report.complete and is_main_host():
         say(f"{directory}: {report}")
     again = functools.partial(

@@ -7,21 +7,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import overload
 
-import numpy as np
-
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.hub import check_not_of_run
 from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.data.readers.texts import Text
 from bert_jax.errors import require_at_least, require_between
 from bert_jax.files import as_path
-from bert_jax.inference import search, surgery
+from bert_jax.inference import surgery, vectors
 from bert_jax.inference.origin import ModelOfFiles
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, not_one_string
-from bert_jax.tasks.base.streams import Progress, predict_examples
+from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.classification.predict import LabelPredictor, TextPrediction
-from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.fill_mask import MaskPrediction, MaskPredictor
 from bert_jax.tasks.hidden_states import HiddenStatesPredictor, TokenStates
 from bert_jax.tasks.multiple_choice import (
@@ -38,7 +35,6 @@ from bert_jax.tasks.question_answering.predict import (
     question_examples,
     stored_threshold,
 )
-from bert_jax.tasks.similarity.predict import Match
 from bert_jax.tasks.tagging.predict import Tagging, TagPredictor, Words
 
 Answers = Answer | list[Answer]
@@ -82,40 +78,9 @@ class LoadedModel(ModelOfFiles):
     extend_positions = surgery.extend_positions
     keep_layers = surgery.keep_layers
 
-    def embed(
-        self,
-        texts: Iterable[Text],
-        pooling: str = "mean",
-        *,
-        normalize: bool = False,
-        batch_size: int = 32,
-        max_length: int | None = None,
-        progress: bool = False,
-    ) -> np.ndarray:
-        """One vector for each text, float32 [B, D].
-
-        Args:
-            texts: strings, or pairs of strings.
-            pooling: "mean" or "max" over all tokens; "cls", the vector of [CLS]; "pooler", the
-                output of the pooler.
-            normalize: whether vectors are scaled to length 1.
-            batch_size: maximum number of rows computed together; short texts share rows.
-            max_length: maximum number of tokens of a text.
-            progress: whether a progress bar is shown on stderr.
-
-        Raises:
-            UserError: the pooling is unknown, the model has no pooler, or an element is not a text.
-        """
-        texts = list(not_one_string(texts))
-        vectors = np.empty((len(texts), self.config.hidden_size), np.float32)
-        predictor = EmbeddingPredictor(
-            self, BatchOptions(batch_size, max_length), pooling=pooling, normalize=normalize
-        )
-        with Progress(lambda: len(texts), enabled=progress) as bar:
-            embeddings = predict_examples(predictor, texts, advance=bar.advance)
-            for row, vector in enumerate(embeddings):
-                vectors[row] = vector
-        return vectors
+    embed = vectors.embed
+    similarity = vectors.similarity
+    search = vectors.search
 
     def hidden_states(
         self,
@@ -171,57 +136,6 @@ class LoadedModel(ModelOfFiles):
         options = BatchOptions(batch_size, max_length)
         predictor = AttentionsPredictor(self, options, layers=layers)
         return list(predict_examples(predictor, not_one_string(texts)))
-
-    def similarity(
-        self,
-        texts: Iterable[str],
-        others: Iterable[str] | None = None,
-        *,
-        pooling: str | None = None,
-        batch_size: int = 32,
-        max_length: int | None = None,
-    ) -> np.ndarray:
-        """The cosine of every text with every other, float32 [texts, others], from -1 to 1.
-
-        Args:
-            texts: strings.
-            others: strings; None: the same as `texts`.
-            pooling: pooling of the vectors, see `embed`; None: as in the model's training, else the
-                mean.
-            batch_size: maximum number of rows computed together; short texts share rows.
-            max_length: maximum number of tokens of a text.
-
-        Raises:
-            UserError: the pooling is unknown, or an element is not a text.
-        """
-        options = BatchOptions(batch_size, max_length)
-        return search.similarity(self, texts, others, pooling, options)
-
-    def search(
-        self,
-        query: str,
-        texts: Iterable[str],
-        top_k: int = 10,
-        *,
-        pooling: str | None = None,
-        batch_size: int = 32,
-        max_length: int | None = None,
-    ) -> list[Match]:
-        """The texts that are nearest to a query, the nearest first.
-
-        Args:
-            query: a string.
-            texts: strings, read once; only the best are kept.
-            top_k: number of matches.
-            pooling: pooling of the vectors, see `similarity`.
-            batch_size: maximum number of rows computed together; short texts share rows.
-            max_length: maximum number of tokens of a text.
-
-        Raises:
-            UserError: `top_k` is below 1, or see `similarity`.
-        """
-        options = BatchOptions(batch_size, max_length)
-        return search.search(self, query, texts, top_k, pooling, options)
 
     # A string is an iterable of strings, too: the first signature that fits applies.
     @overload

@@ -54,6 +54,41 @@ def mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.mean((gold - predicted) ** 2)) if len(gold) else 0.0
 
 
+def similarities(left: np.ndarray, right: np.ndarray, kind: str) -> np.ndarray:
+    """How similar every vector is to every other, as in sentence-transformers.
+
+    Args:
+        left: float32 [B, D].
+        right: float32 [S, D].
+        kind: "cosine", from -1 to 1; "dot"; "euclidean" or "manhattan", the distance with a minus.
+
+    Returns:
+        float32 [B, S].
+    """
+    if kind in ("euclidean", "manhattan"):
+        from scipy.spatial.distance import cdist
+
+        metric = {"manhattan": "cityblock"}.get(kind, kind)
+        return -cdist(left, right, metric).astype(np.float32)
+    if kind == "dot":
+        return left @ right.T
+    return np.clip(_units(left) @ _units(right).T, -1, 1)  # rounding can make it 1.0000001
+
+
+def similarity_of_pair(vectors: np.ndarray, kind: str = "cosine") -> float:
+    """How similar two vectors are, [2, D], in double precision; see `similarities`."""
+    first, second = vectors.astype(np.float64)
+    match kind:
+        case "dot":
+            return float(first @ second)
+        case "euclidean":
+            return -float(np.linalg.norm(first - second))
+        case "manhattan":
+            return -float(np.abs(first - second).sum())
+    norms = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(np.clip(first @ second / norms, -1, 1)) if norms else 0.0
+
+
 def average_precision(similar: np.ndarray, scores: np.ndarray) -> float:
     """The mean precision over the similar pairs, as `sklearn.metrics.average_precision_score`.
 
@@ -100,15 +135,16 @@ def best_accuracy(similar: np.ndarray, scores: np.ndarray) -> tuple[float, float
     return float(correct[best] / len(similar)), float(threshold)
 
 
-def reciprocal_ranks(vectors: np.ndarray, texts: np.ndarray) -> np.ndarray:
+def reciprocal_ranks(vectors: np.ndarray, texts: np.ndarray, kind: str = "dot") -> np.ndarray:
     """The reciprocal rank of each pair's second text for its first, among all second texts.
 
     Second texts with the same score count as better, so that a model with equal scores for
     everything ranks every text last. Equal texts do not compete with each other.
 
     Args:
-        vectors: float [n, 2, D], vectors of length 1.
+        vectors: float [n, 2, D].
         texts: int [n, 2], equal numbers for equal texts.
+        kind: similarity that ranks, see `similarities`.
 
     Returns:
         float64 [n], 1 if the pair is ranked first.
@@ -116,13 +152,17 @@ def reciprocal_ranks(vectors: np.ndarray, texts: np.ndarray) -> np.ndarray:
     ranks = np.empty(len(vectors))
     for start in range(0, len(vectors), _ROWS):
         rows = slice(start, start + _ROWS)
-        scores = vectors[rows, 0] @ vectors[:, 1].T  # rows × n
+        scores = similarities(vectors[rows, 0], vectors[:, 1], kind)  # rows × n
         own = np.arange(len(vectors))[rows, None]
         own_scores = np.take_along_axis(scores, own, axis=1)
         same = (texts[rows, None, :] == texts[None, :, :]).any(axis=-1)
         same |= texts[rows, None, 0] == texts[None, :, 1]
         ranks[rows] = 1 + ((scores >= own_scores) & ~same).sum(axis=1)
     return 1 / ranks
+
+
+def _units(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def _cumulated(similar: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

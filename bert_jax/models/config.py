@@ -41,6 +41,7 @@ HEAD_SCOPES = (
     "span_boundary_head",
     "relevance",
     "hidden_projection",
+    "text_vectors",
 )
 """The names of the heads next to it, fixed for the same reason; for a CRF `crf.PARAMETERS`."""
 

@@ -1,142 +1,78 @@
-"""Pooling of token vectors to a text vector, and a model that compares two texts.
+"""Pooling of token vectors to a text vector, as in sentence-transformers.
 
-Source: Sentence-BERT (Reimers and Gurevych, 2019, https://arxiv.org/abs/1908.10084), section 3.
+Source: Sentence-BERT (Reimers and Gurevych, 2019, https://arxiv.org/abs/1908.10084), section 3, and
+sentence-transformers 6, sentence_transformer/modules/pooling.py.
+
+Each function takes the token vectors [B, T, D] and a mask, bool [B, T], False for padding and for
+tokens that do not count, such as those of a prompt; it returns [B, D].
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
-from bert_jax.models.encoder import Encoder, EncoderOutputs
-from bert_jax.models.execution import Execution
-from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import PackedRows
-
 Pool = Callable[[jax.Array, jax.Array], jax.Array]
-"""[B, T, D] and bool [B, T], False for padding → [B, D]."""
+
+POOLER = "pooler"
+"""The output of the encoder's own pooler, which is no function of the last token vectors alone."""
 
 
-def cls(hidden: jax.Array) -> jax.Array:
-    """The vector of [CLS]: [B, T, D] → [B, D]."""
-    return hidden[:, 0]
+def first_token(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The vector of the first token that counts, which is [CLS] without a prompt to leave out."""
+    return _at(hidden, mask.argmax(axis=1))
+
+
+def last_token(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The vector of the last token that counts; zeros for a row without tokens."""
+    last = hidden.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)
+    return jnp.where(mask.any(axis=1, keepdims=True), _at(hidden, last), 0)
 
 
 def masked_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-    """The mean over the tokens, including [CLS] and [SEP] (Sentence-BERT, section 3).
+    """The mean over the tokens, including [CLS] and [SEP]; zeros for a row without tokens."""
+    return _sum(hidden, mask) / jnp.maximum(_count(mask, hidden), 1)
 
-    Args:
-        hidden: [B, T, D].
-        mask: bool [B, T], False for padding.
 
-    Returns:
-        [B, D]; zeros for a row without tokens.
-    """
-    weights = mask[:, :, None].astype(hidden.dtype)
-    total = (hidden * weights).sum(axis=1)
-    return total / jnp.maximum(weights.sum(axis=1), 1)
+def mean_of_root_length(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The sum over the tokens, divided by the root of their number."""
+    return _sum(hidden, mask) / jnp.sqrt(jnp.maximum(_count(mask, hidden), 1))
+
+
+def weighted_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """The mean over the tokens, weighted with their positions 1, 2, … in the row."""
+    weights = mask * jnp.arange(1, mask.shape[1] + 1, dtype=hidden.dtype)  # BT
+    total = jnp.maximum(weights.sum(axis=1, keepdims=True), 1)
+    return (hidden * weights[:, :, None]).sum(axis=1) / total
 
 
 def masked_max(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-    """The maximum of each of the D dimensions over the tokens.
-
-    Args:
-        hidden: [B, T, D].
-        mask: bool [B, T], False for padding.
-
-    Returns:
-        [B, D]; the lowest finite number for a row without tokens.
-    """
+    """The maximum of each dimension; the lowest finite number for a row without tokens."""
     least = jnp.finfo(hidden.dtype).min
     return jnp.where(mask[:, :, None], hidden, least).max(axis=1)
 
 
+def _at(hidden: jax.Array, positions: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(hidden, positions[:, None, None], axis=1)[:, 0]
+
+
+def _sum(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    return (hidden * mask[:, :, None].astype(hidden.dtype)).sum(axis=1)
+
+
+def _count(mask: jax.Array, hidden: jax.Array) -> jax.Array:
+    return mask.sum(axis=1, keepdims=True).astype(hidden.dtype)
+
+
 OF_TOKENS: dict[str, Pool] = {
-    "cls": lambda hidden, mask: cls(hidden),
-    "mean": masked_mean,
+    "cls": first_token,
     "max": masked_max,
+    "mean": masked_mean,
+    "mean_sqrt_len_tokens": mean_of_root_length,
+    "weightedmean": weighted_mean,
+    "lasttoken": last_token,
 }
-"""The poolings without parameters."""
+"""The poolings without parameters, by the names of sentence-transformers, in the order in which its
+older files concatenate several of them."""
 
-POOLINGS = (*OF_TOKENS, "pooler")
-
-
-class PairOutput(NamedTuple):
-    """The output of `SentencePairs` for B pairs of texts u and v.
-
-    Attributes:
-        vectors: float32 [B, 2, D], u and v; zeros for a text without tokens.
-        logits: float32 [B, C], logits of the labels; None without a classifier.
-    """
-
-    vectors: jax.Array
-    logits: jax.Array | None
-
-
-class SentencePairs(nn.Module):
-    """An encoder, and a classifier of pairs that is dropped after training.
-
-    The encoder has no pooler: no loss would reach it, and weight decay alone would change it.
-
-    Attributes:
-        config: architecture of the encoder.
-        execution: how the encoder is computed.
-        pool: pooling of token vectors to a text vector.
-        labels: C, number of classes of a classifier of (u, v, |u - v|); 0: no classifier.
-    """
-
-    config: EncoderConfig
-    execution: Execution
-    pool: Pool
-    labels: int = 0
-
-    def setup(self) -> None:
-        self.encoder = Encoder(
-            self.config, self.execution, add_pooling_layer=False, name=ENCODER_SCOPE
-        )
-        if self.labels:
-            self.classifier = dense(self.config, self.execution, self.labels, "classifier")
-
-    def __call__(
-        self,
-        input_ids: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        attention_mask: jax.Array | None = None,
-        *,
-        packed_rows: PackedRows | None = None,
-        deterministic: bool = True,
-        encoder_outputs: EncoderOutputs | None = None,
-    ) -> Any:
-        """Takes int32 [B, 2, T] three times; see `Encoder`.
-
-        Returns:
-            `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all 2 B rows.
-        """
-        if attention_mask is None:
-            attention_mask = jnp.ones_like(input_ids)
-        length = input_ids.shape[-1]
-        mask = attention_mask.reshape(-1, length)  # 2B,T
-        encoded = self.encoder(
-            input_ids.reshape(-1, length),
-            None if token_type_ids is None else token_type_ids.reshape(-1, length),
-            mask,
-            packed_rows=packed_rows,
-            deterministic=deterministic,
-            **(encoder_outputs or EncoderOutputs())._asdict(),
-        )
-        pooled = self.pool(encoded.last_hidden_state.astype(jnp.float32), mask.astype(bool))
-        pooled = jnp.where(mask.any(axis=1, keepdims=True), pooled, 0)
-        vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # B2D
-        output = PairOutput(vectors, None)
-        if self.labels:
-            logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))
-            output = PairOutput(vectors, logits.astype(jnp.float32))
-        return output if encoder_outputs is None else (output, encoded)
-
-
-def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
-    """The input of the classifier of pairs: two [..., D] → (u, v, |u - v|), [..., 3 D]."""
-    return jnp.concatenate([u, v, jnp.abs(u - v)], axis=-1)
+POOLINGS = (*OF_TOKENS, POOLER)

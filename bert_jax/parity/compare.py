@@ -18,12 +18,14 @@ from bert_jax.checkpoints.parameters import (
     WORD_EMBEDDINGS,
     to_tensors,
 )
+from bert_jax.checkpoints.sentence_transformers import encoder_directory
 from bert_jax.errors import UserError
 from bert_jax.families.family import Family, TensorNames
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import ENCODER_SCOPE, JOINT, EncoderConfig, Head
 from bert_jax.models.encoder import Encoder, abstract_params
+from bert_jax.models.text_vectors import TEXT_VECTORS
 from bert_jax.parity.causes import Case, causes_in_config, causes_in_rounding, causes_in_tensors
 from bert_jax.parity.heads import (
     FEATURES,
@@ -74,7 +76,7 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
         )
     if reference is None and google_files.find(Path(os.path.expanduser(path))):
         raise UserError(f"{path}: transformers does not read Google's files; give --reference DIR")
-    reference_path = resolve(directory if reference is None else reference)
+    reference_path = encoder_directory(resolve(directory if reference is None else reference))
     description = model.description
     head = description.head
     assert head is not None
@@ -90,7 +92,8 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
         add_pooling_layer=description.add_pooling_layer,
     )
     names = description.family.huggingface
-    tensors = to_tensors(model.params, names, model.module)
+    params = {scope: tree for scope, tree in model.params.items() if scope != TEXT_VECTORS}
+    tensors = to_tensors(params, names, model.module)
     decoder = names.tensor_of(DECODER)
     _check_shapes(path, tensors, reference_path, expected_model.tensors, decoder)
     _check_problem_types(path, model, reference_path, expected_model)

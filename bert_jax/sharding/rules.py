@@ -59,6 +59,7 @@ PARAMETER_AXES: tuple[tuple[str, LogicalAxes], ...] = (
     (r"qa_joint/(end|no_answer)/kernel$", ()),
     (r"(nsp_head|classifier|sequence_summary|qa_outputs|relevance)/kernel$", ("embed", None)),
     (r"hidden_projection/kernel$", ("embed", None)),
+    (r"text_vectors/\w+/(kernel|bias)$", ()),
     (r"\b(pooler|mlm_head|replaced_token_head|classifier)/(dense|out_proj)/bias$", ()),
     (r"\b(nsp_head|classifier|sequence_summary|qa_outputs|relevance|qa_joint/\w+)/bias$", ()),
     # The inputs are 2 D + 200 wide, which few sizes of a mesh divide.

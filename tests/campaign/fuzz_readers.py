@@ -126,6 +126,7 @@ def _make_model(directory: Path) -> None:
     from bert_jax.models.config import EncoderConfig, Head
     from bert_jax.models.encoder import init_params
     from bert_jax.models.execution import Execution
+    from bert_jax.models.text_vectors import Normalize, TextVectors
 
     config = EncoderConfig(
         vocab_size=len(PIECES),
@@ -135,8 +136,8 @@ def _make_model(directory: Path) -> None:
         intermediate_size=12,
         max_position_embeddings=16,
     )
-    other = {"sentence_pooling": "mean"}
-    description = ModelDescription(config, Head.ENCODER, other=other)
+    vectors = TextVectors(modules=(Normalize(),))
+    description = ModelDescription(config, Head.ENCODER, stored_vectors=vectors)
     init = jax.jit(lambda key: init_params(description.make_module(Execution()), key))
     model_directory.save(directory, description, init(jax.random.key(0)), _tokenizer())
 

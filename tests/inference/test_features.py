@@ -113,7 +113,7 @@ def test_half_precision_gives_float32(model):
 
 
 def test_poolings_that_cannot_be(model, make_model):
-    with pytest.raises(UserError, match="pooling is 'middle'; known are cls, mean, max, pooler"):
+    with pytest.raises(UserError, match="pooling is 'middle'; known are cls, max, .*, pooler"):
         model.embed(["sun"], "middle")
     for without in (
         make_model(Head.MASKED_LM),

@@ -15,8 +15,27 @@ from bert_jax.metrics.similarity import (
     mean_squared_error,
     pearson,
     reciprocal_ranks,
+    similarities,
+    similarity_of_pair,
     spearman,
 )
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("cosine", 0.6), ("dot", 9), ("euclidean", -4), ("manhattan", -4)],
+)
+def test_similarities_by_hand(kind, expected):
+    pair = np.float32([[3, 0], [3, 4]])
+    assert similarity_of_pair(pair, kind) == pytest.approx(expected)
+    found = similarities(pair[:1], pair, kind)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found[0, 1], expected, rtol=1e-6)
+
+
+def test_opposite_vectors_and_zero():
+    assert similarity_of_pair(np.float32([[1, 2], [-2, -4]])) == pytest.approx(-1)
+    assert similarity_of_pair(np.zeros((2, 2), np.float32)) == 0
 
 
 def test_pearson_by_hand():

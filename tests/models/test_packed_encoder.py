@@ -16,7 +16,8 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
-from bert_jax.models.pooling import SentencePairs
+from bert_jax.models.sentence_pairs import SentencePairs
+from bert_jax.models.text_vectors import TextPooling
 
 CONFIG = EncoderConfig(
     vocab_size=40,
@@ -32,10 +33,6 @@ CONFIG = EncoderConfig(
 LENGTHS = [7, 2, 12, 5, 3, 0, 4, 9]
 
 
-def mean(hidden, mask):
-    return (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdims=True).clip(1)
-
-
 def visible_part(leaf, mask):
     """0 for padding, and for rows of nothing else, which no task reads."""
     seen = mask if leaf.shape[:2] == mask.shape else mask.any(axis=-1)
@@ -47,7 +44,7 @@ MODELS = {
     "tagging": (TaggingModel(CONFIG), (8,)),
     "question answering": (QuestionAnsweringModel(CONFIG), (8,)),
     "multiple choice": (MultipleChoiceModel(CONFIG), (4, 2)),
-    "similarity": (SentencePairs(CONFIG, Execution(), mean), (4, 2)),
+    "similarity": (SentencePairs(CONFIG, Execution(), TextPooling()), (4, 2)),
 }
 
 

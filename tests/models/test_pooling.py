@@ -2,12 +2,19 @@
 
 import jax
 import numpy as np
+import pytest
 
-from bert_jax.models import pooling
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.models.layers import l2_normalize
-from bert_jax.models.pooling import SentencePairs, masked_mean, pair_features
+from bert_jax.models.sentence_pairs import SentencePairs, pair_features
+from bert_jax.models.text_vectors import (
+    ACTIVATIONS,
+    Dense,
+    LayerNorm,
+    Normalize,
+    TextPooling,
+)
 
 HIDDEN = np.float32(
     [
@@ -25,19 +32,68 @@ MASK = np.array(
 )
 
 
-def test_cls():
-    np.testing.assert_array_equal(pooling.cls(HIDDEN), [[1.0, -4.0], [2.0, 0.0], [7.0, 7.0]])
+# The first row has three tokens of four, the second one.
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cls", [[1, -4], [2, 0]]),
+        ("max", [[5, -2], [2, 0]]),
+        ("mean", [[3, -5], [2, 0]]),
+        ("mean_sqrt_len_tokens", [[9 / 3**0.5, -15 / 3**0.5], [2, 0]]),
+        ("weightedmean", [[22 / 6, -35 / 6], [2, 0]]),
+        ("lasttoken", [[5, -9], [2, 0]]),
+    ],
+)
+def test_poolings_by_hand(name, expected):
+    found = np.asarray(jax.jit(TextPooling((name,)).apply)({}, HIDDEN, MASK))
+    np.testing.assert_allclose(found[:2], expected, rtol=1e-6)
+    assert np.isfinite(found[2]).all()  # a row without tokens
+    assert name == "cls" or name == "max" or (found[2] == 0).all()
 
 
-def test_mean_leaves_padding_out():
-    expected = [[3.0, -5.0], [2.0, 0.0], [0.0, 0.0]]
-    np.testing.assert_array_equal(jax.jit(pooling.masked_mean)(HIDDEN, MASK), expected)
+# Without the first token, a prompt, in the pooling; the positions still count from it.
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("cls", [3, -2]), ("mean", [4, -5.5]), ("weightedmean", [21 / 5, -31 / 5])],
+)
+def test_a_prompt_that_does_not_count(name, expected):
+    pool = TextPooling((name,), prompt_length=1)
+    np.testing.assert_allclose(pool.apply({}, HIDDEN, MASK)[0], expected, rtol=1e-6)
 
 
-def test_max_leaves_padding_out():
-    found = np.asarray(jax.jit(pooling.masked_max)(HIDDEN, MASK))
-    np.testing.assert_array_equal(found[:2], [[5.0, -2.0], [2.0, 0.0]])
-    assert np.isfinite(found[2]).all()
+def test_modules_after_several_poolings_by_hand():
+    dense = Dense(4, 2, activation_function="torch.nn.modules.activation.ReLU", use_residual=True)
+    pool = TextPooling(("mean", "cls"), (dense, Normalize(), LayerNorm(2)))
+    params = {
+        # [3, -5, 1, -4] → [3 - 4, 5 + 1] → [0, 6] and the first two of it
+        "0_dense": {
+            "kernel": np.float32([[1, 0], [0, -1], [0, 0], [1, 0]]),
+            "bias": np.float32([0, 1]),
+        },
+        "0_residual": {"kernel": np.float32([[1, 0], [0, 1], [0, 0], [0, 0]])},
+        "2_norm": {"scale": np.float32([2, 2]), "bias": np.float32([0, 1])},
+    }
+    found = pool.apply({"params": params}, HIDDEN, MASK)[0]
+    # [3, 1] / √10 has the mean 2 / √10 and the deviation 1 / √10.
+    deviation = (0.1 + 1e-5) ** 0.5
+    expected = [2 * 0.1**0.5 / deviation, 1 - 2 * 0.1**0.5 / deviation]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_have_the_parameters_of_pytorch(name):
+    values = {  # torch 2.13 for -2 and 0.5
+        "Identity": (-2, 0.5), "Tanh": (-0.964028, 0.462117), "ReLU": (0, 0.5),
+        "ReLU6": (0, 0.5), "LeakyReLU": (-0.02, 0.5), "ELU": (-0.864665, 0.5),
+        "CELU": (-0.864665, 0.5), "SELU": (-1.520167, 0.525351), "GELU": (-0.045500, 0.345731),
+        "SiLU": (-0.238406, 0.311230), "Mish": (-0.252501, 0.375245),
+        "Sigmoid": (0.119203, 0.622459), "LogSigmoid": (-2.126928, -0.474077),
+        "Softplus": (0.126928, 0.974077), "Softsign": (-0.666667, 0.333333),
+        "Tanhshrink": (-1.035972, 0.037883), "Hardtanh": (-1, 0.5),
+        "Hardsigmoid": (0.166667, 0.583333), "Hardswish": (-0.333333, 0.291667),
+    }  # fmt: skip
+    found = ACTIVATIONS[name](np.float32([-2, 0.5]))
+    np.testing.assert_allclose(found, values[name], atol=2e-6)
 
 
 def test_unit_length():
@@ -51,7 +107,7 @@ def test_features_by_hand():
 
 
 def test_each_text_of_a_pair_has_its_own_vector(tiny_config):
-    module = SentencePairs(tiny_config, Execution(), masked_mean, labels=3)
+    module = SentencePairs(tiny_config, Execution(), TextPooling(), labels=3)
     generator = np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: np.float32(generator.normal(size=leaf.shape)), abstract_params(module)

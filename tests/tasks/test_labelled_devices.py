@@ -15,6 +15,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
+from bert_jax.models.text_vectors import TextVectors
 from tests.random_params import random_params
 
 pytestmark = pytest.mark.slow
@@ -70,7 +71,7 @@ CASES = {
         "multiple_choice", Head.MULTIPLE_CHOICE, {}, {"length": 32},
     ),
     "similarity": Case(
-        "similarity", Head.ENCODER, {"other": {"sentence_pooling": "mean"}}, {"length": 32},
+        "similarity", Head.ENCODER, {"stored_vectors": TextVectors()}, {"length": 32},
     ),
 }  # fmt: skip
 

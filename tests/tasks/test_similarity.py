@@ -66,7 +66,7 @@ def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_
     model = bert_jax.load(workdir / "model")
     assert model.report.complete
     assert model.description.head is Head.ENCODER
-    assert model.description.other == {"sentence_pooling": "max"}
+    assert model.description.vectors.poolings == ("max",)
     cat, _, tree = model.similarity(["the cat was up .", "the sea was up .", "the tree was up ."])
     assert cat[0] > 0.99 > 0.5 > cat[1]
     assert tree[1] > 0.5 > tree[0]
@@ -204,7 +204,7 @@ def test_a_row_that_fills_up_a_batch_changes_nothing(make_task, loss):
     ("keys", "rows", "message"),
     [
         ({"loss": "angular"}, ROWS, "data.loss is 'angular'; known are cosine, contras"),
-        ({"pooling": "pooler"}, ROWS, "data.pooling is 'pooler'; known are cls, mean, max"),
+        ({"pooling": "pooler"}, ROWS, "pooling is 'pooler'; known are cls, max, mean, mean_sq"),
         ({"label_range": (5,)}, ROWS, r"data.label_range is \(5,\); give the least and the great"),
         ({"label_range": ("low", "high")}, ROWS, "label_range is .*; give the least and the great"),
         ({"label_range": ("nan", 1)}, ROWS, "label_range is .*; give the least and the greatest"),

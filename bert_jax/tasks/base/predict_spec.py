@@ -38,7 +38,7 @@ LINES = Layout()
 
 # The options that only some tasks have, see `PredictSpec.options`.
 _OF_SOME_TASKS = (
-    *("pooling", "normalize", "layers", "combine", "raw_scores"),
+    *("pooling", "normalize", "prompt", "layers", "combine", "raw_scores"),
     *("top_k", "null_threshold", "window_step", "answer_length"),
 )
 
@@ -70,9 +70,9 @@ class PredictOptions:
         comments: prefix of comment lines of CoNLL files; None: there are none.
         header: whether the first line of a table names its columns.
         quotes: meaning of quotation marks in a table, see `TableOptions`.
-        pooling: pooling of "embed" and "similarity", see `LoadedModel.embed`; None: the mean, for
-            "similarity" the pooling of the model.
-        normalize: whether the vectors of "embed" are scaled to length 1.
+        pooling: pooling of "embed" and "similarity", see `LoadedModel.embed`.
+        normalize: whether the vectors of "embed" are scaled to length 1; None: as the model says.
+        prompt: prompt of "embed" and "similarity", see `LoadedModel.embed`.
         layers: layers of "hidden_states" and "attentions", see `LoadedModel`; None: the last layer
             for "hidden_states", all for "attentions".
         combine: how "hidden_states" combines layers.
@@ -103,7 +103,8 @@ class PredictOptions:
     header: bool = True
     quotes: str = "auto"
     pooling: str | None = None
-    normalize: bool = False
+    normalize: bool | None = None
+    prompt: str | None = None
     layers: tuple[int, ...] | None = None
     combine: str | None = None
     raw_scores: bool = False

@@ -21,6 +21,7 @@ from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import ComputedModel, EncoderConfig, Head
 from bert_jax.models.encoder import EncoderOutputs
 from bert_jax.models.execution import Execution
+from bert_jax.models.text_vectors import TextVectors
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import gathered, on_mesh
@@ -65,6 +66,7 @@ class ModelInit:
         problem_type: str | None = None,
         add_pooling_layer: bool = True,
         other: Mapping[str, Any] = MappingProxyType({}),
+        vectors: TextVectors | None = None,
     ) -> ModelDescription:
         """The model that a task trains; see `ModelDescription` for the arguments.
 
@@ -77,6 +79,7 @@ class ModelInit:
             problem_type: problem type of a classifier.
             add_pooling_layer: whether a bare encoder has a pooler.
             other: further fields of `config.json`.
+            vectors: how the model makes vectors of texts; None: it is for another task.
         """
         config = self.architecture(tokenizer)
         if num_labels is not None:
@@ -89,6 +92,7 @@ class ModelInit:
             add_pooling_layer=add_pooling_layer,
             other=dict(other),
             family=self.family,
+            stored_vectors=vectors,
         )
 
 

@@ -1,14 +1,15 @@
 """The metrics of the vectors of pairs, which depend on the kind of labels of the pairs.
 
-numbers    `EmbeddingSimilarityEvaluator`: correlations of cosine and label
+numbers    `EmbeddingSimilarityEvaluator`: correlations of similarity and label
 1 and 0    `BinaryClassificationEvaluator`, for similar and other pairs: average precision of the
-                      cosine, and the accuracy at the threshold that is best for exactly these pairs
-classes    `LabelAccuracyEvaluator`: accuracy of the classifier, if there is one; the mean cosine of
-           each class
+                  similarity, and the accuracy at the threshold that is best for exactly these pairs
+classes    `LabelAccuracyEvaluator`: accuracy of the classifier, if there is one; the mean
+           similarity of each class, as `cosine_<class>`
 none       `RetrievalEvaluator`, for pairs that belong together: the mean reciprocal rank of a
            text's second text among all second texts, and how often it has rank 1 (accuracy@1)
 
-Source of the metrics and the names: the evaluators of sentence-transformers.
+The similarity is that of the model, most often the cosine. Source of the metrics and the names: the
+evaluators of sentence-transformers.
 """
 
 import abc
@@ -23,10 +24,10 @@ from bert_jax.metrics.similarity import (
     best_accuracy,
     pearson,
     reciprocal_ranks,
+    similarity_of_pair,
     spearman,
 )
 from bert_jax.tasks.similarity.objectives import numbers_of, text_numbers
-from bert_jax.tasks.similarity.predict import cosine
 
 
 class PairEvaluator(abc.ABC):
@@ -34,6 +35,7 @@ class PairEvaluator(abc.ABC):
 
     Attributes:
         examples: the pairs.
+        similarity: how two vectors are compared, see `TextVectors`.
         best: metric that chooses the best checkpoint; higher is better.
         metric_names: the keys of `metrics`, in their order.
     """
@@ -41,8 +43,8 @@ class PairEvaluator(abc.ABC):
     best: str
     metric_names: tuple[str, ...]
 
-    def __init__(self, examples: Sequence[TextExample]) -> None:
-        self.examples = examples
+    def __init__(self, examples: Sequence[TextExample], similarity: str) -> None:
+        self.examples, self.similarity = examples, similarity
 
     def metrics(self, vectors: np.ndarray, logits: np.ndarray | None) -> dict[str, float]:
         """The metrics of the pairs.
@@ -53,6 +55,10 @@ class PairEvaluator(abc.ABC):
         """
         return dict(zip(self.metric_names, self.scores(vectors, logits), strict=True))
 
+    def similarities(self, vectors: np.ndarray) -> np.ndarray:
+        """The similarity of each pair: float32 [n, 2, D] → float64 [n]."""
+        return np.array([similarity_of_pair(pair, self.similarity) for pair in vectors])
+
     @abc.abstractmethod
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
         """The values of `metrics`, in the order of `metric_names`."""
@@ -62,26 +68,29 @@ class PairEvaluator(abc.ABC):
         """Metrics without a model, as `<metric>_<baseline>`."""
 
 
-def find_evaluator(examples: Sequence[TextExample], classes: tuple[str, ...]) -> PairEvaluator:
+def find_evaluator(
+    examples: Sequence[TextExample], classes: tuple[str, ...], similarity: str = "cosine"
+) -> PairEvaluator:
     """The evaluator for the labels of some pairs.
 
     Args:
         examples: at least one pair.
         classes: labels of the classifier, if there is one.
+        similarity: how two vectors are compared.
     """
     labels = {example.label for example in examples}
     if None in labels:
-        return RetrievalEvaluator(examples)
+        return RetrievalEvaluator(examples, similarity)
     if classes and labels <= set(classes):
-        return LabelAccuracyEvaluator(examples, classes)
+        return LabelAccuracyEvaluator(examples, similarity, classes)
     try:
         numbers = {float(label) for label in labels}  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return LabelAccuracyEvaluator(examples, classes)
+        return LabelAccuracyEvaluator(examples, similarity, classes)
     return (
-        BinaryClassificationEvaluator(examples)
+        BinaryClassificationEvaluator(examples, similarity)
         if numbers <= {0, 1}
-        else EmbeddingSimilarityEvaluator(examples)
+        else EmbeddingSimilarityEvaluator(examples, similarity)
     )
 
 
@@ -90,8 +99,8 @@ class EmbeddingSimilarityEvaluator(PairEvaluator):
     metric_names = ("spearman", "pearson")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
-        gold, cosines = numbers_of(self.examples), _cosines(vectors)
-        return spearman(gold, cosines), pearson(gold, cosines)
+        gold, found = numbers_of(self.examples), self.similarities(vectors)
+        return spearman(gold, found), pearson(gold, found)
 
     def baselines(self) -> dict[str, float]:
         return {"spearman_overlap": spearman(numbers_of(self.examples), _overlaps(self.examples))}
@@ -102,8 +111,8 @@ class BinaryClassificationEvaluator(PairEvaluator):
     metric_names = ("average_precision", "best_accuracy", "best_threshold")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
-        gold, cosines = numbers_of(self.examples) > 0, _cosines(vectors)
-        return average_precision(gold, cosines), *best_accuracy(gold, cosines)
+        gold, found = numbers_of(self.examples) > 0, self.similarities(vectors)
+        return average_precision(gold, found), *best_accuracy(gold, found)
 
     def baselines(self) -> dict[str, float]:
         gold = numbers_of(self.examples) > 0
@@ -116,18 +125,20 @@ class BinaryClassificationEvaluator(PairEvaluator):
 
 
 class LabelAccuracyEvaluator(PairEvaluator):
-    def __init__(self, examples: Sequence[TextExample], classes: tuple[str, ...]) -> None:
-        super().__init__(examples)
+    def __init__(
+        self, examples: Sequence[TextExample], similarity: str, classes: tuple[str, ...]
+    ) -> None:
+        super().__init__(examples, similarity)
         self._classes = classes
         self._gold = np.array([str(example.label) for example in examples])
         self._labels = sorted(set(self._gold))
-        of_classes = tuple(f"cosine_{label}" for label in self._labels)
+        of_classes = tuple(f"{similarity}_{label}" for label in self._labels)
         self.metric_names = ("accuracy", *of_classes) if classes else of_classes
         self.best = self.metric_names[0]
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
-        cosines = _cosines(vectors)
-        means = tuple(float(cosines[self._gold == label].mean()) for label in self._labels)
+        found = self.similarities(vectors)
+        means = tuple(float(found[self._gold == label].mean()) for label in self._labels)
         if logits is None:
             return means
         predicted = np.array(self._classes)[logits.argmax(axis=-1)]
@@ -143,9 +154,7 @@ class RetrievalEvaluator(PairEvaluator):
     metric_names = ("mean_reciprocal_rank", "accuracy@1")
 
     def scores(self, vectors: np.ndarray, logits: np.ndarray | None) -> tuple[float, ...]:
-        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        unit = vectors / np.maximum(lengths, 1e-12)
-        ranks = reciprocal_ranks(unit, text_numbers(self.examples))
+        ranks = reciprocal_ranks(vectors, text_numbers(self.examples), self.similarity)
         return float(ranks.mean()), float((ranks == 1).mean())
 
     def baselines(self) -> dict[str, float]:
@@ -154,11 +163,6 @@ class RetrievalEvaluator(PairEvaluator):
             "mean_reciprocal_rank_chance": float((1 / np.arange(1, count + 1)).mean()),
             "accuracy@1_chance": 1 / count,
         }
-
-
-def _cosines(vectors: np.ndarray) -> np.ndarray:
-    """Cosines of the pairs: float32 [n, 2, D] → float64 [n]."""
-    return np.array([cosine(pair) for pair in vectors])
 
 
 def _overlaps(examples: Sequence[TextExample]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The similarity of two texts: the cosine of their vectors (Sentence-BERT, 2019)."""
+"""The similarity of two texts: most often the cosine of their vectors (Sentence-BERT, 2019)."""
 
 import contextlib
 import dataclasses
@@ -9,11 +9,10 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.data.examples import Entries, Entry
 from bert_jax.data.records import shortest
-from bert_jax.errors import OptionError, UserError
+from bert_jax.errors import OptionError
+from bert_jax.metrics.similarity import similarity_of_pair
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     PredictOptions,
@@ -35,8 +34,6 @@ from bert_jax.tokenization import Encoding
 
 Pair = tuple[str, str]
 
-DEFAULT_POOLING = "mean"
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Match:
@@ -45,7 +42,7 @@ class Match:
     Attributes:
         index: number of the text among all texts, from 0.
         text: the text itself.
-        score: cosine with the query.
+        score: similarity to the query, most often the cosine.
     """
 
     index: int
@@ -59,11 +56,13 @@ class PairPrediction:
 
     Attributes:
         vectors: vectors of both texts, float32 [2, D].
+        similarity: how similar they are, by the model's similarity function.
         logits: scores of the labels, float32 [C], if the model has a classifier.
         labels: names of the labels.
     """
 
     vectors: np.ndarray
+    similarity: float
     logits: np.ndarray | None = None
     labels: tuple[str, ...] = ()
 
@@ -71,22 +70,28 @@ class PairPrediction:
 class PairPredictor(Predictor[Pair, PairPrediction]):
     """The vectors of both texts of each pair."""
 
-    def __init__(self, model: Model, options: BatchOptions, *, pooling: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        options: BatchOptions,
+        *,
+        pooling: str | None = None,
+        prompt: str | None = None,
+    ) -> None:
         """For a model with any head.
 
         Args:
             model: a model with any head.
             options: batch options; `batch_size` counts texts.
-            pooling: pooling, see `LoadedModel.embed`; None: that of `config.json`, else the mean.
+            pooling: pooling, see `LoadedModel.embed`.
+            prompt: prompt, see `LoadedModel.embed`.
 
         Raises:
-            OptionError: the pooling is unknown, or the model has no pooler.
+            OptionError: see `EmbeddingPredictor`.
         """
         # A pair has two rows, so a batch holds half as many examples.
         super().__init__(model, dataclasses.replace(options, window=options.window // 2))
-        self._texts = EmbeddingPredictor(
-            model, options, pooling=pooling or stored_pooling(model.description)
-        )
+        self._texts = EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
 
     def prepare(self, example: Pair, index: int) -> Pair:
         if not isinstance(example, tuple) or [type(text) for text in example] != [str, str]:
@@ -103,32 +108,14 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
     def decode(
         self, example: Pair, encodings: Sequence[Encoding], outputs: list[np.ndarray]
     ) -> PairPrediction:
-        return PairPrediction(check_finite(np.stack(outputs), "the vectors of a pair"))
+        vectors = check_finite(np.stack(outputs), "the vectors of a pair")
+        return PairPrediction(vectors, similarity_of_pair(vectors, self._texts.vectors.similarity))
 
     def characters(self, example: Pair) -> int:
         return len(example[0]) + len(example[1])
 
     def report(self) -> None:
         self._texts.report()
-
-
-def cosine(vectors: np.ndarray) -> float:
-    """Cosine of two vectors, float32 [2, D], in double precision; 0 if one of them is zero."""
-    first, second = vectors.astype(np.float64)
-    norms = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(np.clip(first @ second / norms, -1, 1)) if norms else 0.0
-
-
-def stored_pooling(description: ModelDescription) -> str:
-    """The pooling that a model was trained with, from `config.json`; without one, the mean.
-
-    Raises:
-        UserError: the value is not a string.
-    """
-    value = description.other.get(SENTENCE_POOLING, DEFAULT_POOLING)
-    if not isinstance(value, str):
-        raise UserError(f"config.json: {SENTENCE_POOLING} is {value!r}; it must be a pooling")
-    return value
 
 
 def checked_texts(texts: Iterable[str]) -> Iterator[str]:
@@ -166,7 +153,7 @@ def _open_pairs(source: str | Path, options: PredictOptions) -> Iterator[Entries
 
 
 def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
-    record: dict[str, Any] = {"similarity": shortest(cosine(prediction.vectors))}
+    record: dict[str, Any] = {"similarity": shortest(prediction.similarity)}
     if prediction.logits is not None:
         probabilities = map(shortest, softmax(prediction.logits))
         record["label"] = prediction.labels[int(prediction.logits.argmax())]
@@ -176,7 +163,9 @@ def _as_record(pair: Pair, prediction: PairPrediction) -> Mapping[str, Any]:
 
 PREDICT = PredictSpec(
     _open_pairs,
-    lambda model, options: PairPredictor(model, options.batches(), pooling=options.pooling),
+    lambda model, options: PairPredictor(
+        model, options.batches(), pooling=options.pooling, prompt=options.prompt
+    ),
     {JSONL: json_lines(_as_record)},
-    options=("pooling",),
+    options=("pooling", "prompt"),
 )

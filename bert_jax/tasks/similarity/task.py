@@ -1,7 +1,7 @@
 """Vectors of sentences that can be compared (Sentence-BERT, Reimers and Gurevych, 2019).
 
-The result is a bare encoder. Its `config.json` names the pooling of its vectors; it has no pooler,
-since none of these poolings uses one.
+The result is a bare encoder, with the files of sentence-transformers that say how its vectors are
+made. It has no pooler, since none of these poolings uses one.
 """
 
 import dataclasses
@@ -15,16 +15,17 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.sentence_transformers import SENTENCE_POOLING
 from bert_jax.data.examples import TextExample
 from bert_jax.data.labelled_batches import LabelledBatches
 from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.readers.texts import TextOptions, read_texts
 from bert_jax.errors import OptionError, require_between, require_one_of
-from bert_jax.models.config import EncoderConfig, Head
+from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
-from bert_jax.models.pooling import OF_TOKENS, PairOutput, SentencePairs, pair_features
+from bert_jax.models.pooling import OF_TOKENS
+from bert_jax.models.sentence_pairs import PairOutput, SentencePairs, pair_features
+from bert_jax.models.text_vectors import TextVectors
 from bert_jax.options import from_keys, keys_of
 from bert_jax.sharding.hosts import fetch
 from bert_jax.tasks.base.labelled_options import (
@@ -44,8 +45,9 @@ from bert_jax.tasks.base.splits import (
     read_splits,
 )
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
-from bert_jax.tasks.base.text_rows import TextEncoder
-from bert_jax.tasks.similarity.evaluators import find_evaluator
+from bert_jax.tasks.base.text_rows import TextEncoder, with_prompt
+from bert_jax.tasks.embed import check_lower_case, prompt_length
+from bert_jax.tasks.similarity.evaluators import PairEvaluator, find_evaluator
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
     CosineObjective,
@@ -54,12 +56,10 @@ from bert_jax.tasks.similarity.objectives import (
     SoftmaxObjective,
 )
 from bert_jax.tasks.similarity.predict import (
-    DEFAULT_POOLING,
     PREDICT,
     PairPrediction,
     PairPredictor,
     no_second_text,
-    stored_pooling,
 )
 from bert_jax.tokenization import Tokenizer
 
@@ -92,11 +92,14 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         """
         super().__init__(splits, model, options)
         self._objective = objective
-        self._pooling = stored_pooling(model.description)
+        vectors = model.description.vectors
+        check_lower_case(vectors, self.tokenizer)
+        self._prompt = vectors.prompt(None)
+        length = prompt_length(vectors, self._prompt, self.tokenizer, options.length)
         self.module = SentencePairs(
             self.description.config,
             model.execution,
-            OF_TOKENS[self._pooling],
+            vectors.pool(length),
             labels=len(objective.labels),
         )
         self._targets = objective.targets(splits.train)
@@ -106,7 +109,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         examples = self.splits.train
         targets = self._targets
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = (text for example in examples for text in example.item)
+        texts = (with_prompt(self._prompt, text) for example in examples for text in example.item)
         sequences = Sequences.of(row for (row,) in encode_in_chunks(encode, texts))
         rows = np.arange(2 * len(examples)).reshape(-1, 2)
 
@@ -129,14 +132,13 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         return outputs.vectors  # B2D
 
     def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
-        pool = OF_TOKENS[stored_pooling(description)]
-        return SentencePairs(description.config, execution, pool)
+        return SentencePairs(description.config, execution, description.vectors.pool())
 
     def predictor(self, model: Model) -> Predictor[tuple[str, str], PairPrediction]:
         """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
         labels = self._objective.labels
         head = fetch(model.params["classifier"]) if labels else None
-        return _PairClassifier(model, self.options.batches, self._pooling, labels, head)
+        return _PairClassifier(model, self.options.batches, labels, head)
 
     def is_labelled(self, eval_set: EvalSet[TextExample]) -> bool:
         return not self._objective.needs_labels or super().is_labelled(eval_set)
@@ -148,7 +150,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         vectors = np.stack([prediction.vectors for prediction in predictions])
         scores = [prediction.logits for prediction in predictions if prediction.logits is not None]
         logits = np.stack(scores) if scores else None
-        metrics = find_evaluator(examples, self._objective.labels).metrics(vectors, logits)
+        metrics = self._evaluator(examples).metrics(vectors, logits)
         if not self._objective.can_evaluate(examples):
             return metrics
         targets = self._objective.targets(examples)
@@ -158,14 +160,17 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         return {"loss": float(np.mean(jax.device_get(losses), dtype=np.float64)), **metrics}
 
     def metric_names(self, examples: list[TextExample]) -> Iterable[str]:
-        names = find_evaluator(examples, self._objective.labels).metric_names
+        names = self._evaluator(examples).metric_names
         if not self._objective.can_evaluate(examples):
             return names
         self._objective.targets(examples)  # labels of the wrong kind are refused
         return "loss", *names
 
     def baseline_metrics(self, examples: list[TextExample]) -> dict[str, float]:
-        return find_evaluator(examples, self._objective.labels).baselines()
+        return self._evaluator(examples).baselines()
+
+    def _evaluator(self, examples: list[TextExample]) -> PairEvaluator:
+        return find_evaluator(examples, self._objective.labels, self.description.vectors.similarity)
 
     def examples_as_text(self, count: int) -> str:
         """Label and both texts, one pair a line."""
@@ -181,11 +186,10 @@ class _PairClassifier(PairPredictor):
         self,
         model: Model,
         options: BatchOptions,
-        pooling: str | None,
         labels: tuple[str, ...],
         head: Any,
     ) -> None:
-        super().__init__(model, options, pooling=pooling)
+        super().__init__(model, options)
         self._labels, self._head = labels, head
 
     def transform(self, decoded: Iterator[PairPrediction]) -> Iterator[PairPrediction]:
@@ -195,15 +199,15 @@ class _PairClassifier(PairPredictor):
                 continue
             features = np.asarray(pair_features(*prediction.vectors))
             logits = features @ self._head["kernel"] + self._head["bias"]
-            yield PairPrediction(prediction.vectors, logits, self._labels)
+            yield dataclasses.replace(prediction, logits=logits, labels=self._labels)
 
 
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TextOptions` are keys of `data`.
 
     `loss` is one of `LOSSES`; for `margin`, `scale` and `label_range` see `objectives`.
-    `label_range` () is 0 to 1, for STS-B 0 to 5. `pooling` is "mean", "cls" or "max"; "": that of
-    the model, else the mean.
+    `label_range` () is 0 to 1, for STS-B 0 to 5. `pooling` is one of `OF_TOKENS`, or several with
+    commas; "": that of the model.
     """
     return labelled_defaults(
         {
@@ -224,7 +228,8 @@ def check_options(config: ConfigDict) -> None:
     check_labelled_options(config)
     data = config.data
     require_one_of("loss", data.loss, LOSSES)
-    require_one_of("pooling", data.pooling, ("", *OF_TOKENS))
+    for name in filter(None, data.pooling.split(",")):
+        require_one_of("pooling", name, OF_TOKENS)
     options = from_keys(TextOptions, data)
     ContrastiveObjective(data.margin)
     MultipleNegativesRanking(data.scale, _label_range(data, options))
@@ -240,7 +245,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     tokenizer = model_tokenizer(model_init)
     description = _description(data, model_init, tokenizer)
     if not model_init.is_finished:
-        _check_training(config, description.config)
+        _check_training(config, description)
     options = from_keys(TextOptions, data)
     splits = read_splits(
         data,
@@ -256,7 +261,8 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     )
     objective = _objective(data, options, splits.all_train, model_init)
     splits = dataclasses.replace(splits, train=objective.select(splits.train))
-    best = find_evaluator(splits.validation[0].examples, objective.labels).best
+    similarity = description.vectors.similarity
+    best = find_evaluator(splits.validation[0].examples, objective.labels, similarity).best
     return SimilarityTask(
         splits,
         TrainedModel(tokenizer, description, model_init.execution),
@@ -265,7 +271,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     )
 
 
-def _check_training(config: ConfigDict, encoder: EncoderConfig) -> None:
+def _check_training(config: ConfigDict, description: ModelDescription) -> None:
     """Raises OptionError if the options would train nothing, or another loss than requested."""
     train, optimizer = config.train, config.optimizer
     if config.data.loss == "in_batch_negatives" and train.microbatches > 1:
@@ -275,7 +281,9 @@ def _check_training(config: ConfigDict, encoder: EncoderConfig) -> None:
             "with {loss=in_batch_negatives} all pairs of a batch are compared: set it to 1 "
             "({remat=full} saves memory, too)",
         )
-    if optimizer.freeze_encoder or optimizer.freeze_layers == encoder.num_hidden_layers:
+    layers = description.config.num_hidden_layers
+    is_frozen = optimizer.freeze_encoder or optimizer.freeze_layers == layers
+    if is_frozen and not description.vectors.has_parameters:
         key = "freeze_encoder" if optimizer.freeze_encoder else "freeze_layers"
         raise OptionError(
             key,
@@ -327,13 +335,15 @@ def _objective(
 
 
 def _description(data: ConfigDict, model_init: ModelInit, tokenizer: Tokenizer) -> ModelDescription:
-    """A bare encoder without pooler; its fields name the pooling of its vectors."""
+    """A bare encoder without pooler, whose vectors are made as those of the initial model."""
     base = model_init.description
-    pooling = data.pooling or (stored_pooling(base) if base else DEFAULT_POOLING)
-    require_one_of("pooling", pooling, OF_TOKENS)
-    return model_init.describe(
-        tokenizer, Head.ENCODER, add_pooling_layer=False, other={SENTENCE_POOLING: pooling}
-    )
+    vectors = base.vectors if base else TextVectors(poolings=(model_init.family.pooling,))
+    vectors = vectors.chosen(data.pooling or None, None)
+    vectors.width(model_init.architecture(tokenizer).hidden_size)  # a named pooling may not fit
+    if not vectors.of_tokens:
+        rule = "set {pooling=cls} or another, since the pooler is not trained"
+        raise OptionError("pooling", None, rule, "the initial model makes vectors with its pooler")
+    return model_init.describe(tokenizer, Head.ENCODER, add_pooling_layer=False, vectors=vectors)
 
 
 TRAIN = TrainSpec(create, defaults, check_options=check_options)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.models.pooling import pair_features
+from bert_jax.models.sentence_pairs import pair_features
 from bert_jax.tasks.similarity import objectives
 
 cosines = jax.jit(objectives.cosines)

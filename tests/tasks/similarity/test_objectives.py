@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.data.examples import TextExample
 from bert_jax.errors import UserError
-from bert_jax.models.pooling import PairOutput
+from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
     CosineObjective,

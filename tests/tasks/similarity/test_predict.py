@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.models.text_vectors import Normalize, TextVectors
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError
 from bert_jax.tasks.base.streams import predict_examples
-from bert_jax.tasks.similarity.predict import (
-    Match,
-    PairPredictor,
-    cosine,
-    stored_pooling,
-)
+from bert_jax.tasks.similarity.predict import Match, PairPredictor
 
 TEXTS = ["the cat sat on the mat .", "a dog", "it was warm .", "the sea was low"]
 
@@ -25,18 +21,12 @@ def similarities(model, pairs, pooling=None, advance=None, **sizes):
     """The cosine of each pair."""
     predictor = PairPredictor(model, BatchOptions(**sizes), pooling=pooling)
     predictions = predict_examples(predictor, pairs, advance=advance)
-    return (cosine(prediction.vectors) for prediction in predictions)
+    return (prediction.similarity for prediction in predictions)
 
 
 def by_hand(model, first, second, pooling="mean"):
     u, v = model.embed([first, second], pooling=pooling).astype(np.float64)
     return u @ v / (np.linalg.norm(u) * np.linalg.norm(v))
-
-
-def test_the_cosine_by_hand():
-    assert cosine(np.array([[3, 0], [3, 4]], np.float32)) == pytest.approx(0.6)
-    assert cosine(np.array([[1, 2], [-2, -4]], np.float32)) == pytest.approx(-1)
-    assert cosine(np.zeros((2, 2), np.float32)) == 0
 
 
 def test_every_text_with_every_other(model):
@@ -64,17 +54,17 @@ def test_pairs(model, pooling):
     assert all(isinstance(value, float) for value in found)
 
 
-def test_the_pooling_that_the_model_was_trained_with(model):
-    description = dataclasses.replace(model.description, other={"sentence_pooling": "cls"})
+def test_what_the_files_of_a_model_say(model):
+    vectors = TextVectors(poolings=("cls",), modules=(Normalize(),), similarity="dot")
+    description = dataclasses.replace(model.description, stored_vectors=vectors)
     trained = dataclasses.replace(model, description=description)
-    assert stored_pooling(description) == "cls"
-    assert stored_pooling(model.description) == "mean"
     (found,) = similarities(trained, [(TEXTS[0], TEXTS[1])])
     assert found == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1], "cls"), abs=1e-6)
     (asked,) = similarities(trained, [(TEXTS[0], TEXTS[1])], pooling="mean")
     assert asked == pytest.approx(by_hand(model, TEXTS[0], TEXTS[1]), abs=1e-6)
-    with pytest.raises(UserError, match="config.json: sentence_pooling is 7"):
-        stored_pooling(dataclasses.replace(description, other={"sentence_pooling": 7}))
+    every = trained.similarity(TEXTS)
+    assert every[0, 1] == pytest.approx(found, abs=1e-6)
+    assert trained.search(TEXTS[0], TEXTS[1:2])[0].score == pytest.approx(found, abs=1e-6)
 
 
 def test_a_stream_of_pairs_without_end(model):

@@ -1,0 +1,214 @@
+"""Reads what the files of sentence-transformers say of the vectors of a model."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_jax.checkpoints.sentence_transformers.layout import (
+    CONFIG,
+    ENCODER,
+    ENCODER_FILES,
+    ENCODERS,
+    FLAGS,
+    MODEL,
+    MODULES,
+    OF_MODEL,
+    REMEDY,
+    TO_POOLER,
+    TO_TOKENS,
+    NotSupportedError,
+    encoder_directory,
+    entries_of,
+    kind_of,
+    not_supported,
+)
+from bert_jax.errors import UserError
+from bert_jax.files import is_there, read_json_object
+from bert_jax.models.pooling import OF_TOKENS, POOLER
+from bert_jax.models.text_vectors import (
+    ACTIVATIONS,
+    SIMILARITIES,
+    Dense,
+    Dropout,
+    LayerNorm,
+    Module,
+    Normalize,
+    TextVectors,
+)
+
+_KINDS: dict[str, type[Module]] = {
+    kind.__name__: kind for kind in (Dense, Normalize, LayerNorm, Dropout)
+}
+_OF_POOLING = (
+    *FLAGS.values(),
+    *("word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt"),
+)
+# Fields of the encoder's file with the only supported value.
+_FIXED = {"transformer_task": "feature-extraction", "tokenizer_name_or_path": None}
+# Those that change no vector: the lengths are of other methods of sentence-transformers.
+_HARMLESS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
+# Those with arguments of transformers, and the keys in them that are known.
+_OF_MODEL_CALL = (
+    *("torch_dtype", "dtype", "attn_implementation", "device_map"),
+    *("add_pooling_layer", "trust_remote_code"),
+)
+_OF_CONFIG_CALL = ("use_cache", "trust_remote_code")
+_OF_TOKENIZER_CALL = ("model_max_length", "use_fast", "trust_remote_code")
+_ARGUMENTS = {
+    "model_args": _OF_MODEL_CALL,
+    "model_kwargs": _OF_MODEL_CALL,
+    "config_args": _OF_CONFIG_CALL,
+    "config_kwargs": _OF_CONFIG_CALL,
+    "tokenizer_args": _OF_TOKENIZER_CALL,
+    "processor_kwargs": _OF_TOKENIZER_CALL,
+}
+_OF_TOKENS_CALL = ("max_length", "padding", "return_tensors", "pad_to_multiple_of")
+
+
+def read_vectors(directory: Path) -> TextVectors | None:
+    """How a model makes vectors, by the files in its directory; None if they do not say it.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    entries = entries_of(directory)
+    model = read_json_object(directory / MODEL) if is_there(directory / MODEL) else {}
+    if not entries or model.get("model_type", "SentenceTransformer") != "SentenceTransformer":
+        return None  # as in that library: a cross-encoder, say, makes vectors like any encoder
+    carried = {
+        MODULES: [_without(entry, ("idx", "path", "type")) for entry in entries],
+        MODEL: _without(model, OF_MODEL),
+    }
+    try:
+        vectors = _of_modules(directory, entries)
+        of_model = _of_model(directory / MODEL, model)
+    except NotSupportedError as error:
+        return TextVectors(unsupported=str(error))
+    return dataclasses.replace(vectors, **of_model, other={**vectors.other, **carried})
+
+
+def _of_modules(directory: Path, entries: list[dict[str, Any]]) -> TextVectors:
+    path, rest = directory / MODULES, entries[1:]
+    if kind_of(entries[0]).lower() not in ENCODERS:
+        raise not_supported(path, f"the module {entries[0]['type']}")
+    vectors, is_pooled = _of_encoder(encoder_directory(directory), directory)
+    if not is_pooled:
+        if not rest or kind_of(rest[0]) != "Pooling":
+            what = f"the module {rest[0]['type']} as the second" if rest else "an encoder alone"
+            raise not_supported(path, what)
+        poolings, include = _of_pooling(directory / rest.pop(0)["path"] / CONFIG, directory)
+        vectors = dataclasses.replace(vectors, poolings=poolings, include_prompt=include)
+    modules = []
+    for entry in rest:
+        if (kind := _KINDS.get(kind_of(entry))) is None:
+            raise not_supported(path, f"the module {entry['type']}")
+        modules.append(_of_module(kind, directory / entry["path"] / CONFIG, directory))
+    return dataclasses.replace(vectors, modules=tuple(modules))
+
+
+def _of_pooling(path: Path, directory: Path) -> tuple[tuple[str, ...], bool]:
+    fields = read_json_object(path, directory)
+    _check_known(path, fields, _OF_POOLING)
+    flags = tuple(name for name, flag in FLAGS.items() if fields.get(flag))
+    poolings = fields.get("pooling_mode", flags or ("mean",))
+    poolings = (poolings,) if isinstance(poolings, str) else tuple(poolings)
+    for name in poolings:
+        if name not in OF_TOKENS:
+            raise not_supported(path, f"pooling_mode {name!r}")
+    return poolings, bool(fields.get("include_prompt", True))
+
+
+def _of_module(kind: type[Module], path: Path, directory: Path) -> Module:
+    fields = read_json_object(path, directory) if is_there(path) else {}
+    for key in ("module_input_name", "module_output_name"):
+        if (value := fields.pop(key, None)) not in (None, "sentence_embedding"):
+            raise not_supported(path, f"{key} {value!r}")
+    _check_known(path, fields, [field.name for field in dataclasses.fields(kind)])
+    name = str(fields.get("activation_function", "torch.nn.Tanh"))
+    if not name.startswith("torch.nn.") or name.rpartition(".")[2] not in ACTIVATIONS:
+        raise not_supported(path, f"activation_function {name!r}")
+    for key in ("in_features", "out_features", "dimension"):
+        _check_size(path, key, fields.get(key))
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise UserError(f"{path} is damaged: {error}; {REMEDY}") from error
+
+
+def _of_encoder(folder: Path, directory: Path) -> tuple[TextVectors, bool]:
+    """What the encoder's file decides, and whether its output is that of its pooler."""
+    path = next((folder / name for name in ENCODER_FILES if is_there(folder / name)), None)
+    fields = {} if path is None else read_json_object(path, directory)
+    path = path or folder / ENCODER
+    outputs = [fields.pop(key, None) for key in ("modality_config", "module_output_name")]
+    is_pooled = outputs == [TO_POOLER, "sentence_embedding"]
+    if not is_pooled and outputs not in ([None, None], [TO_TOKENS, "token_embeddings"]):
+        raise not_supported(path, f"modality_config {outputs[0]} for {outputs[1]}")
+    for key, only in _FIXED.items():
+        if (value := fields.pop(key, only)) != only:
+            raise not_supported(path, f"{key} {value!r}")
+    max_length = fields.pop("max_seq_length", None)
+    lower_case = bool(fields.pop("do_lower_case", False))
+    for key, value in fields.items():
+        if key in _ARGUMENTS:
+            _check_known(path, value or {}, _ARGUMENTS[key], f"{key}.")
+            max_length = (value or {}).get("model_max_length", max_length)
+        elif key not in (*_HARMLESS, "processing_kwargs"):
+            raise not_supported(path, f"{key} {value!r}")
+    called = _of_call(path, fields.get("processing_kwargs") or {})
+    max_length = called.get("max_length", max_length)
+    _check_size(path, "max_seq_length", max_length)
+    return TextVectors(
+        poolings=(POOLER,) if is_pooled else ("mean",),
+        max_length=max_length,
+        lower_case=lower_case,
+        other={ENCODER: fields} if fields else {},
+    ), is_pooled
+
+
+def _of_call(path: Path, processing: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of the tokenizer for each text."""
+    arguments = {**processing.get("common", {}), **processing.get("text", {})}
+    if arguments.get("truncation") in (True, "longest_first"):
+        arguments.pop("truncation")
+    _check_known(path, arguments, _OF_TOKENS_CALL, "processing_kwargs.")
+    return arguments
+
+
+def _of_model(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
+    prompts = fields.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(
+        isinstance(text, str | None) for text in prompts.values()
+    ):
+        raise UserError(f"{path}: prompts are {prompts!r:.80}; they must be texts")
+    prompts = {name: text or "" for name, text in prompts.items()}
+    name, dimension = fields.get("default_prompt_name"), fields.get("truncate_dim")
+    if name is not None and name not in TextVectors(prompts=prompts).all_prompts:
+        raise UserError(f"{path}: default_prompt_name is {name!r}, and there is no such prompt")
+    _check_size(path, "truncate_dim", dimension)
+    similarity = fields.get("similarity_fn_name")
+    return {
+        "prompts": prompts,
+        "default_prompt_name": name,
+        # As in that library, which has other names for other kinds of models.
+        "similarity": similarity if similarity in SIMILARITIES else TextVectors.similarity,
+        "truncate_dim": dimension,
+    }
+
+
+def _without(fields: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key not in keys}
+
+
+def _check_size(path: Path, key: str, value: Any) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise UserError(f"{path}: {key} is {value!r}; it must be a whole number, at least 1")
+
+
+def _check_known(
+    path: Path, fields: Mapping[str, Any], known: Iterable[str], prefix: str = ""
+) -> None:
+    for key, value in fields.items():
+        if key not in known:
+            raise not_supported(path, f"{prefix}{key} {value!r:.80}")

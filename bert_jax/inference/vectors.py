@@ -1,0 +1,156 @@
+"""Vectors of texts, similarities between them, and the texts nearest to a query."""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from bert_jax.data.readers.texts import Text
+from bert_jax.errors import require_at_least
+from bert_jax.metrics.similarity import similarities, similarity_of_pair
+from bert_jax.tasks.base.predictor import BatchOptions, Model, not_one_string
+from bert_jax.tasks.base.streams import Progress, predict_examples
+from bert_jax.tasks.embed import EmbeddingPredictor
+from bert_jax.tasks.similarity.predict import Match, checked_texts
+
+# The prompts of the two sides of a search, the first that the model has.
+_OF_QUERIES, _OF_TEXTS = ("query",), ("document", "passage", "corpus")
+
+
+def embed(
+    model: Model,
+    texts: Iterable[Text],
+    pooling: str | Sequence[str] | None = None,
+    *,
+    normalize: bool | None = None,
+    prompt: str | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    progress: bool = False,
+) -> np.ndarray:
+    """One vector for each text, float32 [B, D].
+
+    None stands for what the files of sentence-transformers beside the model say; without them for
+    the mean (DPR: "cls"), vectors of any length, and no prompt.
+
+    Args:
+        model: the model.
+        texts: strings, or pairs of strings.
+        pooling: "mean", "max", "weightedmean" or "mean_sqrt_len_tokens" over all tokens; "cls", the
+            vector of [CLS]; "lasttoken"; "pooler", the output of the pooler; or several, which are
+            concatenated. What the model has after its own pooling is applied, too.
+        normalize: True: vectors are scaled to length 1; False: they are not.
+        prompt: name of a prompt of the model, or a text, which is put before each text.
+        batch_size: maximum number of rows computed together; short texts share rows.
+        max_length: maximum number of tokens of a text.
+        progress: whether a progress bar is shown on stderr.
+
+    Raises:
+        UserError: the pooling or the prompt is unknown, the model has no pooler, or an element is
+            not a text.
+    """
+    texts = list(not_one_string(texts))
+    predictor = EmbeddingPredictor(
+        model,
+        BatchOptions(batch_size, max_length),
+        pooling=pooling,
+        normalize=normalize,
+        prompt=prompt,
+    )
+    vectors = np.empty((len(texts), predictor.width), np.float32)
+    with Progress(lambda: len(texts), enabled=progress) as bar:
+        for row, vector in enumerate(predict_examples(predictor, texts, advance=bar.advance)):
+            vectors[row] = vector
+    return vectors
+
+
+def similarity(
+    model: Model,
+    texts: Iterable[str],
+    others: Iterable[str] | None = None,
+    *,
+    pooling: str | Sequence[str] | None = None,
+    prompt: str | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+) -> np.ndarray:
+    """The similarity of every text to every other, float32 [B, S].
+
+    It is the cosine, or what the model's files name: "dot", or "euclidean" or "manhattan", the
+    distance with a minus.
+
+    Args:
+        model: the model.
+        texts: B strings.
+        others: S strings; None: the same as `texts`.
+        pooling: pooling of the vectors, see `embed`.
+        prompt: prompt before all texts, see `embed`.
+        batch_size: maximum number of rows computed together; short texts share rows.
+        max_length: maximum number of tokens of a text.
+
+    Raises:
+        UserError: see `embed`.
+    """
+
+    def vectors(texts: Iterable[str]) -> np.ndarray:
+        return embed(
+            model,
+            checked_texts(texts),
+            pooling,
+            prompt=prompt,
+            batch_size=batch_size,
+            max_length=max_length,
+        )
+
+    left = vectors(texts)
+    right = left if others is None else vectors(others)
+    return similarities(left, right, model.description.vectors.similarity)
+
+
+def search(
+    model: Model,
+    query: str,
+    texts: Iterable[str],
+    top_k: int = 10,
+    *,
+    pooling: str | Sequence[str] | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+) -> list[Match]:
+    """The texts that are nearest to a query by `similarity`, the nearest first.
+
+    A prompt "query" of the model is put before the query, and a prompt "document", "passage" or
+    "corpus" before the texts; otherwise its default prompt.
+
+    Args:
+        model: the model.
+        query: a string.
+        texts: strings, read once; only the best are kept.
+        top_k: number of matches.
+        pooling: pooling of the vectors, see `embed`.
+        batch_size: maximum number of rows computed together; short texts share rows.
+        max_length: maximum number of tokens of a text.
+
+    Raises:
+        UserError: `top_k` is below 1, or see `embed`.
+    """
+    require_at_least("top_k", top_k, 1)
+    waiting: deque[str] = deque()  # texts without a vector yet
+
+    def read() -> Iterator[str]:
+        for text in checked_texts(texts):
+            waiting.append(text)
+            yield text
+
+    def predictor(names: Iterable[str]) -> EmbeddingPredictor:
+        name = next((name for name in names if name in model.description.vectors.prompts), None)
+        options = BatchOptions(batch_size, max_length)
+        return EmbeddingPredictor(model, options, pooling=pooling, prompt=name)
+
+    (target,) = predict_examples(predictor(_OF_QUERIES), checked_texts([query]))
+    vectors = predict_examples(predictor(_OF_TEXTS), read())
+    kind = model.description.vectors.similarity
+    scores = (similarity_of_pair(np.stack([target, vector]), kind) for vector in vectors)
+    matches = (Match(index, waiting.popleft(), score) for index, score in enumerate(scores))
+    return heapq.nsmallest(top_k, matches, key=lambda match: (-match.score, match.index))

@@ -1,0 +1,92 @@
+"""A model that compares two texts (Sentence-BERT, Reimers and Gurevych, 2019, section 3)."""
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.config import ENCODER_SCOPE, EncoderConfig
+from bert_jax.models.encoder import Encoder, EncoderOutputs
+from bert_jax.models.execution import Execution
+from bert_jax.models.layers import dense
+from bert_jax.models.packed_rows import PackedRows
+from bert_jax.models.text_vectors import TextPooling
+
+
+class PairOutput(NamedTuple):
+    """The output of `SentencePairs` for B pairs of texts u and v.
+
+    Attributes:
+        vectors: float32 [B, 2, D], u and v; zeros for a text without tokens.
+        logits: float32 [B, C], logits of the labels; None without a classifier.
+    """
+
+    vectors: jax.Array
+    logits: jax.Array | None
+
+
+class SentencePairs(nn.Module):
+    """An encoder, and a classifier of pairs that is dropped after training.
+
+    The encoder has no pooler: no loss would reach it, and weight decay alone would change it.
+
+    Attributes:
+        config: architecture of the encoder.
+        execution: how the encoder is computed.
+        text_vectors: token vectors → text vector; the name is the scope of its parameters.
+        labels: C, number of classes of a classifier of (u, v, |u - v|); 0: no classifier.
+    """
+
+    config: EncoderConfig
+    execution: Execution
+    text_vectors: TextPooling
+    labels: int = 0
+
+    def setup(self) -> None:
+        self.encoder = Encoder(
+            self.config, self.execution, add_pooling_layer=False, name=ENCODER_SCOPE
+        )
+        if self.labels:
+            self.classifier = dense(self.config, self.execution, self.labels, "classifier")
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        *,
+        packed_rows: PackedRows | None = None,
+        deterministic: bool = True,
+        encoder_outputs: EncoderOutputs | None = None,
+    ) -> Any:
+        """Takes int32 [B, 2, T] three times; see `Encoder`.
+
+        Returns:
+            `PairOutput`; with `encoder_outputs`, and the `EncoderOutput` of all 2 B rows.
+        """
+        if attention_mask is None:
+            attention_mask = jnp.ones_like(input_ids)
+        length = input_ids.shape[-1]
+        mask = attention_mask.reshape(-1, length)  # 2B,T
+        encoded = self.encoder(
+            input_ids.reshape(-1, length),
+            None if token_type_ids is None else token_type_ids.reshape(-1, length),
+            mask,
+            packed_rows=packed_rows,
+            deterministic=deterministic,
+            **(encoder_outputs or EncoderOutputs())._asdict(),
+        )
+        pooled = self.text_vectors(encoded.last_hidden_state, mask.astype(bool))
+        pooled = jnp.where(mask.any(axis=1, keepdims=True), pooled, 0)
+        vectors = pooled.reshape(*input_ids.shape[:-1], -1)  # B2D
+        output = PairOutput(vectors, None)
+        if self.labels:
+            logits = self.classifier(pair_features(vectors[..., 0, :], vectors[..., -1, :]))
+            output = PairOutput(vectors, logits.astype(jnp.float32))
+        return output if encoder_outputs is None else (output, encoded)
+
+
+def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
+    """The input of the classifier of pairs: two [..., D] → (u, v, |u - v|), [..., 3 D]."""
+    return jnp.concatenate([u, v, jnp.abs(u - v)], axis=-1)

@@ -1,0 +1,258 @@
+"""How a model makes vectors of texts: the prompt, the pooling, and the modules after it.
+
+The description is what the files of sentence-transformers say, see
+`checkpoints.sentence_transformers`; names and meaning of all fields are those of its version 6.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.errors import OptionError, require_one_of
+from bert_jax.models.layers import l2_normalize
+from bert_jax.models.pooling import OF_TOKENS, POOLER, POOLINGS
+
+TEXT_VECTORS = "text_vectors"
+"""The scope of the parameters of the modules after the pooling."""
+
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+# By the name of PyTorch's class, with the values of its parameters when none is given.
+ACTIVATIONS = {
+    "Identity": lambda x: x,
+    "Tanh": jnp.tanh,
+    "ReLU": jax.nn.relu,
+    "ReLU6": jax.nn.relu6,
+    "LeakyReLU": jax.nn.leaky_relu,
+    "ELU": jax.nn.elu,
+    "CELU": jax.nn.celu,
+    "SELU": jax.nn.selu,
+    "GELU": lambda x: jax.nn.gelu(x, approximate=False),
+    "SiLU": jax.nn.silu,
+    "Mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
+    "Sigmoid": jax.nn.sigmoid,
+    "LogSigmoid": jax.nn.log_sigmoid,
+    "Softplus": jax.nn.softplus,
+    "Softsign": jax.nn.soft_sign,
+    "Tanhshrink": lambda x: x - jnp.tanh(x),
+    "Hardtanh": jax.nn.hard_tanh,
+    "Hardsigmoid": jax.nn.hard_sigmoid,
+    "Hardswish": jax.nn.hard_swish,
+}
+_TORCH_NORM_EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """activation(x · kernel + bias), and x, or a linear map of it, added with `use_residual`.
+
+    Attributes:
+        in_features: size of the input.
+        out_features: size of the output.
+        bias: whether there is a bias.
+        activation_function: full name of a class of PyTorch that `ACTIVATIONS` has.
+        use_residual: whether the input is added; with another size through a linear map.
+    """
+
+    in_features: int
+    out_features: int
+    bias: bool = True
+    activation_function: str = "torch.nn.modules.activation.Tanh"
+    use_residual: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalize:
+    """Division by the Euclidean length."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerNorm:
+    """LayerNorm over the `dimension` values of a vector."""
+
+    dimension: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Dropout:
+    """Nothing at inference; sentence-transformers drops out this share in its own training."""
+
+    dropout: float = 0.2
+
+
+Module = Dense | Normalize | LayerNorm | Dropout
+
+
+@dataclasses.dataclass(frozen=True)
+class TextVectors:
+    """How a model makes vectors of texts.
+
+    Attributes:
+        poolings: names of `POOLINGS`; the results are concatenated.
+        include_prompt: whether the tokens of a prompt count in the pooling.
+        modules: what is applied after the pooling, in this order.
+        prompts: texts that are put before a text, by name.
+        default_prompt_name: name of the prompt that is used where the caller names none.
+        similarity: one of `SIMILARITIES`, how two vectors are compared.
+        truncate_dim: number of leading values of a vector that are kept; None: all.
+        max_length: maximum number of tokens of a text; None: no other limit than the model's.
+        lower_case: whether texts are lower-cased before they are tokenised, by any tokenizer.
+        unsupported: what the files say that is not supported, and where; "": nothing.
+        other: fields of the files that change no vector, by file; they are written back.
+    """
+
+    poolings: tuple[str, ...] = ("mean",)
+    include_prompt: bool = True
+    modules: tuple[Module, ...] = ()
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt_name: str | None = None
+    similarity: str = "cosine"
+    truncate_dim: int | None = None
+    max_length: int | None = None
+    lower_case: bool = False
+    unsupported: str = ""
+    other: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether the vectors are pooled from those of the tokens."""
+        return POOLER not in self.poolings
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether a module after the pooling has parameters."""
+        return any(isinstance(module, Dense | LayerNorm) for module in self.modules)
+
+    @property
+    def all_prompts(self) -> dict[str, str]:
+        """The prompts, and the two that every model has."""
+        return {"query": "", "document": "", **self.prompts}
+
+    def width(self, hidden_size: int) -> int:
+        """D of a vector, for hidden states of the width `hidden_size`.
+
+        Raises:
+            OptionError: a module takes vectors of another size.
+        """
+        width = len(self.poolings) * hidden_size
+        for module in self.modules:
+            taken = getattr(module, "in_features", getattr(module, "dimension", width))
+            if taken != width:
+                raise OptionError(
+                    "pooling",
+                    ",".join(self.poolings),
+                    "choose a {pooling} that fits, or mend the files in the folders of the model",
+                    problem=f"the vectors have {width} values, and the model's "
+                    f"{type(module).__name__} takes {taken}",
+                )
+            width = getattr(module, "out_features", width)
+        return min(width, self.truncate_dim or width)
+
+    def chosen(self, pooling: str | Sequence[str] | None, normalize: bool | None) -> "TextVectors":
+        """The description with what a caller names in place of what the model says.
+
+        Args:
+            pooling: one of `POOLINGS`, or several, also as "cls,max"; None: unchanged.
+            normalize: False leaves out a normalisation at the end; for True see `embed`.
+
+        Raises:
+            OptionError: the pooling is unknown, or none is named and the files of the model say
+                something that is not supported.
+        """
+        if self.unsupported and pooling is None:
+            rule = "name a {pooling} for the vectors of the encoder alone, or give another model"
+            raise OptionError("pooling", None, rule, self.unsupported)
+        vectors = TextVectors() if self.unsupported else self
+        if pooling is not None:
+            names = pooling.split(",") if isinstance(pooling, str) else pooling
+            for name in names:
+                require_one_of("pooling", name, POOLINGS)
+            vectors = dataclasses.replace(vectors, poolings=tuple(names))
+        if normalize is False and vectors.modules[-1:] == (Normalize(),):
+            vectors = dataclasses.replace(vectors, modules=vectors.modules[:-1])
+        return vectors
+
+    def prompt(self, asked: str | None) -> str:
+        """The prompt of a name, a text itself, or for None that of `default_prompt_name`.
+
+        Raises:
+            OptionError: a word that is no name; as a text it would run into the first word.
+        """
+        known = self.all_prompts
+        name = self.default_prompt_name if asked is None else asked
+        if name is None or name in known:
+            return known.get(name or "", "")
+        if name.isascii() and name.replace("-", "_").isidentifier():
+            raise OptionError(
+                "prompt",
+                name,
+                f"it is none of the model's prompts, {', '.join(known)}; a text ends in a space "
+                "or a sign",
+            )
+        return name
+
+    def pool(self, prompt_length: int = 0) -> "TextPooling":
+        """The module that computes poolings and modules; see `TextPooling` for the argument."""
+        return TextPooling(self.poolings, self.modules, prompt_length)
+
+
+class TextPooling(nn.Module):
+    """Token vectors → text vectors.
+
+    Attributes:
+        poolings: see `TextVectors`.
+        modules: see `TextVectors`.
+        prompt_length: number of first tokens that do not count.
+    """
+
+    poolings: tuple[str, ...] = ("mean",)
+    modules: tuple[Module, ...] = ()
+    prompt_length: int = 0
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, mask: jax.Array, pooler_output: Any = None) -> jax.Array:
+        """The vectors, float32 [B, D].
+
+        Args:
+            hidden: [B, T, D], the last hidden states.
+            mask: bool [B, T], False for padding.
+            pooler_output: [B, D], for the pooling "pooler"; else None.
+        """
+        hidden = hidden.astype(jnp.float32)
+        if self.prompt_length:
+            mask &= jnp.arange(mask.shape[1]) >= self.prompt_length
+        parts = [
+            pooler_output.astype(jnp.float32) if name == POOLER else OF_TOKENS[name](hidden, mask)
+            for name in self.poolings
+        ]
+        vectors = jnp.concatenate(parts, axis=-1)
+        for number, module in enumerate(self.modules):
+            vectors = self._apply(number, module, vectors)
+        return vectors
+
+    def _apply(self, number: int, module: Module, vectors: jax.Array) -> jax.Array:
+        match module:
+            case Normalize():
+                return l2_normalize(vectors)
+            case LayerNorm():
+                return nn.LayerNorm(
+                    epsilon=_TORCH_NORM_EPSILON, use_fast_variance=False, name=f"{number}_norm"
+                )(vectors)
+            case Dropout():
+                return vectors
+        size, residual = module.out_features, vectors
+        activation = ACTIVATIONS[module.activation_function.rpartition(".")[2]]
+        result = activation(_linear(size, f"{number}_dense", bias=module.bias)(vectors))
+        if not module.use_residual:
+            return result
+        if size != module.in_features:
+            residual = _linear(size, f"{number}_residual", bias=False)(vectors)
+        return result + residual
+
+
+def _linear(size: int, name: str, *, bias: bool) -> nn.Dense:
+    return nn.Dense(size, use_bias=bias, precision=jax.lax.Precision.HIGHEST, name=name)

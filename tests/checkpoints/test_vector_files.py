@@ -1,0 +1,309 @@
+"""What sentence-transformers has beside a model: read, written, and gone with the model."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.sentence_transformers import (
+    encoder_directory,
+    module_folders,
+    module_shapes,
+    read_vectors,
+    vector_files,
+)
+from bert_jax.errors import UserError
+from bert_jax.files.manifest import MANIFEST
+from bert_jax.models.config import Head
+from bert_jax.models.text_vectors import Dense, Dropout, LayerNorm, Normalize, TextVectors
+
+OLD = "sentence_transformers.models."
+V6 = "sentence_transformers.sentence_transformer.modules.pooling."
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes files of a model directory: JSON by name."""
+
+    def files(**contents) -> TextVectors | None:
+        for name, content in contents.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return read_vectors(tmp_path)
+
+    return files
+
+
+def modules(*parts, first=("", f"{OLD}Transformer")):
+    """`modules.json` with (folder, type) after the encoder."""
+    return [
+        {"idx": number, "name": str(number), "path": path, "type": kind}
+        for number, (path, kind) in enumerate([first, *parts])
+    ]
+
+
+POOLED = {"modules.json": modules(("1_Pooling", f"{OLD}Pooling"))}
+CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+
+
+@pytest.mark.parametrize(
+    ("fields", "poolings"),
+    [
+        ({"word_embedding_dimension": 16, **CLS}, ("cls",)),
+        ({}, ("mean",)),
+        ({"embedding_dimension": 16, "pooling_mode": "max"}, ("max",)),
+        ({"pooling_mode": ["mean", "cls"]}, ("mean", "cls")),
+        # The flags have an order of their own.
+        (CLS | {"pooling_mode_mean_tokens": True}, ("cls", "mean")),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, ("mean_sqrt_len_tokens",)),
+        ({"pooling_mode_weightedmean_tokens": True}, ("weightedmean",)),
+        ({"pooling_mode_lasttoken": True, "pooling_mode_max_tokens": True}, ("max", "lasttoken")),
+        (CLS | {"pooling_mode": "lasttoken"}, ("lasttoken",)),
+    ],
+)
+def test_both_forms_of_a_pooling(write, fields, poolings):
+    found = write(**POOLED, **{"1_Pooling/config.json": fields})
+    assert (found.poolings, found.include_prompt) == (poolings, True)
+    again = write(**POOLED, **{"1_Pooling/config.json": fields | {"include_prompt": False}})
+    assert not again.include_prompt
+
+
+@pytest.mark.parametrize(
+    ("first", "pooling"),
+    [
+        (("", f"{OLD}Transformer"), f"{OLD}Pooling"),
+        (("0_Transformer", f"{OLD}Transformer"), f"{OLD}Pooling.Pooling"),
+        (("0_BERT", f"{OLD}BERT"), f"{OLD}Pooling"),
+        (("", "sentence_transformers.base.modules.transformer.Transformer"), f"{V6}Pooling"),
+        (("encoder", "sentence_transformers.sentence_transformer.modules.Transformer"),
+         "sentence_transformers.sentence_transformer.modules.Pooling"),
+    ],
+)  # fmt: skip
+def test_layouts_of_all_versions(write, tmp_path, first, pooling):
+    end = ("last", "sentence_transformers.base.modules.normalize.Normalize")
+    found = write(
+        **{"modules.json": modules(("a/b", pooling), end, first=first)},
+        **{"a/b/config.json": CLS, f"{first[0] or '.'}/sentence_bert_config.json": LENGTH},
+    )
+    assert (found.poolings, found.modules) == (("cls",), (Normalize(),))
+    assert found.max_length == 8
+    assert encoder_directory(tmp_path) == tmp_path / first[0]
+    assert module_folders(tmp_path) == [*filter(None, [first[0]]), "a/b", "last"]
+
+
+LENGTH = {"max_seq_length": 8, "do_lower_case": False}
+TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+POOLER = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+OUTPUT = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
+
+
+# Every field that version 6.2 reads there; `test_no_field_of_the_peer_is_unknown` compares.
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (LENGTH, {"max_length": 8}),
+        ({"max_seq_length": None, "do_lower_case": True}, {"lower_case": True}),
+        ({"modality_config": TEXT, **OUTPUT}, {}),
+        (
+            {"modality_config": POOLER, "module_output_name": "sentence_embedding"},
+            {"poolings": ("pooler",)},
+        ),
+        ({**LENGTH, "tokenizer_args": {"model_max_length": 6}}, {"max_length": 6}),
+        ({**LENGTH, "processing_kwargs": {"text": {"max_length": 5}}}, {"max_length": 5}),
+        ({"unpad_inputs": False, "query_length": 9, "document_length": 7}, {}),
+        ({"model_args": {"torch_dtype": "float16"}, "config_args": {}}, {}),
+    ],
+)
+def test_the_file_of_the_encoder(write, fields, expected):
+    listed = POOLED if "poolings" not in expected else {"modules.json": modules()}
+    found = write(**listed, **{"1_Pooling/config.json": {}, "sentence_bert_config.json": fields})
+    assert not found.unsupported
+    assert {name: getattr(found, name) for name in expected} == expected
+    # What changes no vector is written back.
+    kept = json.loads(vector_files(found, 16)["sentence_bert_config.json"])
+    for name in set(fields) - {"modality_config", *OUTPUT}:
+        assert name in LENGTH or kept[name] == fields[name]
+
+
+def test_the_file_of_the_model(write):
+    fields = {
+        "model_type": "SentenceTransformer",
+        "__version__": {"sentence_transformers": "5.1.0"},
+        "prompts": {"query": "query: ", "document": None},
+        "default_prompt_name": "query",
+        "similarity_fn_name": "dot",
+        "truncate_dim": 4,
+        "requirements": ["torch>=2"],
+    }
+    found = write(
+        **POOLED, **{"1_Pooling/config.json": {}, "config_sentence_transformers.json": fields}
+    )
+    assert found.prompt(None) == found.prompt("query") == "query: "
+    assert found.prompt("document") == found.prompt("") == ""
+    assert found.prompt("passage: ") == "passage: "
+    assert (found.similarity, found.truncate_dim, found.width(16)) == ("dot", 4, 4)
+    files = vector_files(found, 16)
+    written = json.loads(files["config_sentence_transformers.json"])
+    assert written == fields | {"prompts": {"query": "query: ", "document": ""}}
+    with pytest.raises(UserError, match="prompt is 'passage'; it is none of the model's prompts"):
+        found.prompt("passage")
+
+
+PRETENDED = "custom_st.Transformer"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"modules.json": modules()}, "modules.json: an encoder alone is not supported"),
+        ({"modules.json": modules(("1", f"{OLD}LSTM"), ("2", f"{OLD}Pooling"))},
+         r"the module sentence_transformers\.models\.LSTM as the second"),
+        ({"modules.json": modules(("1_Pooling", f"{OLD}Pooling"), ("2", f"{OLD}CNN"))},
+         r"the module sentence_transformers\.models\.CNN is not supported"),
+        ({"modules.json": modules(first=("", PRETENDED))}, r"the module custom_st\.Transformer"),
+        ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "pooling_mode 'median'"),
+        ({"1_Pooling/config.json": {"attention": 3}}, "attention 3"),
+        ({"sentence_bert_config.json": {"tokenizer_name_or_path": "x"}}, "tokenizer_name_or_path"),
+        ({"sentence_bert_config.json": {"transformer_task": "fill-mask"}}, "transformer_task"),
+        ({"sentence_bert_config.json": {"config_args": {"hidden_act": "x"}}},
+         "config_args.hidden_act 'x'"),
+        ({"sentence_bert_config.json": {"processing_kwargs": {"text": {"truncation": False}}}},
+         "processing_kwargs.truncation False"),
+        ({"sentence_bert_config.json": {"modality_config": POOLER, **OUTPUT}}, "modality_config"),
+        ({"sentence_bert_config.json": {"new_field": 1}}, "new_field 1"),
+        ({"3/config.json": {"activation_function": "my.Act"}}, "activation_function 'my.Act'"),
+        ({"3/config.json": {"module_input_name": "token_embeddings"}}, "module_input_name"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_by_its_name(write, model, files, message):
+    listed = {"modules.json": modules(("1_Pooling", f"{OLD}Pooling"), ("3", f"{OLD}Dense"))}
+    found = write(**{**listed, "1_Pooling/config.json": {}, **files})
+    description = dataclasses.replace(model.description, stored_vectors=found)
+    refused = dataclasses.replace(model, description=description)
+    with pytest.raises(UserError, match=f"{message}.*; name a pooling for the vectors of the enco"):
+        refused.embed(["a"])
+    expected = model.embed(["a dog"], "max")
+    np.testing.assert_array_equal(refused.embed(["a dog"], "max"), expected)  # as it is asked
+    assert refused.fill_mask("a [MASK]")  # no other task needs it
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"modules.json": '[{"path": ""}]'}, r"modules\.json is damaged: KeyError"),
+        ({"modules.json": modules(("../x", f"{OLD}Pooling"))}, r"the path '\.\./x' leads out"),
+        ({"modules.json": modules(("/x", f"{OLD}Pooling"))}, "the path '/x' leads out"),
+        ({"sentence_bert_config.json": {"max_seq_length": "8"}}, "max_seq_length is '8'"),
+        ({"config_sentence_transformers.json": {"truncate_dim": 0}}, "truncate_dim is 0"),
+        ({"config_sentence_transformers.json": {"default_prompt_name": "x"}}, "default_prompt_n"),
+        ({"config_sentence_transformers.json": {"prompts": {"x": 1}}}, "they must be texts"),
+        ({"2/config.json": {"in_features": 16}}, "config.json is damaged: .*out_features"),
+        ({"2/config.json": {"in_features": -1, "out_features": 4}}, "in_features is -1"),
+    ],
+)  # fmt: skip
+def test_damage_is_named(write, files, message):
+    listed = {"modules.json": modules(("1_Pooling", f"{OLD}Pooling"), ("2", f"{OLD}Dense"))}
+    dense = {"in_features": 16, "out_features": 4}
+    with pytest.raises(UserError, match=message):
+        write(**{**listed, "1_Pooling/config.json": {}, "2/config.json": dense, **files})
+
+
+def test_another_kind_of_encoder(write, tmp_path):
+    write(**{"modules.json": modules(first=("0", f"{OLD}WordEmbeddings"))})
+    with pytest.raises(UserError, match=r"sentence_transformers\.models\.WordEmbeddings is not su"):
+        encoder_directory(tmp_path)
+
+
+def test_without_these_files_the_family_decides(write, model_config):
+    from bert_jax.families.dpr import FAMILY
+
+    assert write(**{"sentence_bert_config.json": LENGTH}) is None
+    # A cross-encoder of version 5.4 has them, too; that library then takes the encoder alone.
+    other = {"config_sentence_transformers.json": {"model_type": "CrossEncoder"}}
+    assert write(**POOLED, **other) is None
+    assert ModelDescription(model_config, Head.ENCODER).vectors.poolings == ("mean",)
+    dpr = ModelDescription(model_config, Head.ENCODER, family=FAMILY)
+    assert dpr.vectors.poolings == ("cls",)
+
+
+DENSE = Dense(32, 8, activation_function="torch.nn.modules.activation.ReLU", use_residual=True)
+EVERY = TextVectors(
+    poolings=("mean", "cls"),
+    include_prompt=False,
+    modules=(DENSE, LayerNorm(8), Dropout(0.1), Dense(8, 6, bias=False), Normalize()),
+    prompts={"query": "query: "},
+    default_prompt_name="query",
+    similarity="euclidean",
+    truncate_dim=5,
+    max_length=20,
+    lower_case=True,
+)
+
+
+def without_other(vectors):
+    return dataclasses.replace(vectors, other={})
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [EVERY, TextVectors(), TextVectors(poolings=("cls", "max")), TextVectors(poolings=("pooler",))],
+)
+def test_what_is_written_is_read(tmp_path, vectors):
+    for name, content in vector_files(vectors, 16).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert without_other(read_vectors(tmp_path)) == vectors
+
+
+@pytest.fixture
+def with_modules(make_model):
+    """A bare encoder with all kinds of modules after the pooling, and random parameters."""
+    bare = make_model(Head.ENCODER, add_pooling_layer=False)
+    description = dataclasses.replace(bare.description, stored_vectors=EVERY)
+    draw = np.random.default_rng(0)
+    modules = jax.tree.map(
+        lambda leaf: draw.normal(size=leaf.shape).astype(np.float32), module_shapes(EVERY, 16)
+    )
+    return dataclasses.replace(bare, description=description, params=bare.params | modules)
+
+
+def test_weights_go_out_and_in(with_modules, tmp_path):
+    texts = ["the cat sat on the mat .", "a dog"]
+    expected = with_modules.embed(texts)
+    assert expected.shape == (2, 5)
+    place = tmp_path / "model"
+    with_modules.save(place)
+    again = bert_jax.load(place)
+    np.testing.assert_array_equal(again.embed(texts), expected)
+    assert without_other(again.description.vectors) == EVERY
+    again.add_words(["zebra"]).extend_positions(80).save(place)  # over the older model
+    np.testing.assert_allclose(bert_jax.load(place).embed(texts), expected, atol=1e-6)
+    assert bert_jax.load(place, "masked_lm").embed(texts).shape == (2, 5)
+
+    (place / MANIFEST).unlink()
+    dense = {"in_features": 32, "out_features": 8, "bias": False}
+    for change, message in (
+        (dense, r"model\.safetensors has the tensors .*; copy it again"),
+        (dense | {"in_features": 9}, "the vectors have 32 values, and the model's Dense takes 9"),
+    ):
+        (place / "2_Dense" / "config.json").write_text(json.dumps(change))
+        with pytest.raises(UserError, match=message):
+            bert_jax.load(place)
+
+
+def test_they_go_with_their_model(with_modules, tmp_path, description, model_params, tokenizer):
+    with_modules.save(tmp_path / "model")
+    card = tmp_path / "model" / "README.md"
+    card.write_text("Mine.")
+    model_directory.save(tmp_path / "model", description, model_params, tokenizer)
+    files = {path.name for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert not {name for name in files if "modules" in name or "sentence" in name}
+    assert {path.name for path in (tmp_path / "model").glob("*/*")} == set()
+    assert card.exists()
+    assert model_directory.load_description(tmp_path / "model") == description
