@@ -28,7 +28,7 @@ def get_config(
     test: str = "",
     init_from: str = "",
     epochs: float = 3.0,
-    length: int = 128,
+    length: int = 0,
 ) -> ConfigDict:
     """The paper's recipe (appendix A.3): 3 epochs, batches of 32, 3e-5."""
     return ConfigDict(

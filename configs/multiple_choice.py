@@ -21,7 +21,7 @@ def get_config(
     test: str = "",
     init_from: str = "",
     epochs: float = 3.0,
-    length: int = 128,
+    length: int = 0,
 ) -> ConfigDict:
     """The paper's recipe for SWAG: 3 epochs, batches of 16, 2e-5."""
     return ConfigDict(

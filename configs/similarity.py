@@ -29,7 +29,7 @@ def get_config(
     init_from: str = "",
     loss: str = "cosine",
     epochs: float = 1.0,
-    length: int = 128,
+    length: int = 0,
 ) -> ConfigDict:
     """The recipe of Sentence-BERT (section 3.1): one epoch, batches of 16, 2e-5."""
     return ConfigDict(

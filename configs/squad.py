@@ -43,7 +43,7 @@ def get_config(
     validation: str = "",
     test: str = "",
     init_from: str = "",
-    length: int = 384,
+    length: int = 0,
     qa_head: str = "",
 ) -> ConfigDict:
     """The paper's recipe: its rate, batches and epochs."""

@@ -27,7 +27,7 @@ def get_config(
     test: str = "",
     init_from: str = "",
     epochs: float = 3.0,
-    length: int = 128,
+    length: int = 0,
 ) -> ConfigDict:
     """The paper's recipe (appendix A.3) with its highest rate, 5e-5."""
     return ConfigDict(

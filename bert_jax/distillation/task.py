@@ -334,7 +334,8 @@ def distilled(
             problem = "section distillation is set, and it names no teacher"
             raise OptionError("teacher", "", rule, problem)
         return task
-    teacher = Teacher.of(options.teacher, task, execution, config.data.length)
+    length = task.options.length if isinstance(task, LabelledTask) else config.data.length
+    teacher = Teacher.of(options.teacher, task, execution, length)
     reader = task if teacher.reads_rows_of(task) else teacher.reader(create, task)
     rows = reader if teacher.makes_rows_for(task) else task
     if reader is not rows and options.compares_layers:

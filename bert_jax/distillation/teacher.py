@@ -19,6 +19,7 @@ from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.sharding.rules import sharded_shapes
+from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.tokenization import Tokenizer
@@ -108,7 +109,7 @@ class Teacher:
                 "the task compares scores of tokens",
             )
         module: Any = self.module
-        return create(
+        reader = create(
             ModelInit(
                 module.execution,
                 lambda tokenizer: self.description.config,
@@ -117,6 +118,9 @@ class Teacher:
                 family=self.description.family,
             )
         )
+        if isinstance(reader, LabelledTask) and isinstance(task, LabelledTask):
+            reader.options = task.options  # the same length, whatever the teacher's files say
+        return reader
 
     def abstract_params(self, mesh: Mesh) -> Any:
         """Shapes, dtypes and shardings of the parameters."""

@@ -329,6 +329,6 @@ class LoadedModel(ModelOfFiles):
         """
         examples = choice_examples(prompt, choices, question)
         predictor = ChoicePredictor(self, BatchOptions(batch_size, max_length))
-        scores = predict_examples(predictor, examples)
+        scores = list(predict_examples(predictor, examples))
         best = [*map(best_choice, (example.choices for example in examples), scores)]
         return best[0] if isinstance(prompt, str) else best

@@ -123,7 +123,7 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
         """Raises UserError where the model does not score choices."""
         check_head(model, PREDICT.heads, "choose", "multiple_choice")
         super().__init__(model, options)
-        self._rows = ChoiceEncoder(model.tokenizer, model.config, options.limit(model.config))
+        self._rows = ChoiceEncoder(model.tokenizer, model.config, self.limit)
 
     def prepare(self, example: ChoiceExample, index: int) -> ChoiceExample:
         self._rows.check(example, index)
@@ -148,7 +148,7 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
         return beginnings + sum(map(len, example.choices))
 
     def report(self) -> None:
-        if self.options.max_length is None:  # otherwise the cut was requested
+        if self.options.says_cuts or self.options.max_length is None:
             self._rows.report()
 
 

@@ -21,7 +21,7 @@ DATA: dict[str, Any] = {
     "test": (),
     "validation_fraction": 0.1,
     "limit": 0,
-    "length": 128,
+    "length": 0,
     "best_metric": "",
 }
 
@@ -33,7 +33,8 @@ class LabelledOptions:
     Attributes:
         best_metric: the name of the metric that chooses the best checkpoint.
         batch_size: examples per training batch over all hosts, and rows per evaluation batch.
-        length: maximum number of tokens per row.
+        length: maximum number of tokens per row; 0: the default of the task, or what the files of
+            the model say if that is less.
         seed: seed of the order of training examples.
     """
 
@@ -45,7 +46,7 @@ class LabelledOptions:
     @property
     def batches(self) -> BatchOptions:
         """How rows are grouped when examples are predicted."""
-        return BatchOptions(self.batch_size, self.length)
+        return BatchOptions(self.batch_size, self.length or None, says_cuts=True)
 
 
 def labelled_defaults(
@@ -87,7 +88,8 @@ def labelled_defaults(
 def check_labelled_options(config: ConfigDict) -> None:
     """Raises OptionError where a key that all labelled tasks have is out of range."""
     data = config.data
-    require_at_least("length", data.length, 3)
+    if data.length:
+        require_at_least("length", data.length, 3)
     require_at_least("limit", data.limit, 0)
     require_between("validation_fraction", data.validation_fraction, 0, 1, without_high=True)
     is_balanced(data.get("class_weights", ""))

@@ -76,6 +76,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         PREDICT: the task's `bert-jax predict`; files of predictions have its formats.
         lower_is_better: names of metrics where the lower value is better.
         unit: what an example is, for the summary of the data.
+        default_length: `options.length` for a model that takes as many tokens.
         positive_class: class whose F1 is the metric `f1`; "": F1 is not that of one class.
         splits: training, validation and test examples.
     """
@@ -83,6 +84,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
     PREDICT: ClassVar[PredictSpec[Any, Any]]
     lower_is_better: ClassVar[tuple[str, ...]] = ("loss",)
     unit: ClassVar[str] = "rows"
+    default_length: ClassVar[int] = 128
     positive_class: str = ""
 
     def __init__(
@@ -90,12 +92,14 @@ class LabelledTask(Task, Generic[Example, Prediction]):
     ) -> None:
         """Raises OptionError where the model has fewer positions than `options.length`."""
         with _keys_of_config():
-            options.batches.limit(model.description.config)
+            limit = options.batches.limit(model.description.config, self.stored_length(model))
+        length = options.length or min(self.default_length, limit)
+        self._says_cuts = True  # in the first evaluation alone
         self.splits = splits
         self.tokenizer = model.tokenizer
         self.description = model.description
         self.module = model.description.make_module(model.execution)
-        self.options = options
+        self.options = dataclasses.replace(options, length=length)
         self.best_metric = options.best_metric, options.best_metric not in self.lower_is_better
 
     def check(self) -> None:
@@ -126,6 +130,10 @@ class LabelledTask(Task, Generic[Example, Prediction]):
                     "give it as {test} to have it predicted",
                     problem=f"{eval_set.source} has no labels to evaluate a training with",
                 )
+
+    def stored_length(self, model: TrainedModel) -> int | None:
+        """The maximum number of tokens per row that the files of a model say; None: none."""
+        return model.tokenizer.model_max_length
 
     @abc.abstractmethod
     def make_batches(self) -> LabelledBatches:
@@ -340,12 +348,13 @@ class LabelledTask(Task, Generic[Example, Prediction]):
                 rule = "give a directory with {output} to have it predicted"
                 raise OptionError("output", None, rule, f"{eval_set.source} has no labels")
         for eval_set in validation:
-            predictions = self._predictions(model, eval_set, kept)
+            predictions = self._predictions(model, eval_set, kept, self._says_cuts)
             if self.is_labelled(eval_set):
                 if eval_set is validation[0]:
                     self.description = self.calibrated(eval_set.examples, predictions)
                 metrics |= self._named(eval_set, self.metrics(eval_set.examples, predictions))
             self._write_to(directory, eval_set, predictions)
+        self._says_cuts = False
         if directory is not None:
             test_metrics: dict[str, float] = {}
             for eval_set in self.splits.test:
@@ -371,12 +380,13 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         return {name: sum(metrics[full] for full in names) / len(names)}
 
     def _predictions(
-        self, model: Model, eval_set: EvalSet[Example], kept: KeptSets | None
+        self, model: Model, eval_set: EvalSet[Example], kept: KeptSets | None, report: bool = True
     ) -> list[Prediction]:
         items = (example.item for example in eval_set.examples)
         outputs = None if kept is None else kept.of(eval_set.name)
         with _keys_of_config():
-            return list(predict_examples(self.predictor(model), items, kept=outputs))
+            made = predict_examples(self.predictor(model), items, kept=outputs, report=report)
+            return list(made)
 
     def _write_to(
         self, directory: Path | None, eval_set: EvalSet[Example], predictions: list[Prediction]

@@ -83,8 +83,8 @@ class PredictOptions:
         window_step: window step of "question_answering", see `AnswerOptions`.
         answer_length: maximum answer length of "question_answering", see `AnswerOptions`.
         batch_size: maximum number of rows per batch; None: 32, for "attentions" 8.
-        max_length: maximum number of tokens per row; None: the number of positions of the model,
-            for "question_answering" 384 at most.
+        max_length: maximum number of tokens per row; None: what the model's files say, at most its
+            number of positions, and for "question_answering" 384.
         progress: whether a progress bar is shown on stderr.
     """
 

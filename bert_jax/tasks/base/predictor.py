@@ -113,28 +113,34 @@ class BatchOptions:
         batch_size: maximum number of rows per batch. Where short rows are packed, that of packed
             rows; of rows longer than 128 tokens, as many as have the tokens of `batch_size` rows
             of 128.
-        max_length: maximum number of tokens per row, special tokens included; None: the number of
-            positions of the model.
+        max_length: maximum number of tokens per row, special tokens included; None: what the files
+            of the model say, at most its number of positions.
         window: number of batches that are sorted by length together.
+        says_cuts: whether a line says how many texts were cut even if `max_length` is given.
     """
 
     batch_size: int = 32
     max_length: int | None = None
     window: int = 64
+    says_cuts: bool = False
 
     def __post_init__(self) -> None:
         require_at_least("batch_size", self.batch_size, 1)
         require_at_least("max_length", self.max_length, 1)
 
-    def limit(self, config: EncoderConfig) -> int:
+    def limit(self, config: EncoderConfig, stored: int | None = None) -> int:
         """The maximum number of tokens per row.
+
+        Args:
+            config: architecture of the model.
+            stored: the number that the files of the model say; None: none.
 
         Raises:
             OptionError: the model has fewer positions, or `max_length` leaves no space for text.
         """
         most = config.max_length
         if self.max_length is None:
-            return most
+            return most if stored is None else min(most, stored)
         if not 3 <= self.max_length <= most:
             raise OptionError(
                 "max_length",
@@ -193,6 +199,16 @@ class Predictor(abc.ABC, Generic[Example, Prediction]):
     def __init__(self, model: Model, options: BatchOptions) -> None:
         self.model = model
         self.options = options
+
+    @property
+    def stored_length(self) -> int | None:
+        """The maximum number of tokens per row that the files of the model say; None: none."""
+        return self.model.tokenizer.model_max_length
+
+    @property
+    def limit(self) -> int:
+        """The maximum number of tokens per row, see `BatchOptions.limit`."""
+        return self.options.limit(self.model.config, self.stored_length)
 
     def prepare(self, example: Example, index: int) -> Any:
         """Checks example number `index`; returns it in the form that the other methods take.

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from bert_jax.data.padding import pad
 from bert_jax.data.prediction_batches import packed_batches, padded_batches
-from bert_jax.sharding.hosts import fetch, same_on_all_hosts
+from bert_jax.sharding.hosts import fetch, is_main_host, same_on_all_hosts
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
 from bert_jax.tasks.base.kept_outputs import KeptOutputs
@@ -48,6 +48,7 @@ def predict_examples(
     advance: Advance | None = None,
     after_window: Callable[[], None] = lambda: None,
     kept: KeptOutputs | None = None,
+    report: bool = True,
 ) -> Iterator[Prediction]:
     """One prediction for each example, in the order of the examples.
 
@@ -63,6 +64,7 @@ def predict_examples(
         after_window: called when all predictions of a full window have been taken.
         kept: outputs of batches that are read instead of computed, and to which others are added;
             for a single host.
+        report: whether a line says at the end how many examples were cut or empty.
 
     Raises:
         ExampleError: an example cannot be encoded.
@@ -89,7 +91,8 @@ def predict_examples(
             after_window()
             ends.popleft()
             yield from predictor.transform(window())
-    predictor.report()
+    if report and is_main_host():
+        predictor.report()
 
 
 def _decoded(
@@ -143,7 +146,7 @@ def _computed(
         predictor,
         examples,
         model.tokenizer,
-        limit=predictor.options.limit(model.config),
+        limit=predictor.limit,
         row_multiple=mesh.shape["data"] * mesh.shape["fsdp"],
         window_ends=window_ends,
     )

@@ -83,7 +83,8 @@ class TextEncoder:
 
     def _shortened(self, text: Text) -> Text:
         """A prefix of a very long text that is cut to the same tokens as the whole text."""
-        if text_characters(text) <= _CHARACTERS_PER_TOKEN * self._limit:
+        is_short = text_characters(text) <= _CHARACTERS_PER_TOKEN * self._limit
+        if is_short or self._tokenizer.truncation_side == "left":
             return text
         if isinstance(text, str):
             return beginning(self._tokenizer, text, self._limit)
@@ -132,9 +133,7 @@ class TextPredictor(Predictor[Text, Prediction]):
     def __init__(self, model: Model, options: BatchOptions, *, refuse_long: bool = False) -> None:
         """Args: `refuse_long`: whether a text above the limit is an error; otherwise it is cut."""
         super().__init__(model, options)
-        self.rows = TextEncoder(
-            model.tokenizer, model.config, options.limit(model.config), refuse_long=refuse_long
-        )
+        self.rows = TextEncoder(model.tokenizer, model.config, self.limit, refuse_long=refuse_long)
 
     def prepare(self, example: Text, index: int) -> Text:
         self.rows.check(example, index)
@@ -154,7 +153,7 @@ class TextPredictor(Predictor[Text, Prediction]):
         return text_characters(example)
 
     def report(self) -> None:
-        if self.options.max_length is None:  # otherwise the cut was requested
+        if self.options.says_cuts or self.options.max_length is None:
             self.rows.report()
 
 

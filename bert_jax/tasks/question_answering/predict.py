@@ -45,7 +45,7 @@ NULL_THRESHOLD = "null_score_diff_threshold"
 """The key of `config.json` with the value of `null_odds` above which there is no answer."""
 
 # Maximum tokens of a window, unless the model takes fewer (run_squad.py of google-research/bert).
-_LENGTH = 384
+DEFAULT_LENGTH = 384
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class AnswerOptions:
 
     Attributes:
         batch_size: maximum number of windows per batch.
-        max_length: maximum number of tokens of a window; None: 384, or the positions of the model.
+        max_length: maximum number of tokens of a window; None: 384, or what the model takes.
         window_step: tokens from the start of a window to the next start, see `PassageWindows`.
         question_length: maximum number of tokens of a question.
         answer_length: maximum number of tokens of an answer.
@@ -100,17 +100,18 @@ class SpanPredictor(Predictor[Question, Any]):
         """Raises UserError where the model does not answer questions, or an option is wrong."""
         check_head(model, PREDICT.heads, "answer questions", "question_answering")
         model.tokenizer.check_pairs(model.config.type_vocab_size, "questions")
-        length = options.max_length
-        if length is None:
-            length = min(_LENGTH, model.config.max_length)
-        super().__init__(model, BatchOptions(options.batch_size, length))
-        self.options.limit(model.config)
+        super().__init__(model, BatchOptions(options.batch_size, options.max_length))
         with renamed_options(length="max_length"):
             self._windows = PassageWindows(
-                model.tokenizer, length, options.window_step, options.question_length
+                model.tokenizer, self.limit, options.window_step, options.question_length
             )
         self._span_options = options.n_best, options.answer_length
         self._empty = 0
+
+    @property
+    def limit(self) -> int:
+        limit = super().limit
+        return min(DEFAULT_LENGTH, limit) if self.options.max_length is None else limit
 
     def prepare(self, example: Question, index: int) -> Question:
         for text in (example.question, example.passage):

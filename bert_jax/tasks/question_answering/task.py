@@ -36,6 +36,7 @@ from bert_jax.tasks.base.splits import EvalSet, Splits, read_splits
 from bert_jax.tasks.base.summary import count_classes
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.question_answering.predict import (
+    DEFAULT_LENGTH,
     NULL_THRESHOLD,
     PREDICT,
     AnswerOptions,
@@ -63,6 +64,7 @@ class QuestionAnsweringTask(LabelledTask[Question, SpanPrediction]):
     score_kind = "classes"
     scores_tokens = True
     unit = "questions"
+    default_length = DEFAULT_LENGTH
 
     def __init__(
         self,
@@ -280,7 +282,6 @@ def defaults() -> dict[str, dict[str, Any]]:
         {
             **keys_of(QuestionOptions),
             **keys_of(AnswerOptions, omit=("batch_size", "max_length")),
-            "length": 384,
             "version": "",
         },
         optimizer={"learning_rate": 5e-5},
@@ -301,7 +302,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     tokenizer = model_tokenizer(model_init)
     options = labelled_options(config, "f1")
     answer_options = from_keys(
-        AnswerOptions, data, batch_size=options.batch_size, max_length=options.length
+        AnswerOptions, data, batch_size=options.batch_size, max_length=options.length or None
     )
     reading = from_keys(QuestionOptions, data)
     splits = read_splits(

@@ -93,6 +93,10 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         super().__init__(model, dataclasses.replace(options, window=options.window // 2))
         self._texts = EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
 
+    @property
+    def stored_length(self) -> int | None:
+        return self._texts.stored_length
+
     def prepare(self, example: Pair, index: int) -> Pair:
         if not isinstance(example, tuple) or [type(text) for text in example] != [str, str]:
             raise ExampleError(f"{example!r:.80} is not a pair of texts; give two strings", index)

@@ -127,7 +127,7 @@ class TagPredictor(Predictor[Any, Tagging]):
         check_head(model, PREDICT.heads, "tag words", "tagging")
         super().__init__(model, options)
         with renamed_options(length="max_length"):
-            self._rows = WordWindows(model.tokenizer, options.limit(model.config))
+            self._rows = WordWindows(model.tokenizer, self.limit)
         self._labels = label_names(model.description)
 
     def prepare(self, example: Any, index: int) -> "_Split":

@@ -1,0 +1,88 @@
+"""The number of tokens that a model's files give is the default length of every task."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.config import complete_config
+from bert_jax.errors import UserError
+from bert_jax.experiment import Experiment
+from bert_jax.models.config import Head
+from bert_jax.sharding.mesh import one_device_mesh
+from bert_jax.tasks.base.predictor import BatchOptions
+from bert_jax.tasks.question_answering.predict import AnswerOptions, SpanPredictor
+from bert_jax.tasks.tagging.predict import TagPredictor
+from bert_jax.tokenization.settings import TokenizerSettings
+from tests.random_params import random_params
+
+LONG = "the cat sat on the mat . " * 4
+
+
+@pytest.fixture(scope="module")
+def limited(make_model):
+    """A model of 32 positions whose tokenizer says `length`."""
+
+    def make(head, length=9, side="right"):
+        model = make_model(head)
+        settings = TokenizerSettings(model_max_length=length, truncation_side=side)
+        return dataclasses.replace(model, tokenizer=model.tokenizer.with_settings(settings))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "limit"),
+    [(None, None, 32), (9, None, 9), (512, None, 32), (9, 20, 20), (9, 32, 32), (9, 5, 5)],
+)
+def test_the_smallest_limit_unless_another_is_given(tiny_config, stored, given, limit):
+    assert BatchOptions(max_length=given).limit(tiny_config, stored) == limit
+
+
+def test_texts_are_cut_there_and_counted(limited, capsys):
+    model = limited(Head.PRETRAINING)
+    for method in (model.embed, model.hidden_states, model.attentions):
+        method([LONG, "the cat"])
+        assert capsys.readouterr().err == "1 of 2 texts were longer than 9 tokens: cut\n"
+    limited(Head.MULTIPLE_CHOICE).choose(LONG, ["the cat", "a dog"])
+    assert capsys.readouterr().err == "2 of 2 texts were longer than 9 tokens: cut\n"
+    assert len(model.hidden_states([LONG])[0].tokens) == 9
+    assert len(model.hidden_states([LONG], max_length=32)[0].tokens) == 30
+    np.testing.assert_array_equal(model.embed([LONG]), model.embed([LONG], max_length=9))
+    with pytest.raises(UserError, match="the text has 31 tokens, the model takes 9; shorten it"):
+        model.fill_mask(f"[MASK] {LONG}")
+
+
+def test_windows_have_this_length(limited):
+    tagger = TagPredictor(limited(Head.TAGGING), BatchOptions())
+    (windows,) = tagger.encode([tagger.prepare(LONG, 0)])
+    assert max(map(len, windows)) == 9
+    model = limited(Head.QUESTION_ANSWERING)
+    assert SpanPredictor(model, AnswerOptions(question_length=2)).limit == 9
+    assert SpanPredictor(model, AnswerOptions(max_length=20)).limit == 20
+
+
+def test_a_text_is_cut_on_its_side(limited):
+    """However long it is."""
+    model = limited(Head.ENCODER, side="left")
+    for text in (LONG, LONG * 50):
+        (states,) = model.hidden_states([f"{text} a sea"])
+        assert states.tokens == ["[CLS]", *["sat", "on", "the", "mat", ".", "a", "sea"], "[SEP]"]
+
+
+@pytest.mark.parametrize(("given", "length"), [(0, 9), (20, 20)])
+def test_a_training_and_its_evaluation(limited, tmp_path, capsys, given, length):
+    limited(Head.ENCODER).save(tmp_path / "base")
+    table = tmp_path / "rows.tsv"
+    table.write_text("text\tlabel\n" + f"{LONG}\ta\nthe cat\tb\n" * 4)
+    data = {"train": str(table), "validation": (str(table),), "length": given}
+    keys = {"task": "classification", "init_from": str(tmp_path / "base"), "data": data}
+    task = Experiment.from_config(complete_config(keys, where="test")).task
+    assert task.options.length == length
+    assert f"; 4 of 8 texts cut to {length}" in "\n".join(task.data_summary.lines())
+    capsys.readouterr()
+    params = jax.device_put(random_params(task.module))
+    for said in (f"4 of 8 texts were longer than {length} tokens: cut\n", ""):  # once
+        task.evaluate(params, one_device_mesh())
+        assert capsys.readouterr().err == said
