@@ -4,11 +4,13 @@ r"""Your own tags: names in texts, or any other label of words.
         --workdir runs/names
 
 MODEL is a model directory or a hub id (google-bert/bert-base-cased). The files have a word and its
-tag on each line, and a blank line after each sentence (CoNLL-2003's form), or are JSON lines with
-"words" and "tags". Tags may be IOB1, IOB2 or BIOES; any others, such as parts of speech, are
-learned as they are. Without a validation file, a tenth of the sentences is validation.
+tag on each line, and a blank line after each sentence (CoNLL-2003's form), are JSON lines with
+"words" and "tags", or CSV (docs/finetuning.md). Tags may be IOB1, IOB2 or BIOES; any others, such
+as parts of speech, are learned as they are. Without a validation file, a tenth of the sentences is
+validation.
 
     words and tags elsewhere     --config.data.word_column=1 --config.data.tag_column=2 (from 0)
+    tags that are numbers        --config.data.labels=O,B-PER,I-PER
     a linear-chain CRF           --config.model.use_crf=true
     learn BIOES                  --config.data.scheme=bioes
     several seeds                --config.train.seeds=1,2,3

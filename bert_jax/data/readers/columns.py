@@ -31,6 +31,8 @@ USUAL_CLASSES = (
 )
 USUAL_SCORES = ("score", "similarity", "rating", "label", "target")
 USUAL_IDS = ("id", "idx", "index", "guid")
+USUAL_WORDS = ("words", "tokens", "word", "token")
+USUAL_TAGS = ("tags", "ner_tags", "ner", "labels", "tag", "ner_tag", "label")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +106,8 @@ def find_columns(
     if named.pair and not named.text:
         raise OptionError("pair_column", named.pair, "set {text_column}, too")
     if named.text:
-        text: str | None = _configured("text_column", named.text, present, place)
-        pair = _configured("pair_column", named.pair, present, place) if named.pair else None
+        text = named_column("text_column", named.text, present, place)
+        pair = named_column("pair_column", named.pair, present, place)
     else:
         text, pair = _usual_texts(present)
     if text is None:
@@ -125,9 +127,7 @@ def find_columns(
             problem=f"{place}: there is no column {named.label or 'label'!r} among "
             f"{_names(present)}, but labels are required",
         )
-    id = usual_column(USUAL_IDS, present)
-    if named.id:
-        id = _configured("id_column", named.id, present, place)
+    id = named_column("id_column", named.id, present, place) or usual_column(USUAL_IDS, present)
     return ResolvedColumns(text, pair, label, id, classes)
 
 
@@ -138,12 +138,29 @@ def _label_columns(
     if named.classes:
         if all(_lookup(name, present) is None for name in named.classes):
             return None, ()
-        found = (_configured("label_columns", name, present, place) for name in named.classes)
-        return None, tuple(found)
+        found = (named_column("label_columns", name, present, place) for name in named.classes)
+        return None, tuple(filter(None, found))
     if named.label:
         return _lookup(named.label, present), ()
     usual = (*USUAL_SCORES, *USUAL_CLASSES) if regression else (*USUAL_CLASSES, *USUAL_SCORES)
     return usual_column(usual, present), ()
+
+
+def named_column(option: str, name: str, present: Sequence[str], place: str) -> str | None:
+    """The column that an option names, or gives the number of from 0; None where it is "".
+
+    Raises:
+        OptionError: there is no such column.
+    """
+    column = _lookup(name, present) if name else None
+    if name and column is None:
+        raise OptionError(
+            option,
+            name,
+            f"set {{{option}}} to one of these, or to its number from 0",
+            problem=f"{place}: there is no column {name!r}, only {_names(present)}",
+        )
+    return column
 
 
 def usual_column(names: Sequence[str], present: Sequence[str]) -> str | None:
@@ -179,18 +196,6 @@ def _lookup(name: str, present: Sequence[str]) -> str | None:
     if name.isdecimal() and int(name) < len(present):
         return present[int(name)]
     return None
-
-
-def _configured(option: str, name: str, present: Sequence[str], place: str) -> str:
-    column = _lookup(name, present)
-    if column is None:
-        raise OptionError(
-            option,
-            name,
-            f"set {{{option}}} to one of these, or to its number from 0",
-            problem=f"{place}: there is no column {name!r}, only {_names(present)}",
-        )
-    return column
 
 
 def _usual_texts(present: Sequence[str]) -> tuple[str | None, str | None]:

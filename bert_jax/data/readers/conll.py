@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.data.examples import TaggedSentence
+from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, usual_column
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_at_least
 
@@ -216,6 +217,13 @@ class _Table:
         columns = _columns(line, self._options.separator)
         if self._width is None:
             self._width = len(columns), number
+            if usual_column(USUAL_WORDS, columns) and usual_column(USUAL_TAGS, columns):
+                raise OptionError(
+                    "format",
+                    None,
+                    "remove it, or set {format=tsv} if a column says where sentences end",
+                    f"{place}: the line is a header, which columns of words do not have",
+                )
         width, first = self._width
         if len(columns) != width:
             raise OptionError(

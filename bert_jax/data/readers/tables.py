@@ -105,7 +105,7 @@ class FileOptions:
             nested=tuple(
                 name
                 for option, name in vars(self).items()
-                if option.endswith("_column") and "." in name
+                if option.endswith("_column") and "." in str(name)
             ),
         )
 

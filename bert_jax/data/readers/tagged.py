@@ -1,4 +1,4 @@
-"""Sentences and their tags from any file: columns, JSON lines, prepared data sets, plain text."""
+"""Sentences and their tags from any file: columns, JSON lines, tables, data sets, plain text."""
 
 import contextlib
 import dataclasses
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.examples import Entries, Entry, TaggedSentence
-from bert_jax.data.readers.columns import record_id
+from bert_jax.data.readers.columns import USUAL_TAGS, USUAL_WORDS, record_id, usual_column
 from bert_jax.data.readers.conll import (
     DOCUMENT_START,
     ColumnOptions,
@@ -16,46 +16,59 @@ from bert_jax.data.readers.conll import (
     read_sentences,
     with_last_lines,
 )
+from bert_jax.data.readers.labels import names_by_number
 from bert_jax.data.readers.lines import open_lines
 from bert_jax.data.readers.sources import is_dataset, open_records
-from bert_jax.data.readers.tables import Record, TableOptions, format_of
-from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts
+from bert_jax.data.readers.tables import FileOptions, Record, Table, format_of
+from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts, text_entries
+from bert_jax.data.readers.word_tables import WordColumns, read_word_table
 from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_one_of
 
 CONLL = "conll"
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".bioes")
 
-# The names of the two lists in JSON lines and data sets.
-WORD_KEYS = ("words", "tokens")
-TAG_KEYS = ("tags", "ner_tags", "ner", "labels")
-
-_JSON_ENDINGS = (".jsonl", ".ndjson")
+_TABLE_FORMATS = ("csv", "tsv")
 
 Sentence = str | tuple[str, ...] | ColumnSentence
 """A text, its words, or its words with their lines of the file."""
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedOptions(ColumnOptions):
+class TaggedOptions(FileOptions, ColumnOptions):
     """How a file of sentences is read; keys of the same names in section `data`.
 
     Attributes:
-        format: "conll", words in columns; "jsonl", one object per line with lists of words ("words"
-            or "tokens") and tags ("tags", "ner_tags", "ner" or "labels"). "": selected by the file
-            extension, "conll" unless it is one of JSON lines.
-        data_dir: directory of prepared data sets, for "tfds:" sources; None: the default of
-            TensorFlow Datasets.
+        format: "conll", words in columns; "jsonl", one object per line with lists of words and of
+            tags; "csv" or "tsv", a table, see `word_tables`. "": selected by the file extension,
+            "conll" unless it is JSON lines or CSV.
+        text_column: key or column of the words in JSON lines and tables; "": a usual name.
+        label_column: key or column of the tags; "": a usual name.
+        id_column: key or column of the id; in a table, of the sentence that a row belongs to. "": a
+            usual name.
+        labels: names of the tags in the order of their numbers, where files have numbers, see
+            `labels.names_by_number`; (): tags are names.
     """
 
-    format: str = ""
-    data_dir: str | None = None
+    text_column: str = ""
+    label_column: str = ""
+    id_column: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tags, which a command line may give as numbers."""
+        return tuple(map(str, self.labels))
+
+    def find(self, table: Table) -> WordColumns:
+        """The columns of a table, see `WordColumns.find`."""
+        return WordColumns.find(table, self.text_column, self.label_column, self.id_column)
 
     def is_conll(self, source: str | Path) -> bool:
         """Whether a source of tagged sentences has its words in columns."""
         if is_dataset(source):
             return False
-        form = "jsonl" if Path(_uncompressed(source)).suffix in _JSON_ENDINGS else CONLL
-        return (self.format or form) == CONLL
+        form = format_of(source)  # ".tsv" is an ending of files with columns, too
+        return (self.format or (form if form in ("jsonl", "csv") else CONLL)) == CONLL
 
 
 def read_tagged(
@@ -71,14 +84,30 @@ def read_tagged(
     Raises:
         UserError: the file cannot be read, or a line is malformed; the message names file and line.
     """
-    require_one_of("format", options.format, ("", CONLL, "jsonl"))
+    by_number = names_by_number(options.names)
+    for sentence in _read(source, options, needs_tags=needs_tags):
+        if by_number and sentence.tags is not None:
+            tags = (by_number.get(tag.removesuffix(".0"), tag) for tag in sentence.tags)
+            sentence = dataclasses.replace(sentence, tags=tuple(tags))
+        yield sentence
+
+
+def _read(
+    source: str | Path, options: TaggedOptions, *, needs_tags: bool
+) -> Iterator[TaggedSentence]:
+    """The sentences with tags as in the file."""
+    require_one_of("format", options.format, ("", CONLL, "jsonl", *_TABLE_FORMATS))
     if options.is_conll(source):
         with open_lines(source) as lines:
             yield from read_sentences(lines, options, needs_tags=needs_tags)
         return
-    with open_records(source, TableOptions("jsonl"), options.data_dir) as table:
-        for number, record in enumerate(table.records):
-            yield _tagged_sentence(record, number, needs_tags=needs_tags)
+    with open_records(source, options.table(), options.data_dir) as table:
+        if table.columns is None or is_dataset(source):
+            for number, record in enumerate(table.records):
+                yield _tagged_sentence(record, number, options, needs_tags=needs_tags)
+        else:
+            for sentence, _ in read_word_table(table, options.find(table), needs_tags=needs_tags):
+                yield sentence
 
 
 @contextlib.contextmanager
@@ -90,7 +119,7 @@ def open_sentences(
     Args:
         source: a file, also compressed; "-" for stdin; or "tfds:…".
         options: options for columns; its `format` is the result of `sentence_format`.
-        texts: options for texts, with the columns of tags and ids; tags are kept and not read.
+        texts: options for texts. Tags are kept, and read in tables only.
         with_lines: whether, for a file in columns, every line of the file is in an entry.
 
     Raises:
@@ -105,14 +134,9 @@ def open_sentences(
             else:
                 sentences = (sentence for sentence in sentences if sentence.words)
             yield Entries((Entry(one, {}, one.place, one.id) for one in sentences), lines.fraction)
-    elif options.format == "jsonl":
+    elif options.format in ("jsonl", *_TABLE_FORMATS):
         with open_records(source, texts.table()) as table:
-            reader = TextReader(texts.columns)
-            objects = (
-                _object_entry(record, number, reader, texts)
-                for number, record in enumerate(table.records)
-            )
-            yield Entries(objects, table.fraction)
+            yield Entries(_entries(table, options, texts), table.fraction)
     else:
         with open_texts(source, texts) as text_entries:
             yield Entries(map(_text_entry, text_entries), text_entries.fraction)
@@ -127,18 +151,50 @@ def _uncompressed(source: str | Path) -> str:
     return str(source).lower().removesuffix(".gz").removesuffix(".zst")
 
 
-def _tagged_sentence(record: Record, number: int, *, needs_tags: bool) -> TaggedSentence:
+def _entries(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Entry[Sentence]]:
+    """The entries of a table of words, of a table of texts, or of JSON lines of either."""
+    if table.columns is None:
+        reader = TextReader(texts.columns)
+        for number, record in enumerate(table.records):
+            yield _object_entry(record, number, reader, options)
+    elif not _is_word_table(table.columns, options):
+        yield from map(_text_entry, text_entries(table, texts.columns))
+    else:
+        columns = options.find(table)
+        # Tags are read only where they tell a row for each word from one for each sentence.
+        read = columns if columns.sentence else dataclasses.replace(columns, tags=None)
+        for sentence, rows in read_word_table(table, read):
+            fields = rows[0].fields
+            if columns.sentence and len(rows) == len(sentence.words):  # a row for each word
+                fields = {name: [row.fields[name] for row in rows] for name in fields}
+                fields[columns.sentence] = sentence.id
+            other = {name: value for name, value in fields.items() if name != columns.words}
+            tags = columns.tags or ""
+            yield Entry(sentence.words, other, sentence.place, sentence.id, tags, fields)
+
+
+def _is_word_table(columns: Sequence[str], options: TaggedOptions) -> bool:
+    """Whether a table has words to tag; otherwise it has texts."""
+    words = usual_column(USUAL_WORDS, columns)
+    return words is not None and options.text_column in ("", words)
+
+
+def _tagged_sentence(
+    record: Record, number: int, options: TaggedOptions, *, needs_tags: bool
+) -> TaggedSentence:
     place = record.place
-    key = next((key for key in WORD_KEYS if key in record.fields), None)
+    key = _words_key(record, options)
     if key is None:
-        raise UserError(f"{place}: there is no list {WORD_KEYS[0]!r} or {WORD_KEYS[1]!r}; give one")
-    entry = _word_entry(record, number, key, TAG_KEYS, "id")
+        raise UserError(
+            f"{place}: there is no list {USUAL_WORDS[0]!r} or {USUAL_WORDS[1]!r}; give one"
+        )
+    entry = _word_entry(record, number, key, options)
     tags = None
     if entry.other.get(entry.gold) is not None:
-        tags = _strings(record, entry.gold)
+        tags = _tags(record, entry.gold, options)
     elif needs_tags:
         raise UserError(
-            f"{place}: there is no list of tags ({', '.join(map(repr, TAG_KEYS))}); give one"
+            f"{place}: there is no list of tags ({', '.join(map(repr, USUAL_TAGS))}); give one"
         )
     if tags is not None and len(tags) != len(entry.item):
         raise UserError(f"{place}: {len(entry.item)} words, but {len(tags)} tags; fix the line")
@@ -146,23 +202,40 @@ def _tagged_sentence(record: Record, number: int, *, needs_tags: bool) -> Tagged
 
 
 def _object_entry(
-    record: Record, number: int, reader: TextReader, texts: TextOptions
+    record: Record, number: int, reader: TextReader, options: TaggedOptions
 ) -> Entry[Sentence]:
     """The entry of an object with a list of words, or with a text."""
-    key = next((key for key in (texts.text_column, *WORD_KEYS) if key in record.fields), None)
+    key = _words_key(record, options)
     if key is None or isinstance(record.fields[key], str):
         return _text_entry(reader.entry(record, number))
-    gold = (texts.label_column,) if texts.label_column else TAG_KEYS
-    return _word_entry(record, number, key, gold, texts.id_column or "id")
+    return _word_entry(record, number, key, options)
 
 
-def _word_entry(
-    record: Record, number: int, key: str, gold: Sequence[str], id_column: str
-) -> Entry[Any]:
+def _words_key(record: Record, options: TaggedOptions) -> str | None:
+    named = options.text_column
+    return named if named in record.fields else usual_column(USUAL_WORDS, record.keys)
+
+
+def _word_entry(record: Record, number: int, key: str, options: TaggedOptions) -> Entry[Any]:
     other = {name: value for name, value in record.fields.items() if name != key}
-    label = next((name for name in gold if name in other), "")
-    id = record_id(record.fields, id_column, number, record.place)
+    named = options.label_column
+    label = named if named in other else usual_column(USUAL_TAGS, tuple(other)) or ""
+    id = record_id(record.fields, options.id_column or "id", number, record.place)
     return Entry(_strings(record, key), other, record.place, id, label, record.fields)
+
+
+def _tags(record: Record, key: str, options: TaggedOptions) -> tuple[str, ...]:
+    values = record.fields[key]
+    if not (isinstance(values, list) and values and all(type(value) is int for value in values)):
+        return _strings(record, key)
+    if not options.labels:
+        raise OptionError(
+            "labels",
+            (),
+            "give tags by their names, or name their numbers with {labels}",
+            f"{record.place}: {key!r} is not a list of strings but of numbers",
+        )
+    return tuple(map(str, values))
 
 
 def _strings(record: Record, key: str) -> tuple[str, ...]:
@@ -189,5 +262,5 @@ def _text_entry(entry: Entry[str | tuple[str, str]]) -> Entry[Sentence]:
             "if this is one, set {format=conll}",
             f"{entry.place}: {DOCUMENT_START} marks a file in columns",
         )
-    gold = next((key for key in TAG_KEYS if key in entry.other), entry.gold)
+    gold = usual_column(USUAL_TAGS, tuple(entry.other)) or entry.gold
     return Entry(entry.item, entry.other, entry.place, entry.id, gold, entry.columns)

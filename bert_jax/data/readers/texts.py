@@ -201,13 +201,20 @@ def open_texts(source: str | Path, options: TextOptions = TextOptions()) -> Iter
     table = dataclasses.replace(options.table("text"), skip_broken=False)
     is_plain = table.format_of(source) == "text" and not is_dataset(source)
     with open_records(source, table, options.data_dir) as opened:
-        if opened.columns == ():
-            raise UserError(
-                f"{opened.place}: the file is empty; a table begins with its columns' names"
-            )
-        reader = TextReader(TextColumns() if is_plain else options.columns, opened)
-        entries = (reader.entry(record, number) for number, record in enumerate(opened.records))
-        yield Entries(entries, opened.fraction)
+        columns = TextColumns() if is_plain else options.columns
+        yield Entries(text_entries(opened, columns), opened.fraction)
+
+
+def text_entries(table: Table, columns: TextColumns) -> Iterator[Entry[Text]]:
+    """The entries of an input whose labels are columns like any other, see `open_texts`.
+
+    Raises:
+        UserError: the table is empty, or lacks a column.
+    """
+    if table.columns == ():
+        raise UserError(f"{table.place}: the file is empty; a table begins with its columns' names")
+    reader = TextReader(columns, table)
+    return (reader.entry(record, number) for number, record in enumerate(table.records))
 
 
 class TextReader:

@@ -87,9 +87,10 @@ class TagSet:
         Raises:
             UserError: a tag is unknown; the message names file and line of its sentence.
         """
-        for sentence, word, tag in _unknown(sentences, self.knows):
-            what = "types of entities" if self.scheme else "tags"
-            known = sorted(_types(self.labels)) if self.scheme else self.labels
+        for sentence, word, tag in self._unknown(sentences):
+            has_types = self.scheme is not None and not self.knows(tag)
+            what = "types of entities" if has_types else "tags"
+            known = sorted(_types(self.labels)) if has_types else self.labels
             raise OptionError(
                 "labels",
                 self.labels,
@@ -103,11 +104,22 @@ class TagSet:
 
         The last column of a file without tags is something else.
         """
-        unknown = next(iter(_unknown(eval_set.examples, self.knows)), None)
+        unknown = next(iter(self._unknown(eval_set.examples)), None)
         if unknown is None:
             return eval_set
         reason = f"the model has no tags such as {unknown[2]!r}"
         return drop_field(eval_set, "tags", reason)
+
+    def _unknown(
+        self, sentences: Iterable[TaggedSentence]
+    ) -> Iterable[tuple[TaggedSentence, str, str]]:
+        """The words with an unknown tag, or one that is unknown in the scheme of the model."""
+        for sentence in sentences:
+            yield from _unknown([sentence], self.knows)
+            own = self.translate(sentence.tags or ())
+            for word, tag in zip(sentence.words, own, strict=False):
+                if tag not in self.labels:
+                    yield sentence, word, tag
 
 
 def find_tag_set(
@@ -118,8 +130,8 @@ def find_tag_set(
 ) -> TagSet:
     """The tags to learn: O first, then the others alphabetically.
 
-    Every entity type gets all tags of the scheme, also those that no training sentence has, such as
-    I-PER if no name has two words.
+    Unless the config names the tags, every entity type gets all tags of the scheme, also those that
+    no training sentence has, such as I-PER if no name has two words.
 
     Args:
         train: tagged sentences; empty if a finished model is evaluated.
@@ -143,6 +155,13 @@ def find_tag_set(
             f"{sentence.place}: {tag!r}, the tag of {word!r}, marks no entity, as others do; give "
             "O, or B-, I-, E-, S- and a type"
         )
+    if named:
+        places = {
+            tag: sentence.place
+            for sentence in train
+            for tag in convert(sentence.tags or (), cast(Scheme, scheme))
+        }
+        return TagSet(choose_labels(places, model_init, named), cast(Scheme, scheme))
     prefixes = "BI" if scheme == "iob2" else "BIES"
     required = {OUTSIDE}
     for entity_type in _types(tags):

@@ -359,9 +359,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
 
 def defaults() -> dict[str, dict[str, Any]]:
     """The keys of this task, by section; those of `TaggedOptions` are keys of `data`."""
-    return labelled_defaults(
-        {**keys_of(TaggedOptions), "scheme": "iob2", "labels": (), "class_weights": ""}
-    )
+    return labelled_defaults({**keys_of(TaggedOptions), "scheme": "iob2", "class_weights": ""})
 
 
 def check_options(config: ConfigDict) -> None:
@@ -380,7 +378,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
         lambda source, split: read_tagged(source, reading, needs_tags=split == "train"),
         with_train=not model_init.is_finished,
     )
-    tag_set = find_tag_set(splits.all_train, model_init, data.scheme, tuple(map(str, data.labels)))
+    tag_set = find_tag_set(splits.all_train, model_init, data.scheme, reading.names)
     for eval_set in splits.validation:
         tag_set.check(eval_set.examples)
     test = [tag_set.drop_unknown_tags(eval_set) for eval_set in splits.test]

@@ -1,10 +1,13 @@
 """Tagged sentences from columns and JSON lines."""
 
+import csv
+import dataclasses
 import json
 
 import pytest
 
-from bert_jax.data.readers.tagged import TaggedOptions, read_tagged
+from bert_jax.data.readers.tagged import TaggedOptions, open_sentences, read_tagged
+from bert_jax.data.readers.texts import TextOptions
 from bert_jax.errors import UserError
 
 
@@ -64,6 +67,8 @@ def test_malformed_records(tmp_path, record, message):
         ("-", "", True),
         ("train.jsonl", "conll", True),
         ("train.txt", "jsonl", False),
+        ("train.tsv", "", True),
+        ("train.csv.gz", "", False),
         ("tfds:conll2003", "", False),
     ],
 )
@@ -77,6 +82,121 @@ def test_columns_are_read_with_their_options(tmp_path):
     options = TaggedOptions(word_column=1, tag_column=2, comments="#")
     (found,) = read_tagged(path, options)
     assert (found.words, found.tags) == (("Bonn",), ("B-LOC",))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("a.jsonl", '{"tokens": ["EU", "said"], "ner_tags": [1, 0]}', {}),
+        ("a.jsonl", '{"tokens": ["EU", "said"], "ner_tags": ["1", "0"]}', {}),
+        ("a.jsonl", '{"w": ["EU", "said"], "t": ["B-ORG", "O"]}', {"text_column": "w"}),
+        ("a.txt", "EU 1\nsaid 0\n", {}),
+        ("a.csv", 'words,ner_tags\nEU said,"[1, 0]"\n', {}),
+        ("a.csv", "words,ner_tags\nEU said,[1 0]\n", {}),
+        ("a.csv", "0,EU\n0,said\n".replace("0,EU", "0,1.0,EU").replace("0,said", "0,0.0,said"), {
+            "header": False, "text_column": "2", "label_column": "1", "id_column": "0",
+        }),
+    ],
+)  # fmt: skip
+def test_tags_as_numbers(tmp_path, name, content, options):
+    path = tmp_path / name
+    path.write_text(content)
+    options = TaggedOptions(**{"label_column": "t" if "w" in options.values() else "", **options})
+    named = dataclasses.replace(options, labels=("O", "B-ORG"))
+    assert [(one.words, one.tags) for one in read_tagged(path, named)] == [
+        (("EU", "said"), ("B-ORG", "O"))
+    ]
+
+
+KAGGLE = """\
+Sentence #,Word,POS,Tag
+Sentence: 1,EU,NNP,B-ORG
+,rejects,VBZ,O
+,\"\"\"\",``,O
+,[1],CD,O
+Sentence: 2,New York,NNP,B-LOC
+"""
+FIRST = ("EU", "rejects", '"', "[1]"), ("B-ORG", "O", "O", "O"), "Sentence: 1"
+SECOND = ("New York",), ("B-LOC",), "Sentence: 2"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (KAGGLE, [FIRST, SECOND]),
+        (KAGGLE.replace("\n,", "\nSentence: 1,"), [FIRST, SECOND]),
+        (
+            "Sentence #,Sentence,POS,Tag\n"
+            "1,EU said,\"['NNP', 'VBD']\",\"['B-ORG', 'O']\"\n2,no,\"['UH']\",\"['O']\"\n",
+            [(("EU", "said"), ("B-ORG", "O"), "1"), (("no",), ("O",), "2")],
+        ),
+        (
+            "words,labels\n\"['EU', 'said']\",B-ORG O\n\"( a, b )\",O O O O\n[],[]\n",
+            [
+                (("EU", "said"), ("B-ORG", "O"), "0"),
+                (("(", "a,", "b", ")"), ("O", "O", "O", "O"), "1"),
+                ((), (), "2"),
+            ],
+        ),
+        ("sentence_id,words,labels\n1,EU,\n1,said,\n", [(("EU", "said"), None, "1")]),
+    ],
+)
+def test_tables(tmp_path, content, expected):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    assert [(one.words, one.tags, one.id) for one in read_tagged(path)] == expected
+    path = tmp_path / "a.tsv"
+    rows = csv.reader(content.splitlines())
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    found = read_tagged(path, TaggedOptions(format="tsv", quotes="none"))
+    assert [(one.words, one.tags, one.id) for one in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "words,tags\nEU said,O\n", "a.csv:2: 2 words, but 1 tags; fix the row"),
+        ("a.csv", "words,tags\n\"['EU'\",O\n", "a.csv:2: 'words' is \"['EU'\", which looks like"),
+        ("a.csv", "words,tags\nEU,[O]\n", "a.csv:2: 'tags' is '[O]', which looks like a list, but"),
+        ("a.csv", "word,tag\nEU,O\nsaid,O\n", "a.csv:3: every row has one word, but no column has"),
+        (
+            "a.csv",
+            "sent_id,word,tag\n1,a,O\n2,b,O\n1,c,O\n",
+            "a.csv:4: the sentence '1' has rows before, which are not next to this one; sort",
+        ),
+        (
+            "a.csv",
+            "sent_id,word,tag\n1,a,O\n1,b,\n",
+            "a.csv:2: the sentence has 2 words, but 1 tags; give every word one, O for none",
+        ),
+        ("a.csv", "a,b\n1,2\n", "a.csv:1: no column has a usual name of words (words, tokens, wo"),
+        ("a.tsv", "Word\tTag\nEU\tO\n", "a.tsv:1: the line is a header, which columns of words do"),
+    ],
+)
+def test_malformed_tables(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(UserError) as error:
+        list(read_tagged(path))
+    assert message in str(error.value)
+
+
+def test_tables_to_predict(tmp_path):
+    """Words in the rows of a sentence, or in cells; a table of texts is none of words."""
+
+    def entries(content, **options):
+        path = tmp_path / "a.csv"
+        path.write_text(content)
+        reading = TaggedOptions(format="csv", **options)
+        with open_sentences(path, reading, TextOptions(**options)) as found:
+            return [(one.item, one.other, one.id, one.gold) for one in found]
+
+    other = {"Sentence #": "Sentence: 2", "POS": ["NNP"], "Tag": ["B-LOC"]}
+    assert entries(KAGGLE)[1] == (("New York",), other, "Sentence: 2", "Tag")
+    assert entries("words,label\nEU said,x\n") == [(("EU", "said"), {"label": "x"}, "0", "label")]
+    assert entries("sent_id,word\n1,a\n1,b c\n") == [(("a", "b c"), {"sent_id": "1"}, "1", "")]
+    assert entries("text,words\na b,c\n", text_column="text") == [("a b", {"words": "c"}, "0", "")]
+    assert entries("text\na b\n") == [("a b", {}, "0", "")]
 
 
 def test_an_unknown_format():

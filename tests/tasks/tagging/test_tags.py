@@ -49,8 +49,15 @@ def test_labels_of_data(tags, scheme, labels):
 def test_labels_in_an_order_that_somebody_wants():
     given = ("B-PER", "I-PER", "O")
     assert find_tag_set([sentence("B-PER")], INIT, "iob2", given).labels == given
+    # Not all tags of the scheme, if the data have no others.
+    few = find_tag_set([sentence("B-PER")], INIT, "iob2", ("O", "B-PER"))
+    assert few == TagSet(("O", "B-PER"), "iob2")
     with pytest.raises(UserError, match="label 'I-PER' is none of those of the config"):
-        find_tag_set([sentence("B-PER")], INIT, "iob2", ("O", "B-PER"))
+        find_tag_set([sentence("B-PER", "I-PER")], INIT, "iob2", ("O", "B-PER"))
+    with pytest.raises(UserError, match="the tag 'I-PER' of .* is unknown to the model, which has"):
+        few.check([sentence("B-PER", "I-PER")])
+    # The first tag of an entity in IOB1 is B- in IOB2.
+    few.check([sentence("I-PER")])
 
 
 def test_labels_of_a_model_that_has_the_same_keep_their_numbers():
