@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.readers.texts import Text
 from bert_jax.errors import UserError
 from bert_jax.models.encoder import Encoder
@@ -59,12 +60,16 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         self._prompt = self.vectors.prompt(prompt)
         self._normalize = bool(normalize)
         self._pool = self.vectors.pool(
-            prompt_length(self.vectors, self._prompt, model.tokenizer, options.limit(model.config))
+            prompt_length(self.vectors, self._prompt, model.tokenizer, self.limit)
         )
         check_lower_case(self.vectors, model.tokenizer)
         encoder, params = encoder_of(model, with_pooler=not self.vectors.of_tokens)
         self._encoder = encoder
         self._params = params, model.compute_params.get(TEXT_VECTORS, {})
+
+    @property
+    def stored_length(self) -> int | None:
+        return stored_length(self.model.description, self.model.tokenizer)
 
     def encode(self, examples: Sequence[Text]) -> list[list[Encoding]]:
         return super().encode([with_prompt(self._prompt, text) for text in examples])
@@ -109,6 +114,15 @@ def prompt_length(vectors: TextVectors, prompt: str, tokenizer: Tokenizer, limit
     (encoding,) = tokenizer.encode_batch([prompt], max_length=limit)
     ends_special = encoding.ids[-1] in dataclasses.astuple(tokenizer.special_ids)
     return len(encoding) - ends_special
+
+
+def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | None:
+    """The number of tokens that a model's files give for vectors; None: none.
+
+    As in sentence-transformers, its own limit replaces the tokenizer's.
+    """
+    own = description.vectors.max_length
+    return tokenizer.model_max_length if own is None else own
 
 
 def check_lower_case(vectors: TextVectors, tokenizer: Tokenizer) -> None:

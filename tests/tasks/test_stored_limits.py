@@ -10,6 +10,7 @@ from bert_jax.config import complete_config
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.models.config import Head
+from bert_jax.models.text_vectors import TextVectors
 from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions, SpanPredictor
@@ -52,6 +53,24 @@ def test_texts_are_cut_there_and_counted(limited, capsys):
     np.testing.assert_array_equal(model.embed([LONG]), model.embed([LONG], max_length=9))
     with pytest.raises(UserError, match="the text has 31 tokens, the model takes 9; shorten it"):
         model.fill_mask(f"[MASK] {LONG}")
+
+
+def test_vectors_have_the_limit_of_sentence_transformers(limited, capsys):
+    model = limited(Head.ENCODER)
+    for length in (5, 20):  # which has precedence there
+        vectors = TextVectors(max_length=length)
+        described = dataclasses.replace(model.description, stored_vectors=vectors)
+        short = dataclasses.replace(model, description=described)
+        expected = model.embed([LONG], max_length=length)
+        np.testing.assert_array_equal(short.embed([LONG]), expected)
+        assert capsys.readouterr().err == f"1 of 1 texts were longer than {length} tokens: cut\n"
+        assert short.similarity([LONG]).shape == (1, 1)
+        assert f"longer than {length} tokens" in capsys.readouterr().err
+        assert len(short.hidden_states([LONG])[0].tokens) == 9
+        capsys.readouterr()
+    longer = short.extend_positions(40)
+    longer.embed(["cat " * 99])
+    assert "longer than 40 tokens" in capsys.readouterr().err
 
 
 def test_windows_have_this_length(limited):

@@ -46,7 +46,7 @@ from bert_jax.tasks.base.splits import (
 )
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
 from bert_jax.tasks.base.text_rows import TextEncoder, with_prompt
-from bert_jax.tasks.embed import check_lower_case, prompt_length
+from bert_jax.tasks.embed import check_lower_case, prompt_length, stored_length
 from bert_jax.tasks.similarity.evaluators import PairEvaluator, find_evaluator
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
@@ -103,6 +103,9 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
             labels=len(objective.labels),
         )
         self._targets = objective.targets(splits.train)
+
+    def stored_length(self, model: TrainedModel) -> int | None:
+        return stored_length(model.description, model.tokenizer)
 
     def make_batches(self) -> LabelledBatches:
         # Each pair is an example of two rows, padded to one length.
