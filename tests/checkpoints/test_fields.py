@@ -11,14 +11,8 @@ from bert_jax.checkpoints.config_file import read_config, write_config
 from bert_jax.errors import UserError
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
-from tests.checkpoints.fields import (
-    CARRIED,
-    COMPUTED,
-    CONFIGS,
-    MINIMAL_CONFIGS,
-    REFUSED,
-    Field,
-)
+from tests.checkpoints.fields import CARRIED, COMPUTED, REFUSED, Field
+from tests.checkpoints.fields.config_json import CONFIGS, MINIMAL_CONFIGS
 
 TESTS = Path(__file__).parents[1]
 

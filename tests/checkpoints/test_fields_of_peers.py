@@ -1,4 +1,4 @@
-"""The fields that transformers and sentence-transformers write are all in `fields.py`.
+"""The fields that transformers and sentence-transformers write are all in the lists of `fields`.
 
 A field that a newer version adds fails here: decide whether it is computed, carried over or
 refused, and add its row.
@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from tests.checkpoints.fields import CONFIGS
+from tests.checkpoints.fields.config_json import CONFIGS
 
 pytestmark = pytest.mark.slow
 

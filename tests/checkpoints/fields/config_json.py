@@ -1,62 +1,15 @@
-"""What happens to every field that may be in a file of a model directory.
+"""The fields of `config.json` in each family; observables are the fields of `EncoderConfig`."""
 
-A field is computed, carried over (load and save keep it), or refused by its name. `test_fields.py`
-shows each row with its value, and, where the peers are installed, that they write no other field.
-
-Fields are those that transformers 5.24 and sentence-transformers 6.2 write for the families and
-modules of bert_jax, and those that their earlier versions wrote.
-"""
-
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-COMPUTED, CARRIED, REFUSED = "computed", "carried over", "refused"
+from tests.checkpoints.fields import COMPUTED, Field, carried, computed, refused, tested
 
 
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """What happens to one field.
-
-    Attributes:
-        outcome: COMPUTED, CARRIED or REFUSED; of a refused field one value is allowed.
-        value: a value with which this shows.
-        shows: where a computed one shows: the name of an observable, and its value.
-        test: name of a test in another file that shows it, instead of value and observable.
-    """
-
-    outcome: str
-    value: Any = None
-    shows: tuple[str, Any] = ("", None)
-    test: str = ""
-
-
-def computed(value: Any, name: str, shown: Any = None) -> Field:
-    """A field with which the observable `name` is `shown`, by default the value itself."""
-    return Field(COMPUTED, value, (name, value if shown is None else shown))
-
-
-def carried(value: Any) -> Field:
-    """A field that load and save keep."""
-    return Field(CARRIED, value)
-
-
-def refused(value: Any) -> Field:
-    """A field that is an error with this value."""
-    return Field(REFUSED, value)
-
-
-def tested(outcome: str, test: str) -> Field:
-    """A field that another test shows."""
-    return Field(outcome, test=test)
-
-
-def fields_of(names: str, **values: Any) -> dict[str, Field]:
+def same_name(**values: Any) -> dict[str, Field]:
     """Fields that are computed and have the same name in `EncoderConfig`."""
-    return {name: computed(values[name], name) for name in names.split()}
+    return {name: computed(value, name) for name, value in values.items()}
 
-
-# config.json: observables are the fields of `EncoderConfig`.
 
 MINIMAL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "bert": (
@@ -113,12 +66,12 @@ _EVERY_CONFIG = {
     # The tensors are read as they are, and so written.
     "dtype": tested(COMPUTED, "test_half_precision_comes_back_to_the_bit"),
     "torch_dtype": tested(COMPUTED, "test_half_precision_comes_back_to_the_bit"),
-    **fields_of("vocab_size", vocab_size=41),
-    **fields_of("max_position_embeddings", max_position_embeddings=44),
-    **fields_of("initializer_range", initializer_range=0.3),
-    **fields_of("pad_token_id", pad_token_id=3),
-    **fields_of("tie_word_embeddings", tie_word_embeddings=False),
-    **fields_of("num_labels", num_labels=3),
+    **same_name(vocab_size=41),
+    **same_name(max_position_embeddings=44),
+    **same_name(initializer_range=0.3),
+    **same_name(pad_token_id=3),
+    **same_name(tie_word_embeddings=False),
+    **same_name(num_labels=3),
     # Another function.
     "position_embedding_type": refused("relative_key_query"),
     "is_decoder": refused(True),
@@ -194,14 +147,12 @@ _EVERY_CONFIG = {
 
 _BERT = {
     **_EVERY_CONFIG,
-    **fields_of("hidden_size num_hidden_layers", hidden_size=24, num_hidden_layers=3),
-    **fields_of(
-        "num_attention_heads intermediate_size", num_attention_heads=4, intermediate_size=8
-    ),
-    **fields_of("hidden_act type_vocab_size", hidden_act="relu", type_vocab_size=3),
-    **fields_of("hidden_dropout_prob", hidden_dropout_prob=0.3),
-    **fields_of("attention_probs_dropout_prob", attention_probs_dropout_prob=0.3),
-    **fields_of("layer_norm_eps classifier_dropout", layer_norm_eps=1e-7, classifier_dropout=0.3),
+    **same_name(hidden_size=24, num_hidden_layers=3),
+    **same_name(num_attention_heads=4, intermediate_size=8),
+    **same_name(hidden_act="relu", type_vocab_size=3),
+    **same_name(hidden_dropout_prob=0.3),
+    **same_name(attention_probs_dropout_prob=0.3),
+    **same_name(layer_norm_eps=1e-7, classifier_dropout=0.3),
     "embedding_size": carried(64),  # transformers asks whether it is there, and no more
     # google-research/bert wrote these beside its multilingual and Chinese models.
     "directionality": carried("bidi"),
@@ -213,7 +164,7 @@ _BERT = {
 }
 _ALBERT = {
     **_BERT,
-    **fields_of("embedding_size num_hidden_groups", embedding_size=12, num_hidden_groups=2),
+    **same_name(embedding_size=12, num_hidden_groups=2),
     "classifier_dropout_prob": computed(0.3, "classifier_dropout"),
     "inner_group_num": refused(2),
     # google-research/albert wrote these, and none of its programs reads them.
@@ -250,8 +201,8 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
     },
     "electra": {
         **_BERT,
-        **fields_of("embedding_size", embedding_size=12),
-        **fields_of("summary_last_dropout", summary_last_dropout=0.3),
+        **same_name(embedding_size=12),
+        **same_name(summary_last_dropout=0.3),
         # By multiple choice alone; see `test_fields_that_one_head_reads_are_refused_for_this_head`.
         "summary_type": refused("mean"),
         "summary_use_proj": refused(False),
@@ -262,10 +213,10 @@ CONFIGS: Mapping[str, Mapping[str, Field]] = {
     "albert": _ALBERT,
     "mobilebert": {
         **_BERT,
-        **fields_of("embedding_size", embedding_size=12),
-        **fields_of("intra_bottleneck_size", intra_bottleneck_size=8),
-        **fields_of("num_feedforward_networks", num_feedforward_networks=3),
-        **fields_of("classifier_activation", classifier_activation=True),
+        **same_name(embedding_size=12),
+        **same_name(intra_bottleneck_size=8),
+        **same_name(num_feedforward_networks=3),
+        **same_name(classifier_activation=True),
         "normalization_type": refused("layer_norm"),
         "trigram_input": refused(False),
         "use_bottleneck": refused(False),

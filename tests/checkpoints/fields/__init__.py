@@ -1,0 +1,50 @@
+"""What happens to every field that may be in a file of a model directory.
+
+A field is computed, carried over (load and save keep it), or refused by its name. `test_fields.py`
+shows each row with its value, and, where the peers are installed, that they write no other field.
+
+Fields are those that transformers 5.24 and sentence-transformers 6.2 write for the families and
+modules of bert_jax, and those that their earlier versions wrote.
+"""
+
+import dataclasses
+from typing import Any
+
+COMPUTED, CARRIED, REFUSED = "computed", "carried over", "refused"
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """What happens to one field.
+
+    Attributes:
+        outcome: COMPUTED, CARRIED or REFUSED; of a refused field one value is allowed.
+        value: a value with which this shows.
+        shows: where a computed one shows: the name of an observable, and its value.
+        test: name of a test in another file that shows it, instead of value and observable.
+    """
+
+    outcome: str
+    value: Any = None
+    shows: tuple[str, Any] = ("", None)
+    test: str = ""
+
+
+def computed(value: Any, name: str, shown: Any = None) -> Field:
+    """A field with which the observable `name` is `shown`, by default the value itself."""
+    return Field(COMPUTED, value, (name, value if shown is None else shown))
+
+
+def carried(value: Any) -> Field:
+    """A field that load and save keep."""
+    return Field(CARRIED, value)
+
+
+def refused(value: Any) -> Field:
+    """A field that is an error with this value."""
+    return Field(REFUSED, value)
+
+
+def tested(outcome: str, test: str) -> Field:
+    """A field that another test shows."""
+    return Field(outcome, test=test)
