@@ -1,20 +1,30 @@
-"""The fields that transformers and sentence-transformers write are all in the lists of `fields`.
+"""The files and fields that transformers and sentence-transformers write are all listed.
 
-A field that a newer version adds fails here: decide whether it is computed, carried over or
-refused, and add its row.
+One that a newer version adds fails here: decide whether it is computed, carried over or refused,
+and add its row to the lists in `fields`.
 """
 
+import importlib
 import inspect
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from tests.checkpoints.fields import FILES
 from tests.checkpoints.fields.config_json import CONFIGS
+from tests.checkpoints.fields.vector_files import (
+    COMPUTED_MODULES,
+    ENCODER,
+    REFUSED_MODULES,
+    VECTORS,
+)
 
 pytestmark = pytest.mark.slow
 
 transformers = pytest.importorskip("transformers")
+sentence_transformers = pytest.importorskip("sentence_transformers")
 
 CLASSES = {
     "bert": "Bert",
@@ -48,3 +58,93 @@ def test_fields_that_a_model_reads(model_type):
     read |= set(re.findall(r"(?:getattr|hasattr)\((?:self\.)?config, \"(\w+)\"", text))
     methods = {name for name in read if callable(getattr(make, name, None))}
     assert read - methods - set(CONFIGS[model_type]) == set()
+
+
+def kind(name: str) -> str:
+    """A file of a module by its kind: "1_Pooling/config.json" is "Pooling/config.json"."""
+    return re.sub(r"^\d+_", "", name)
+
+
+def written(directory: Path) -> dict[str, set[str]]:
+    """The names of the fields in each JSON file of a directory, by its kind."""
+    found = {}
+    for path in directory.rglob("*.json"):
+        content = json.loads(path.read_text())
+        entries = content if isinstance(content, list) else [content]
+        found[kind(path.relative_to(directory).as_posix())] = {
+            key for fields in entries for key in fields
+        }
+    return found
+
+
+def listed(name: str) -> set[str]:
+    """The names of the fields of a file in the lists."""
+    fields = {kind(file): fields for file, fields in VECTORS.items()}[name]
+    return {re.sub(r"^\d+\.", "", path).partition(".")[0] for path in fields}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> list[Path]:
+    """Models of sentence-transformers with every module that is computed, and a cross-encoder."""
+    root = tmp_path_factory.mktemp("saved")
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes |= {"vocab_size": 16, "num_hidden_layers": 1, "max_position_embeddings": 32}
+    pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b")
+    tokenizer = transformers.BertTokenizer(vocab={piece: n for n, piece in enumerate(pieces)})
+    for name, labels in (("BertModel", 2), ("BertForSequenceClassification", 1)):
+        config = transformers.BertConfig(**sizes, num_labels=labels)
+        getattr(transformers, name)(config).save_pretrained(root / name)
+        tokenizer.save_pretrained(root / name)
+    modules = sentence_transformers.sentence_transformer.modules
+    parts = [
+        modules.Transformer(str(root / "BertModel")),
+        modules.Pooling(16, pooling_mode=("cls", "mean")),
+        modules.Dense(32, 8),
+        modules.Dense(8, 8, use_residual=True),
+        modules.LayerNorm(8),
+        modules.Dropout(),
+        modules.Normalize(),
+    ]
+    vectors = sentence_transformers.SentenceTransformer(
+        modules=parts, prompts={"query": "query: "}, truncate_dim=4
+    )
+    vectors.save(str(root / "vectors"))
+    scores = str(root / "BertForSequenceClassification")
+    sentence_transformers.CrossEncoder(scores).save(str(root / "scores"))
+    return [root / "vectors", root / "scores"]
+
+
+def test_files_of_sentence_transformers(saved):
+    names = {
+        kind(path.relative_to(directory).as_posix())
+        for directory in saved
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+    assert names - set(map(kind, VECTORS)) - set(FILES) == set()
+
+
+def test_fields_of_sentence_transformers(saved):
+    for directory in saved:
+        for name, fields in written(directory).items():
+            if name in map(kind, VECTORS):
+                assert fields - listed(name) == set(), name
+
+
+def test_modules_and_their_fields():
+    """Every module of the library is computed or refused by its class; see `kind_of`."""
+    found = {}
+    for package in (
+        "base",
+        "sentence_transformer",
+        "cross_encoder",
+        "sparse_encoder",
+        "multi_vector_encoder",
+    ):
+        modules = importlib.import_module(f"sentence_transformers.{package}.modules")
+        found |= {name: getattr(modules, name) for name in modules.__all__}
+    assert set(found) - COMPUTED_MODULES - REFUSED_MODULES == set()
+    for name in COMPUTED_MODULES - {"Transformer"}:
+        assert set(found[name].config_keys) - listed(f"{name}/config.json") == set(), name
+    arguments = set(inspect.signature(found["Transformer"].__init__).parameters)
+    assert arguments - {"self", "model_name_or_path", "backend"} - listed(ENCODER) == set()

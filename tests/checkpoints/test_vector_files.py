@@ -103,7 +103,6 @@ POOLER = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
 OUTPUT = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
 
 
-# Every field that version 6.2 reads there; `test_no_field_of_the_peer_is_unknown` compares.
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [

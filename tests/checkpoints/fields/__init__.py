@@ -48,3 +48,11 @@ def refused(value: Any) -> Field:
 def tested(outcome: str, test: str) -> Field:
     """A field that another test shows."""
     return Field(outcome, test=test)
+
+
+# Files beside those whose fields are listed; docs/models.md says what becomes of each.
+FILES = (
+    *("model.safetensors", "Dense/model.safetensors", "LayerNorm/model.safetensors"),
+    *("tokenizer.json", "tokenizer_config.json", "config.json"),
+    "README.md",
+)
