@@ -1,0 +1,180 @@
+"""Vectors beside sentence-transformers 6, with random weights: what it writes, read; and back."""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.checkpoints.sentence_transformers import layout, reading
+from bert_jax.models.text_vectors import SIMILARITIES, Dense, Dropout, LayerNorm
+
+pytestmark = pytest.mark.slow
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+WIDTH = 16
+TEXTS = ["the cat sat on the mat .", "a dog", "", "the sea was low " * 9, "it was warm ."]
+POOLINGS = (
+    *("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"),
+    *(("mean", "cls"), ("max", "mean", "lasttoken")),
+)
+PROMPTS = {"query": "the sea was : ", "passage": ""}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory, tokenizer) -> Path:
+    """A model directory of transformers."""
+    place = tmp_path_factory.mktemp("encoder")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=48,
+        initializer_range=0.3,
+    )
+    transformers.BertModel(config).save_pretrained(place)
+    tokenizer.save(place)
+    return place
+
+
+@pytest.fixture
+def publish(encoder, tmp_path):
+    """Saves modules after an encoder; returns that library's model of the directory."""
+    from sentence_transformers.base.modules import Transformer
+
+    def saved(*modules, **options):
+        model = sentence_transformers.SentenceTransformer(
+            modules=[Transformer(str(encoder)), *modules], device="cpu", **options
+        )
+        for parameter in (value for module in modules for value in module.parameters()):
+            torch.nn.init.normal_(parameter, std=0.5)
+        model.save(str(tmp_path / "theirs"), create_model_card=False)
+        return opened(tmp_path / "theirs")
+
+    return saved
+
+
+def opened(place):
+    return sentence_transformers.SentenceTransformer(str(place), device="cpu").eval()
+
+
+def tails(width):
+    """Modules after a pooling, by whether there is a Dense and whether it ends in a Normalize."""
+    from sentence_transformers.base.modules import Dense, Normalize
+    from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
+
+    yield []
+    yield [Normalize()]
+    yield [LayerNorm(width), Dropout(0.3), Dense(width, 8, use_residual=True)]
+    yield [Dense(width, width, bias=False, activation_function=torch.nn.GELU()), Normalize()]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_every_pooling_with_and_without_dense_normalize_prompt_and_limit(
+    publish, tmp_path, pooling
+):
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    count = 1 if isinstance(pooling, str) else len(pooling)
+    options = itertools.product(tails(count * WIDTH), (None, "query"), (True, False), (None, 12))
+    for tail, prompt, include, limit in options:
+        if prompt is None and not include:
+            continue
+        reference = publish(
+            Pooling(WIDTH, pooling, include_prompt=include),
+            *tail,
+            prompts=PROMPTS,
+            default_prompt_name=prompt,
+        )
+        if limit:
+            fields = {"max_seq_length": limit, "do_lower_case": False}
+            (tmp_path / "theirs" / "sentence_bert_config.json").write_text(json.dumps(fields))
+            reference = opened(tmp_path / "theirs")
+        expected = reference.encode(TEXTS)
+        model = bert_jax.load(tmp_path / "theirs")
+        np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-5)
+        model.save(tmp_path / "ours")
+        np.testing.assert_allclose(opened(tmp_path / "ours").encode(TEXTS), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_similarity_and_truncation(publish, tmp_path, similarity):
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    reference = publish(
+        Pooling(WIDTH, "mean"), Normalize(), similarity_fn_name=similarity, truncate_dim=5
+    )
+    vectors = reference.encode(TEXTS)
+    model = bert_jax.load(tmp_path / "theirs")
+    assert vectors.shape == (5, 5)
+    np.testing.assert_allclose(model.embed(TEXTS), vectors, atol=1e-5)
+    expected = reference.similarity(vectors, vectors)
+    np.testing.assert_allclose(model.similarity(TEXTS), expected, atol=1e-5)
+    normal = reference.encode(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(model.embed(TEXTS, normalize=True), normal, atol=1e-5)
+    model.save(tmp_path / "ours")
+    again = opened(tmp_path / "ours")
+    np.testing.assert_allclose(again.encode(TEXTS), vectors, atol=1e-6)
+    assert (again.similarity_fn_name, again.truncate_dim) == (similarity, 5)
+
+
+def test_prompts_of_a_search(publish, tmp_path):
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    prompts = {"query": "the sea : ", "passage": "a dog "}
+    reference = publish(Pooling(WIDTH, "cls"), prompts=prompts)
+    model = bert_jax.load(tmp_path / "theirs")
+    expected = reference.similarity(
+        reference.encode_query([TEXTS[1]]), reference.encode_document(TEXTS)
+    )[0].numpy()
+    found = {match.index: match.score for match in model.search(TEXTS[1], TEXTS)}
+    np.testing.assert_allclose([found[row] for row in range(5)], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        model.embed(TEXTS, prompt="query"), reference.encode(TEXTS, prompt_name="query"), atol=1e-5
+    )
+
+
+def test_the_pooler_in_place_of_a_pooling(encoder, tmp_path):
+    from sentence_transformers.base.modules import Normalize, Transformer
+
+    pooler = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+    module = Transformer(
+        str(encoder), modality_config=pooler, module_output_name="sentence_embedding"
+    )
+    reference = sentence_transformers.SentenceTransformer(modules=[module, Normalize()])
+    reference.save(str(tmp_path / "theirs"))
+    expected = reference.encode(TEXTS)
+    model = bert_jax.load(tmp_path / "theirs")
+    np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-5)
+    model.save(tmp_path / "ours")
+    np.testing.assert_allclose(opened(tmp_path / "ours").encode(TEXTS), expected, atol=1e-6)
+
+
+def test_no_field_of_the_peer_is_unknown():
+    """A new field or module of a later version shows here; `test_vector_files` has the values."""
+    from sentence_transformers.base import modules as base
+    from sentence_transformers.sentence_transformer import modules
+
+    encoder = {"modality_config", "module_output_name", "max_seq_length", "do_lower_case"}
+    encoder |= {*reading._FIXED, *reading._HARMLESS, *reading._ARGUMENTS, "processing_kwargs"}
+    assert set(base.Transformer.config_keys) <= encoder
+    assert set(modules.Pooling.config_keys) <= set(reading._OF_POOLING)
+    outputs = {"module_input_name", "module_output_name"}
+    for theirs, ours in ((base.Dense, Dense), (modules.LayerNorm, LayerNorm)):
+        assert set(theirs.config_keys) - outputs == {each.name for each in dataclasses.fields(ours)}
+    assert modules.Dropout.config_keys == [each.name for each in dataclasses.fields(Dropout)]
+    assert set(base.Normalize.config_keys) == outputs
+    assert set(modules.Pooling.POOLING_MODES) == set(layout.FLAGS)
+    known = {*layout.OF_MODEL, "model_type", "__version__"}  # the last two are carried over
+    model = sentence_transformers.SentenceTransformer(modules=[modules.Pooling(4)])
+    assert set(model._get_model_config()) <= known
