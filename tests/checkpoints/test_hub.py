@@ -48,6 +48,26 @@ MODELS = {
     "tiny/empty": {"config.json": b"{}", "tf_model.h5": b"not fetched"},
     "tiny/broken": {"config.json": b"{}", "model.safetensors": b"twelve bytes"},
     "tiny/other": {"README.md": b"not fetched"},
+    "tiny/vectors": {
+        "modules.json": json.dumps(
+            [
+                {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
+                {"path": "pooling", "type": "sentence_transformers.models.Pooling"},
+                {"path": "2_Dense", "type": "sentence_transformers.models.Dense"},
+            ]
+        ).encode(),
+        "config_sentence_transformers.json": b"{}",
+        "0_Transformer/config.json": b"{}",
+        "0_Transformer/model.safetensors": b"1",
+        "0_Transformer/sentence_bert_config.json": b"{}",
+        "0_Transformer/sentencepiece.bpe.model": b"pieces",
+        "pooling/config.json": b"{}",
+        "2_Dense/config.json": b"{}",
+        "2_Dense/pytorch_model.bin": b"2",
+        "onnx/config.json": b"not fetched",
+        "onnx/sentencepiece.bpe.model": b"not fetched",
+        "README.md": b"not fetched",
+    },
     "solo": {"config.json": b"{}", "model.safetensors": b"1"},
 }
 
@@ -288,6 +308,17 @@ def test_shards_pytorch_files_and_models_without_an_organisation(machine):
     assert contents(Path(shards)) == MODELS["tiny/shards"]
     assert contents(Path(old)) == MODELS["tiny/old"]
     assert contents(Path(solo)) == MODELS["solo"]
+
+
+def test_the_folders_that_the_modules_name_are_downloaded(machine):
+    (line,) = machine.resolve_each(["tiny/vectors"])
+    files = {
+        path.relative_to(line).as_posix(): path.read_bytes()
+        for path in Path(line).rglob("*")
+        if path.is_file()
+    }
+    model = MODELS["tiny/vectors"].items()
+    assert files == {name: content for name, content in model if content != b"not fetched"}
 
 
 def test_a_second_run_and_an_offline_run_fetch_no_file_again(machine, hub):

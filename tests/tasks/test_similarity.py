@@ -1,5 +1,6 @@
 """Sentence similarity, end to end: pairs in, a bare encoder and cosines out."""
 
+import dataclasses
 import json
 import random
 
@@ -11,8 +12,10 @@ import bert_jax
 from bert_jax.config import complete_config, set_key
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
+from bert_jax.export import export
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
+from bert_jax.models.text_vectors import Dense, Normalize, TextPooling, TextVectors
 from tests.random_params import random_params
 
 KINDS = {"animal": ["cat", "dog", "bird"], "thing": ["mat", "tree", "sea"]}
@@ -91,6 +94,62 @@ def test_cosines_are_learned_and_the_encoder_comes_out(train, write_pairs, base_
     assert from_run["loss"] == pytest.approx(result["loss"], rel=1e-4)
 
 
+@pytest.fixture
+def dense_model(base_model, tmp_path):
+    """The base with a prompt, a Dense and a normalisation after a pooling."""
+    model = bert_jax.load(base_model)
+    vectors = TextVectors(
+        poolings=("cls",),
+        include_prompt=False,
+        modules=(Dense(16, 8), Normalize()),
+        prompts={"all": "the sea : "},
+        default_prompt_name="all",
+        similarity="dot",
+    )
+    kernel = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32) / 4
+    weights = {"0_dense": {"kernel": kernel, "bias": np.zeros(8, np.float32)}}
+    directory = tmp_path / "dense"
+    dataclasses.replace(
+        model,
+        description=dataclasses.replace(model.description, stored_vectors=vectors),
+        params=model.params | {"text_vectors": weights},
+    ).save(directory)
+    return directory
+
+
+@pytest.mark.slow
+def test_modules_after_the_pooling_are_trained_too(train, write_pairs, dense_model, tmp_path):
+    table = write_pairs("train.tsv", ("other", "same"), count=60)
+    result, workdir = train(
+        "similarity", data__train=table, data__loss="softmax", base=dense_model, train__steps=8
+    )
+    before, after = bert_jax.load(dense_model), bert_jax.load(workdir / "model")
+    assert after.description.vectors.similarity == "dot"
+    kernels = [model.params["text_vectors"]["0_dense"]["kernel"] for model in (before, after)]
+    assert np.abs(kernels[1] - kernels[0]).max() > 1e-3
+    # What was judged is what the exported model says.
+    config = config_of(dense_model, train=table, loss="softmax")
+    same = Experiment.from_config(config).evaluate(model=workdir / "model")
+    assert same["dot_same"] == pytest.approx(result["dot_same"], abs=1e-5)
+    export(workdir, tmp_path / "again", which="latest")
+    texts = ["the cat was low .", "the sea was up ."]
+    expected = after.embed(texts)
+    assert expected.shape == (2, 8)
+    np.testing.assert_array_equal(bert_jax.load(tmp_path / "again").embed(texts), expected)
+
+
+def test_a_training_starts_from_the_files_of_the_model(make_task, dense_model):
+    task = make_task("cosine", ROWS, base=dense_model)
+    assert task.module.text_vectors == TextPooling(("cls",), (Dense(16, 8), Normalize()), 4)
+    (batch,) = task.train_batches(0, 1, host=0, hosts=1)
+    first = batch["input_ids"][0, 0][batch["attention_mask"][0, 0] > 0]
+    tokens = " ".join(map(task.tokenizer.id_to_token, first))
+    assert tokens.startswith("[CLS] the sea [UNK] ")
+    assert set(abstract_params(task.module)["text_vectors"]) == {"0_dense"}
+    with pytest.raises(UserError, match="the vectors have 32 values, and the model's Dense takes"):
+        make_task("cosine", ROWS, {"data.pooling": "cls,mean"}, base=dense_model)
+
+
 @pytest.mark.slow
 def test_similar_and_other_pairs(train, write_pairs):
     table = write_pairs("train.tsv", (0, 1))
@@ -135,9 +194,9 @@ def test_pairs_without_labels(train, write_table):
 
 @pytest.fixture
 def make_task(base_model, write_table):
-    def make(loss, rows, keys=None, **data):
+    def make(loss, rows, keys=None, base=base_model, **data):
         table = str(write_table("train.tsv", [HEADER, *rows]))
-        config = config_of(base_model, train=table, validation=(table,), loss=loss, **data)
+        config = config_of(base, train=table, validation=(table,), loss=loss, **data)
         for key, value in {"train.global_batch_size": 4, **(keys or {})}.items():
             set_key(config, key, value, where="test")
         return Experiment.from_config(config).task
