@@ -6,8 +6,9 @@ windows of 32 batches (to 79.8 for 4 batches). Packing short rows (`row_packing`
 """
 
 import functools
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -15,9 +16,13 @@ from bert_jax.data.padding import bucket_length
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.randomness import derive_key, permute
 
-# A length of less than this share of the batches is not worth its compilation: they are padded to
-# the next one.
+# A length of less than this share of the batches, or of fewer batches in the whole training, is not
+# worth its compilation: they are padded to the next one.
 _MIN_SHARE = 1 / 16
+_MIN_BATCHES = 128
+
+# The number of batches whose lengths decide how short rows are packed.
+_SAMPLES = 512
 
 
 class LabelledBatches:
@@ -39,6 +44,8 @@ class LabelledBatches:
         batch_size: int,
         seed: int,
         most: int,
+        epochs: float = math.inf,
+        steps: int = 0,
     ) -> None:
         """Batches are built lazily.
 
@@ -49,6 +56,8 @@ class LabelledBatches:
             batch_size: B, examples per batch over all hosts.
             seed: seed of the shuffles.
             most: the greatest T.
+            epochs: passes of the training over the examples, if `steps` is 0.
+            steps: batches of the training.
         """
         self.lengths = lengths
         self._make = make
@@ -57,12 +66,17 @@ class LabelledBatches:
         self._most = most
         self._planned: tuple[int, np.ndarray] | None = None
         self.batches_per_epoch = -(-len(lengths) // batch_size)
+        self._count = steps or epochs * self.batches_per_epoch
 
     def batch(self, number: int, *, host: int = 0, hosts: int = 1) -> Batch:
         """One host's rows of batch `number`, counted from 0 through all epochs."""
         examples = self.examples(number)
         of_host = np.array_split(examples, hosts)[host]
         return self.rows(of_host, self.length_of(examples))
+
+    def samples(self) -> Iterator[Batch]:
+        """Batches that are typical of the training: its first ones, or all."""
+        return map(self.batch, range(math.ceil(min(_SAMPLES, self._count))))
 
     def examples(self, number: int) -> np.ndarray:
         """The examples of batch `number`, int64 [B], -1 for a filler row."""
@@ -83,12 +97,13 @@ class LabelledBatches:
         needed = Counter(
             bucket_length(self._longest(examples), self._most) for examples in self.plan(0)
         )
+        least = max(_MIN_SHARE, _MIN_BATCHES / self._count) * self.batches_per_epoch
         *shorter, longest = sorted(needed)
         lengths = []
         waiting = 0  # batches that need one of the lengths up to this one, and have none yet
         for length in shorter:
             waiting += needed[length]
-            if waiting >= _MIN_SHARE * self.batches_per_epoch:
+            if waiting >= least:
                 lengths.append(length)
                 waiting = 0
         return [*lengths, longest]

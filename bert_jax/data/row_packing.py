@@ -24,8 +24,9 @@ _LENGTH_MULTIPLE = 8
 # CPU.)
 LENGTH_OF_EQUAL_WORK = 512
 
-# Another shape is worth its compilation if it saves at least this share of the work.
-_MIN_SAVED_SHARE = 1 / 48
+# Another shape is worth its compilation if it saves the work of so many batches. (On a CPU,
+# all-MiniLM-L6-v2 takes 0.4 s for 32 sentences, the compilation 5 s; in bfloat16 0.3 s and 7 s.)
+_MIN_SAVED_BATCHES = 512 / 48
 
 # For a batch with more rows than any sample, R is a multiple of this share of its rows.
 _PARTS = 8
@@ -63,12 +64,10 @@ class RowPacker:
         by_length: dict[int, list[np.ndarray]] = defaultdict(list)
         for batch in samples:
             by_length[batch["attention_mask"].shape[-1]].append(_lengths(batch))
-        tokens = sum(
-            int(lengths.sum()) for of_length in by_length.values() for lengths in of_length
-        )
+        tokens = [lengths.sum() for of_length in by_length.values() for lengths in of_length]
+        worth = _MIN_SAVED_BATCHES * float(np.mean(tokens)) if tokens else 0.0
         self._shapes = {
-            length: _choose(of_length, length, tokens * _MIN_SAVED_SHARE)
-            for length, of_length in by_length.items()
+            length: _choose(of_length, length, worth) for length, of_length in by_length.items()
         }
 
     def pack(self, batch: Batch) -> Batch:

@@ -52,6 +52,9 @@ def test_the_numbers_of_rows_are_those_that_batches_need():
     # One batch of a hundred is not.
     row_packer = RowPacker([few, *[many] * 99])
     assert row_packer.pack(few)["pack_indices"].shape[1] == 11
+    # A shape costs as much as some ten batches: few batches have one.
+    row_packer = RowPacker([few, many] * 5)
+    assert row_packer.pack(few)["pack_indices"].shape[1] == 11
 
 
 def test_long_rows_have_lengths_that_kernels_take():

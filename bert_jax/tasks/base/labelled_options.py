@@ -1,6 +1,7 @@
 """The options that all tasks with labelled examples read from a config, and their defaults."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -36,12 +37,16 @@ class LabelledOptions:
         length: maximum number of tokens per row; 0: the default of the task, or what the files of
             the model say if that is less.
         seed: seed of the order of training examples.
+        steps: training steps; 0: given by `epochs`.
+        epochs: passes over the training examples, if `steps` is 0.
     """
 
     best_metric: str
     batch_size: int
     length: int
     seed: int
+    steps: int = 0
+    epochs: float = math.inf
 
     @property
     def batches(self) -> BatchOptions:
@@ -107,6 +112,8 @@ def labelled_options(config: ConfigDict, best_metric: str) -> LabelledOptions:
         batch_size=config.train.global_batch_size,
         length=config.data.length,
         seed=config.seed,
+        steps=config.train.steps,
+        epochs=config.train.epochs,
     )
 
 

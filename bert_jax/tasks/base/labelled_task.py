@@ -33,9 +33,6 @@ from bert_jax.tasks.base.summary import DataSummary, TokenCounts, count_classes,
 from bert_jax.tasks.base.task import Task, with_rows
 from bert_jax.tokenization import Encoding, Tokenizer
 
-# Training batches whose lengths decide how short rows are packed.
-_SAMPLE_BATCHES = 512
-
 
 class CutTexts(Protocol):
     """An encoder that cuts long texts: `count` texts so far, `cut` of them too long."""
@@ -271,6 +268,8 @@ class LabelledTask(Task, Generic[Example, Prediction]):
             batch_size=self.options.batch_size,
             seed=self.options.seed,
             most=self.options.length,
+            epochs=self.options.epochs,
+            steps=self.options.steps,
         )
 
     def inputs(self, batch: dict[str, jax.Array]) -> dict[str, Any]:
@@ -289,7 +288,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
     @functools.cached_property
     def row_packer(self) -> RowPacker:
         """How short rows of a training batch are packed, decided by the first batches."""
-        return RowPacker(map(self.batches.batch, range(_SAMPLE_BATCHES)))
+        return RowPacker(self.batches.samples())
 
     @property
     def examples_per_epoch(self) -> int:
