@@ -1,14 +1,19 @@
 """Lines of files of every kind, and of pipes."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
+import pickle
+import tarfile
 import threading
+import zipfile
 
 import pytest
 import zstandard
 
-from bert_jax.data.readers.lines import may_wait, open_lines
+from bert_jax.data.readers.lines import may_wait, open_lines, uncompressed_name
 from bert_jax.errors import UserError
 
 
@@ -26,12 +31,66 @@ def test_lines_and_their_ends(tmp_path):
 
 
 def test_compressed_files(tmp_path):
-    for name, compress in {"a.gz": gzip.compress, "a.zst": zstandard.compress}.items():
+    for name, compress in {
+        "a.gz": gzip.compress,
+        "a.bz2": bz2.compress,
+        "a.xz": lzma.compress,
+        "a.zst": zstandard.compress,
+    }.items():
+        assert uncompressed_name(f"A.csv{name[1:]}") == "a.csv"
         (tmp_path / name).write_bytes(compress(b"one\ntwo\n"))
         assert read(tmp_path / name) == [(1, "one\n"), (2, "two\n")]
         (tmp_path / name).write_bytes(compress(b"one\n" * 9999)[:-9])
         with pytest.raises(UserError, match=f"{name}: damaged compressed file"):
             read(tmp_path / name)
+
+
+def tar_of(name):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    return content.getvalue()
+
+
+def zip_of(name):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr(name, "text")
+    return content.getvalue()
+
+
+# How files of other programs begin; those of pyarrow 25.0, h5py 3 and SQLite 3 as they write them.
+FOREIGN = {
+    "a zip archive, as .docx": zip_of("word/document.xml"),
+    "a tar archive": tar_of("a.txt"),
+    "gzip data": gzip.compress(b"compressed twice"),
+    "a Parquet file": b"PAR1\x15\x04\x15\x14",
+    "an Arrow file": b"ARROW1\0\0\xff\xff\xff\xffx\0\0\0",
+    "an Arrow stream": b"\xff\xff\xff\xffp\0\0\0",
+    "an HDF5 file": b"\x89HDF\r\n\x1a\n\0",
+    "an SQLite database": b"SQLite format 3\0\x10\0",
+    "a pickle": pickle.dumps(["text"]),
+    "a PDF file": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3",
+    "an old Office document": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_foreign_file_is_named(tmp_path, what):
+    path = tmp_path / "text.csv"
+    for content in (FOREIGN[what], gzip.compress(FOREIGN[what])):
+        path.write_bytes(content if what != "gzip data" else gzip.compress(FOREIGN[what]))
+        with pytest.raises(UserError, match=f"^{path} is {what}.*, not text; unpack it, or export"):
+            read(path)
+        with open_lines(path) as lines, pytest.raises(UserError, match=f"is {what}"):
+            lines.whole()
+
+
+def test_words_that_begin_as_a_format_are_text(tmp_path):
+    path = tmp_path / "text.txt"
+    for word in ("BZh9 is a name", "PAR1 genes", "PK", "Rar!", "ARROW1", "Obj", "PDF-1.7"):
+        path.write_text(word)
+        assert read(path) == [(1, word)]
 
 
 def test_other_encodings_with_their_marks(tmp_path):

@@ -1,14 +1,16 @@
 """Numbered lines of a file or of stdin: UTF-8, UTF-16 or UTF-32 with a mark, compressed or not."""
 
+import bz2
 import codecs
 import contextlib
 import gzip
 import io
+import lzma
 import os
 import stat
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -16,6 +18,7 @@ import zstandard
 
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, fetch
+from bert_jax.files.formats import BZIP2, FIRST_BYTES, GZIP, XZ, ZSTANDARD, format_of
 
 STDIN = "-"
 LINE_BYTES = 64 * 1024 * 1024
@@ -29,8 +32,8 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-_GZIP_MAGIC = b"\x1f\x8b"
-_ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
+_DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError)
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _BUFFER_BYTES = 1 << 20
 _FRAME_BYTES = 1 << 14
 
@@ -110,7 +113,10 @@ class Lines:
         """Reads on in UTF-8 if the input begins with the mark of another encoding."""
         if not isinstance(self._stream, io.BufferedReader):
             return  # in place of stdin
-        first = self._stream.peek(4)
+        first = self._stream.peek(FIRST_BYTES)
+        if what := format_of(first):
+            rule = "unpack it, or export its text as .txt, .jsonl or .csv"
+            raise UserError(f"{self.name} is {what}, not text; {rule}")
         mark = next((mark for mark in _MARKS if first.startswith(mark)), None)
         if mark is not None:
             self._stream.read(len(mark))
@@ -130,9 +136,10 @@ class Lines:
 
 @contextlib.contextmanager
 def open_lines(source: str | Path) -> Iterator[Lines]:
-    """Opens a file, also one compressed with gzip or Zstandard, a pipe, or "-" for stdin.
+    """Opens a file, a pipe, or "-" for stdin.
 
-    A file in a bucket is copied to this machine first.
+    A file may be compressed with gzip, bzip2, xz or Zstandard. One in a bucket is copied to this
+    machine first.
 
     Raises:
         UserError: the input cannot be opened.
@@ -147,6 +154,13 @@ def open_lines(source: str | Path) -> Iterator[Lines]:
             is_file = stat.S_ISREG(os.fstat(raw.fileno()).st_mode)
             stream = decompress(raw) if is_file else io.BufferedReader(raw)
         yield Lines(str(source), stream, raw if is_file else None)
+
+
+def uncompressed_name(source: str | Path) -> str:
+    """The name of a file in lower case, without the ending of its compression."""
+    name = str(source).lower()
+    ending = next((ending for ending in _COMPRESSED if name.endswith(ending)), "")
+    return name.removesuffix(ending)
 
 
 def may_wait(source: str | Path) -> bool:
@@ -198,21 +212,19 @@ def named_errors(name: str | Path) -> Iterator[None]:
     """Turns errors of the operating system and the decompressors into a one-line UserError."""
     try:
         yield
-    except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError) as error:
+    except _DAMAGED as error:
         raise UserError(f"{name}: damaged compressed file: {error}; fetch it again") from error
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
 
 
 def decompress(raw: BinaryIO) -> BinaryIO:
-    """A buffered reader of a file's content; gzip and Zstandard are detected by the first bytes."""
-    magic = raw.read(4)
+    """A buffered reader of a file's content; compression is detected by the first bytes."""
+    first = raw.read(FIRST_BYTES)
     raw.seek(0)
-    if magic.startswith(_GZIP_MAGIC):
-        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER_BYTES))
-    if magic == _ZSTANDARD_MAGIC:
-        return io.BufferedReader(_ZstandardReader(raw), _BUFFER_BYTES)
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw), _BUFFER_BYTES))
+    kind = format_of(first)
+    content = _DECOMPRESSORS[kind](raw) if kind in _DECOMPRESSORS else raw
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, content), _BUFFER_BYTES))
 
 
 class _Recoded(io.RawIOBase):
@@ -280,3 +292,11 @@ class _ZstandardReader(io.RawIOBase):
         buffer[:count] = self._text[:count]
         self._text = self._text[count:]
         return count
+
+
+_DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
+    GZIP: lambda raw: gzip.GzipFile(fileobj=raw),
+    BZIP2: bz2.BZ2File,
+    XZ: lzma.LZMAFile,
+    ZSTANDARD: _ZstandardReader,
+}

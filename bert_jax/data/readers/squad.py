@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from bert_jax.data.examples import Entries, Entry, GoldAnswer, Question
 from bert_jax.data.readers.columns import record_id
-from bert_jax.data.readers.lines import open_lines
+from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import FileOptions, Record, check_characters, string_field
 from bert_jax.errors import OptionError, UserError
@@ -19,7 +19,6 @@ UNKNOWN = -1
 
 SQUAD = "squad"
 ANSWERS = ("answers", "answer")
-_ENDINGS = (".json", ".json.gz", ".json.zst")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +100,7 @@ def read_questions(
 
 def is_squad(source: str | Path, form: str) -> bool:
     """Whether a source is one JSON object, by its format or, if that is "", by its name."""
-    return form == SQUAD or (not form and str(source).lower().endswith(_ENDINGS))
+    return form == SQUAD or (not form and uncompressed_name(source).endswith(".json"))
 
 
 class _Named(Protocol):

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.readers.lines import Lines, open_lines
+from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
 from bert_jax.data.readers.rows import NumberedFields, TableShape, table_rows, without_end
 from bert_jax.errors import OptionError, UserError, require_one_of
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
 QUOTES = ("auto", "none", "csv")
 
-_COMPRESSED = (".gz", ".zst")
 _ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "tsv": "tsv", "csv": "csv"}
 # Text files may have any extension but these.
 _NO_LINES = ("json", "parquet", "arrow", "xlsx", "xls", "npy", "npz", "pkl", "zip", "tar")
@@ -137,7 +136,7 @@ def open_table(source: str | Path, options: TableOptions = TableOptions()) -> It
     the first of comma, semicolon and tab that the first line has outside of quotation marks.
 
     Args:
-        source: a file, also compressed with gzip or Zstandard, or "-" for stdin.
+        source: a file, also a compressed one, or "-" for stdin.
         options: options of the reader.
 
     Raises:
@@ -169,9 +168,7 @@ def format_of(source: str | Path) -> str:
     Raises:
         OptionError: files with this extension are not text.
     """
-    endings = [ending.lower() for ending in Path(source).suffixes]
-    endings = [ending for ending in endings if ending not in _COMPRESSED]
-    last = endings[-1].removeprefix(".") if endings else ""
+    last = Path(uncompressed_name(source)).suffix.removeprefix(".")
     if last in _NO_LINES:
         raise OptionError(
             "format",

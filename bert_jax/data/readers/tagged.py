@@ -17,7 +17,7 @@ from bert_jax.data.readers.conll import (
     with_last_lines,
 )
 from bert_jax.data.readers.labels import names_by_number
-from bert_jax.data.readers.lines import open_lines
+from bert_jax.data.readers.lines import open_lines, uncompressed_name
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, format_of
 from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts, text_entries
@@ -144,11 +144,7 @@ def open_sentences(
 
 def sentence_format(source: str | Path) -> str:
     """The sentence format for the extension of a file's name, "" if it is unknown."""
-    return CONLL if _uncompressed(source).endswith(CONLL_ENDINGS) else format_of(source)
-
-
-def _uncompressed(source: str | Path) -> str:
-    return str(source).lower().removesuffix(".gz").removesuffix(".zst")
+    return CONLL if uncompressed_name(source).endswith(CONLL_ENDINGS) else format_of(source)
 
 
 def _entries(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterator[Entry[Sentence]]:

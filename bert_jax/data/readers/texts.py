@@ -189,7 +189,7 @@ def open_texts(source: str | Path, options: TextOptions = TextOptions()) -> Iter
     some objects may have a pair, others none.
 
     Args:
-        source: a file, also compressed with gzip or Zstandard; "-" for stdin; or "tfds:…".
+        source: a file, also a compressed one; "-" for stdin; or "tfds:…".
         options: options of the reader; without `format` and a known file extension the input is
             plain text. An empty line of plain text is an empty text, so that lines and predictions
             match.
