@@ -152,10 +152,11 @@ class RunCheckpoints:
         """The newest complete checkpoint, None if there is none."""
         return self._manager.latest_step()
 
-    @property
-    def latest(self) -> str:
-        """`latest_step` as text."""
-        return "missing" if self.latest_step is None else f"that of step {self.latest_step}"
+    def latest(self, name: str) -> str:
+        """`latest_step` in words, with a name for the checkpoint."""
+        if self.latest_step is None:
+            return "there is no checkpoint yet"
+        return f"the last {name} is that of step {self.latest_step}"
 
     @property
     def best_step(self) -> int | None:
@@ -346,7 +347,7 @@ class RunCheckpoints:
         if free < needed:
             raise UserError(
                 f"cannot write a checkpoint to {self._directory}: it takes {needed / 1e6:.0f} MB, "
-                f"{free / 1e6:.0f} MB are free; the last complete one is {self.latest}; free "
+                f"{free / 1e6:.0f} MB are free; {self.latest('complete one')}; free "
                 "space and run the same command again"
             )
 
@@ -396,8 +397,8 @@ class RunCheckpoints:
 
     def _failure(self, error: Exception) -> UserError:
         line = (
-            f"cannot write a checkpoint to {self._directory}: {first_line(error)}; the last "
-            f"complete one is {self.latest}; "
+            f"cannot write a checkpoint to {self._directory}: {first_line(error)}; "
+            f"{self.latest('complete one')}; "
         )
         if is_remote(self._directory) and self._is_proven:
             return RetryableError(f"{line}when it can be reached, run the same command again")

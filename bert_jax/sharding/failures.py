@@ -23,7 +23,8 @@ FAILED, LOST = 1, 75
 
 _LOST_MESSAGE = (
     "another process of this run ended without a message: killed, out of memory, or its machine or "
-    "network failed; run the same command on all hosts to continue from the last checkpoint"
+    "network failed; run the same command on all hosts to continue from the last checkpoint, "
+    "or from the start if there is none"
 )
 
 # Parts of JAX's errors when the connection to another process breaks.

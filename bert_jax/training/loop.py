@@ -51,6 +51,11 @@ from bert_jax.training.step import (
 Evaluate = Callable[[Any, Path | None], dict[str, float]]
 
 
+_LOWER_RATE = "start another run with a lower learning rate or a longer warm-up"
+# No update has been made before the loss of the first step.
+_CHECK_START = "check the parameters that the run starts from, its data and the options of its loss"
+
+
 class DivergedError(UserError):
     """A loss, a parameter or a score is not finite."""
 
@@ -239,7 +244,8 @@ class _Run:
         self.unlogged = []
         for step, metrics in values:
             if not (math.isfinite(metrics["loss"]) and math.isfinite(metrics["gradient_norm"])):
-                raise self.not_finite(f"the loss of step {step}")
+                what = f"the loss of step {step}"
+                raise self.not_finite(what, _CHECK_START if step == 1 else _LOWER_RATE)
             if not math.isfinite(metrics["parameter_norm"]):
                 raise self.not_finite(f"a parameter after step {step}")
         if values:
@@ -249,12 +255,10 @@ class _Run:
             self.log.write(step, "train", record)
             self.progress.show(record)
 
-    def not_finite(self, what: str) -> DivergedError:
+    def not_finite(self, what: str, remedy: str = _LOWER_RATE) -> DivergedError:
         """The error that names the diverged value and the last good checkpoint."""
-        return DivergedError(
-            f"{what} is not finite; the last good checkpoint is {self.checkpoints.latest}; start "
-            "another run with a lower learning rate or a longer warm-up"
-        )
+        latest = self.checkpoints.latest("good checkpoint")
+        return DivergedError(f"{what} is not finite; {latest}; {remedy}")
 
     def validate(self, step: int, state: TrainState, predictions: Path | None) -> dict[str, float]:
         """The validation metrics, the main host's on all hosts, and a line that shows them.

@@ -118,11 +118,11 @@ def test_without_any_evaluation_the_newest_is_the_best(open_run, tmp_path):
 def test_names_of_steps_that_are_not_there(open_run):
     checkpoints = open_run()
     assert checkpoints.latest_step is None
-    assert checkpoints.latest == "missing"
+    assert checkpoints.latest("one") == "there is no checkpoint yet"
     with pytest.raises(UserError, match="has no checkpoint; train first"):
         checkpoints.step_of("latest")
     save(checkpoints, {1: None, 2: None})
-    assert checkpoints.latest == "that of step 2"
+    assert checkpoints.latest("one") == "the last one is that of step 2"
     for name in ("3", "-1", "newest", "1.0"):
         with pytest.raises(UserError, match=f"has no checkpoint '{name}'; it has latest, best, 1"):
             checkpoints.step_of(name)
@@ -304,7 +304,9 @@ def test_a_write_that_fails_is_one_error_and_nothing_else(tmp_path, monkeypatch,
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))  # bytes of each file
     try:
         checkpoints.save(1, state, {"next_example": 8}, {})
-        with pytest.raises(UserError, match="cannot write a checkpoint to .*; the last complete"):
+        with pytest.raises(
+            UserError, match="cannot write a checkpoint to .*; there is no checkpoint yet"
+        ):
             checkpoints.wait()
         time.sleep(0.2)  # the other arrays are done only now
     finally:
@@ -386,12 +388,15 @@ def test_a_store_that_fails_is_tried_again_if_it_has_worked(bucket, monkeypatch)
     def refuses(*_, **__):
         raise ConnectionError("the line is dead")
 
-    for steps, kind in ((0, UserError), (1, RetryableError)):
+    for steps, kind, last in (
+        (0, UserError, "there is no checkpoint yet; check path"),
+        (1, RetryableError, "the last complete one is that of step 0; when it can be reached"),
+    ):
         with RunCheckpoints(workdir, best_metric=("loss", False), keep=1) as checkpoints:
             save(checkpoints, dict.fromkeys(range(steps)))
             with monkeypatch.context() as patch:
                 patch.setattr(checkpoints._manager, "save", refuses)
-                with pytest.raises(UserError, match="the line is dead; the last complete") as found:
+                with pytest.raises(UserError, match=f"the line is dead; {last}") as found:
                     checkpoints.save(9, state_of(9), {}, {})
         assert type(found.value) is kind
 
