@@ -233,6 +233,11 @@ class PretrainingBatches:
         segments, _ = self._draw(numbers)
         return self._lengths(segments)
 
+    def labels(self, numbers: np.ndarray) -> np.ndarray:
+        """Labels of the pairs with these numbers, int64 [B], without reading any text."""
+        segments, _ = self._draw(numbers)
+        return segments.labels
+
     def token_ranges(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Start and end in the corpus of all segments of the examples with these numbers.
 

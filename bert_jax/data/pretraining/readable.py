@@ -7,7 +7,7 @@ import numpy as np
 from bert_jax.data.pipeline import Batch
 from bert_jax.tokenization.interface import Tokenizer
 
-_LABELS = {
+LABELS = {
     "nsp": ("the second sentence is the next one", "the second sentence is random"),
     "sop": ("the two are in order", "the two are swapped"),
 }
@@ -81,9 +81,9 @@ def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str
         lines.append("  " + " ".join(pieces[length - second :]))
     if "span_weights" in row:
         lines += _boundaries(row, tokenizer)
-    if objective in _LABELS:
+    if objective in LABELS:
         label = int(row["next_sentence_labels"])
-        lines.append(f"  label {label}: {_LABELS[objective][label]}")
+        lines.append(f"  label {label}: {LABELS[objective][label]}")
     return "\n".join(lines)
 
 

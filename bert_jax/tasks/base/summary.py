@@ -81,7 +81,8 @@ class DataSummary:
         duplicates: number of examples of each validation and test set that are training examples,
             too.
         epoch_share: share of the training tokens that an epoch shows; None: it shows all.
-        reading: sentences about training examples that were left out or changed.
+        reading: sentences about training examples that were left out or changed, or that teach
+            nothing.
     """
 
     unit: str

@@ -28,6 +28,7 @@ from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.coverage import shown_share
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
+from bert_jax.data.pretraining.targets import degenerate_targets
 from bert_jax.errors import OptionError, require_at_least
 from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import EncoderConfig
@@ -144,8 +145,8 @@ class PretrainingTask(Task):
         self._evaluation = evaluation
         _check_corpus(corpus, tokenizer, options, description.config)
         train, validation = corpus.splits["train"], corpus.splits["validation"]
-        examples = PretrainingBatches(train, tokenizer, options)
-        self._train = PackedBatches(examples) if packing else examples
+        self._examples = PretrainingBatches(train, tokenizer, options)
+        self._train = PackedBatches(self._examples) if packing else self._examples
         self._validation = PretrainingBatches(validation, tokenizer, options, weighted=False)
         self._general_corpus, self._general = general_corpus, None
         if general_corpus is not None:
@@ -281,6 +282,11 @@ class PretrainingTask(Task):
             test={},
             tokens=TokenCounts.of(train.document_tokens, unknown),
             epoch_share=shown_share(train, self.tokenizer, self._options),
+            reading=tuple(
+                degenerate_targets(
+                    train, self._examples, packing=isinstance(self._train, PackedBatches)
+                )
+            ),
         )
 
     def shortfall(self, metrics: Mapping[str, float], baselines: Mapping[str, float]) -> str:
