@@ -254,7 +254,7 @@ def model_config(
     else:
         known = {
             "vocab_size": tokenizer.vocab_size,
-            "pad_token_id": tokenizer.special_ids.pad,
+            "pad_token_id": tokenizer.padding_id,
         }
         fields = {**_of_preset(config.preset, family), **known, **fields}
         described = family.new_config(config.model.size or "base", **fields)

@@ -161,7 +161,7 @@ def test_plug_ins_are_named_by_no_other_file():
         assert not [word for word in words if special.search(word)], name
         # Whose implementation a preset is, is all that it says.
         assert name == "presets.py" or not [word for word in words if relatives.search(word)], name
-        # How many token types a pair needs is known to the template of the family.
+        # How many token types a pair needs is known to the tokenizer's template.
         compared = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Compare)]
         assert not [text for text in compared if "type_vocab_size" in text], name
 

@@ -40,7 +40,7 @@ def pad(
     Returns:
         `input_ids`, `token_type_ids`, `attention_mask`, int32 [rows, length].
     """
-    input_ids = np.full((rows, length), tokenizer.special_ids.pad, np.int32)
+    input_ids = np.full((rows, length), tokenizer.padding_id, np.int32)
     token_type_ids = np.zeros((rows, length), np.int32)
     attention_mask = np.zeros((rows, length), np.int32)
     for row, encoding in encodings.items():
@@ -101,7 +101,7 @@ class Sequences:
         inside = positions < lengths[..., None]  # ...T
         indices = np.where(inside, self._starts[rows][..., None] + positions, -1)
         return {
-            "input_ids": np.where(inside, self._ids[indices], tokenizer.special_ids.pad),
+            "input_ids": np.where(inside, self._ids[indices], tokenizer.padding_id),
             "token_type_ids": self._type_ids[indices].astype(np.int32) * inside,
             "attention_mask": inside.astype(np.int32),
         }

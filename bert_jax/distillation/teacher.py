@@ -84,9 +84,9 @@ class Teacher:
             [
                 (part.name, part.type_id if with_types else 0)
                 for pair in kinds
-                for part in model.family.template.parts(pair=pair)
+                for part in tokenizer.template.parts(pair=pair)
             ]
-            for model in (self.description, task.description)
+            for tokenizer in (self.tokenizer, task.tokenizer)
         )
         return own == other
 

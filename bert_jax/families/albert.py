@@ -7,7 +7,7 @@ modeling.py. Its layers share their parameters; the published models have one gr
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, Head
-from bert_jax.tokenization.interface import DEFAULT_TEMPLATE, SENTENCEPIECE
+from bert_jax.tokenization.interface import SENTENCEPIECE
 
 _LAYERS = f"{ENCODER_SCOPE}/encoder/layers"
 _PROJECTION = f"{ENCODER_SCOPE}/encoder/embedding_projection"
@@ -84,7 +84,6 @@ FAMILY = Family(
         Head.QUESTION_ANSWERING: "AlbertForQuestionAnswering",
         Head.MULTIPLE_CHOICE: "AlbertForMultipleChoice",
     },
-    template=DEFAULT_TEMPLATE,
     huggingface=HUGGINGFACE,
     google=GOOGLE,
     google_config="albert_config.json",

@@ -8,7 +8,7 @@ import re
 
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, Head
-from bert_jax.tokenization.interface import DEFAULT_TEMPLATE, WORDPIECE
+from bert_jax.tokenization.interface import WORDPIECE
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
 
@@ -226,7 +226,6 @@ FAMILY = Family(
         Head.MULTIPLE_CHOICE: "BertForMultipleChoice",
     },
     # [CLS] A [SEP] or [CLS] A [SEP] B [SEP], where B and its [SEP] have token type 1.
-    template=DEFAULT_TEMPLATE,
     huggingface=HUGGINGFACE,
     google=GOOGLE,
     sizes=SIZES,

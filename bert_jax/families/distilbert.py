@@ -6,7 +6,6 @@ Source: Hugging Face transformers, models/distilbert/modeling_distilbert.py.
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, Head
-from bert_jax.tokenization import Template
 
 _LAYERS, _LAYER = f"{ENCODER_SCOPE}/encoder/layers", "distilbert.transformer.layer.{layer}"
 
@@ -21,7 +20,7 @@ FAMILY = Family(
         Head.MULTIPLE_CHOICE: "DistilBertForMultipleChoice",
     },
     # BERT's, without token types.
-    template=Template(single="cls A sep", pair="cls A sep B sep"),
+    token_types=False,
     huggingface=TensorNames(
         rules=(
             *bert.embedding_rules("distilbert."),

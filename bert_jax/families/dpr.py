@@ -10,7 +10,6 @@ import dataclasses
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import Head
-from bert_jax.tokenization import Template
 
 
 def _names(prefix: str, *head: Rule) -> TensorNames:
@@ -30,7 +29,7 @@ READER = Family(
     model_type="dpr",
     class_names={Head.READER: "DPRReader"},
     # Without token types: the class does not take any.
-    template=Template(single="cls A sep", pair="cls A sep B sep"),
+    token_types=False,
     huggingface=_names(
         "span_predictor.encoder.bert_model",
         *bert.dense("qa_outputs", "span_predictor.qa_outputs"),
@@ -45,13 +44,13 @@ READER = Family(
 QUESTIONS = dataclasses.replace(
     READER,
     class_names={Head.ENCODER: "DPRQuestionEncoder"},
-    template=bert.FAMILY.template,
+    token_types=True,
     huggingface=_names("question_encoder.bert_model"),
 )
 FAMILY = dataclasses.replace(
     READER,
     class_names={Head.ENCODER: "DPRContextEncoder"},
-    template=bert.FAMILY.template,
+    token_types=True,
     huggingface=_names("ctx_encoder.bert_model"),
     others=(QUESTIONS, READER),
 )

@@ -7,7 +7,6 @@ Generator and discriminator are two models of this family.
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, Head
-from bert_jax.tokenization.interface import DEFAULT_TEMPLATE
 
 FAMILY = Family(
     model_type="electra",
@@ -20,7 +19,6 @@ FAMILY = Family(
         Head.QUESTION_ANSWERING: "ElectraForQuestionAnswering",
         Head.MULTIPLE_CHOICE: "ElectraForMultipleChoice",
     },
-    template=DEFAULT_TEMPLATE,
     huggingface=TensorNames(
         rules=(
             *bert.embedding_rules("electra."),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import bert_jax.families
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.models.config import OPTIONAL_FIELDS, SWITCHES, EncoderConfig, Head
-from bert_jax.tokenization import Template, Tokenizer, load_tokenizer
+from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.tokenization.interface import WORDPIECE
 
 # The default for a config.json without it, such as Google's bert_config.json.
@@ -135,7 +135,6 @@ class Family:
     Attributes:
         model_type: value of `model_type` in `config.json`.
         class_names: supported heads, and Hugging Face's class of each.
-        template: positions of special tokens and token types around one text and a pair.
         huggingface: names of tensors in Hugging Face's files.
         google: names of variables in Google's checkpoints; None if there are none.
         google_config: name of the file with the config beside them.
@@ -156,12 +155,12 @@ class Family:
         label_parameters: prefixes of the names of these parameters.
         pooling: pooling of the vectors of texts where the files of a model name none.
         tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`.
+        token_types: whether its models tell two texts apart by token types.
         others: families of the same `model_type` whose classes have other tensor names.
     """
 
     model_type: str
     class_names: Mapping[Head, str]
-    template: Template
     huggingface: TensorNames
     sizes: Mapping[str, Mapping[str, Any]]
     google: TensorNames | None = None
@@ -181,6 +180,7 @@ class Family:
     label_parameters: tuple[str, ...] = ()
     pooling: str = "mean"
     tokenizer_kind: str = WORDPIECE
+    token_types: bool = True
     others: tuple["Family", ...] = ()
 
     def with_class(self, class_names: Collection[str]) -> tuple["Family", Head | None]:
@@ -235,12 +235,11 @@ class Family:
             UserError: it cannot be read, or does not belong to the model.
         """
         tokenizer = load_tokenizer(
-            path,
-            template=self.template,
-            kind=self.tokenizer_kind,
-            vocab_size=config.vocab_size if config else None,
+            path, kind=self.tokenizer_kind, vocab_size=config.vocab_size if config else None
         )
-        pad = tokenizer.special_ids.pad
+        if not self.token_types:
+            tokenizer = tokenizer.without_token_types()
+        pad = tokenizer.padding_id
         if config and config.positions_after_padding and pad != config.pad_token_id:
             raise UserError(
                 f"{path}: the tokenizer's padding has the id {pad}, but positions of the model "

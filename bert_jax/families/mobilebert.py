@@ -7,7 +7,6 @@ hidden states exceed the range of float16; bfloat16 has the range of float32.
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, MOST_FEEDFORWARD_NETWORKS
-from bert_jax.tokenization.interface import DEFAULT_TEMPLATE
 
 _EMBEDDINGS, _LAYERS = f"{ENCODER_SCOPE}/embeddings", f"{ENCODER_SCOPE}/encoder/layers"
 _LAYER = "mobilebert.encoder.layer.{layer}"
@@ -79,7 +78,6 @@ FAMILY = Family(
     class_names={
         head: name.replace("Bert", "MobileBert") for head, name in bert.FAMILY.class_names.items()
     },
-    template=DEFAULT_TEMPLATE,
     huggingface=HUGGINGFACE,
     sizes={"tiny": _size(4, 128, 32), "base": _size(24, 512, 128)},  # base is the paper's
     defaults={

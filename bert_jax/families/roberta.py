@@ -7,7 +7,7 @@ CodeBERT and many models of other languages are files of this family, with other
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import Head
-from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, FAIRSEQ_TEMPLATE
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 
 HUGGINGFACE = TensorNames(
     rules=(
@@ -45,7 +45,6 @@ def class_names(prefix: str) -> dict[Head, str]:
 FAMILY = Family(
     model_type="roberta",
     class_names=class_names("Roberta"),
-    template=FAIRSEQ_TEMPLATE,
     huggingface=HUGGINGFACE,
     sizes=bert.SIZES,
     # Two rows of the position table stand before the first token's. The defaults of transformers
@@ -68,4 +67,5 @@ FAMILY = Family(
     heads_of_labels=bert.HEADS_OF_LABELS,
     label_parameters=bert.LABEL_PARAMETERS,
     tokenizer_kind=BYTE_LEVEL_BPE,
+    token_types=False,
 )

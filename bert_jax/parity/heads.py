@@ -251,18 +251,18 @@ class _Maker:
         self, length: int, width: int, is_pair: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """One text or two, padded: ids, token types and mask, int32 [width]."""
-        template, special = self.tokenizer.template, self.tokenizer.special_ids
+        template = self.tokenizer.template
         is_pair = is_pair and length >= 2 + template.num_special_tokens(pair=True)
         words = length - template.num_special_tokens(pair=is_pair)
         sizes = {"A": (words + 1) // 2 if is_pair else words, "B": words // 2}
-        ids = np.full(width, special.pad, np.int32)
+        ids = np.full(width, self.tokenizer.padding_id, np.int32)
         types, mask = np.zeros(width, np.int32), np.zeros(width, np.int32)
         ids[:length], mask[:length] = self._words(length), 1
         start = 0
         for name, type_id in template.parts(pair=is_pair):
             stop = start + sizes.get(name, 1)
             if name not in sizes:
-                ids[start] = getattr(special, name)
+                ids[start] = self.tokenizer.template_id(name)
             types[start:stop] = type_id
             start = stop
         return ids, types, mask
@@ -271,9 +271,9 @@ class _Maker:
         special = self.tokenizer.special_ids
         ordinary = np.setdiff1d(
             np.arange(self.config.vocab_size),
-            [*dataclasses.astuple(special), self.config.pad_token_id],
+            [*special.known(), self.config.pad_token_id],
         )
-        return self.generator.choice(ordinary if ordinary.size else [special.unk], count)
+        return self.generator.choice(ordinary if ordinary.size else [special.unk or 0], count)
 
     def _with_labels(
         self, ids: np.ndarray, mask: np.ndarray
@@ -316,13 +316,13 @@ class _Maker:
         chosen = is_word & (self.generator.random(ids.shape) < _MASKED)
         chosen[np.arange(len(ids)), is_word.argmax(1)] = True
         labels = np.where(chosen, ids, IGNORED_LABEL)
-        return np.where(chosen, self.tokenizer.special_ids.mask, ids).astype(
-            np.int32
-        ), labels.astype(np.int32)
+        mask = self.tokenizer.special_id("mask", "parity of the words' head")
+        return np.where(chosen, mask, ids).astype(np.int32), labels.astype(np.int32)
 
     def _is_word(self, ids: np.ndarray) -> np.ndarray:
         special = self.tokenizer.special_ids
-        return ~np.isin(ids, [special.cls, special.sep, special.pad])
+        around = [i for i in (special.cls, special.sep, special.pad) if i is not None]
+        return ~np.isin(ids, around)
 
     def _classes(self, count: int, classes: int) -> np.ndarray:
         return self.generator.integers(0, classes, count).astype(np.int32)

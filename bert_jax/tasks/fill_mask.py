@@ -66,10 +66,11 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
         require_at_least("top_k", top_k, 1)
         super().__init__(model, options, refuse_long=options.max_length is None)
         self._tokenizer = model.tokenizer
+        self._mask = model.tokenizer.special_id("mask", "fill_mask")
         self._top_k = min(top_k, model.tokenizer.vocab_size)
 
     def inputs(self, batch: PredictionBatch[Text]) -> dict[str, np.ndarray]:
-        return _with_positions(batch, self._tokenizer)
+        return _with_positions(batch, self._tokenizer, self._mask)
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
         return _best_words(
@@ -89,28 +90,29 @@ class MaskPredictor(TextPredictor[list[list[MaskPrediction]]]):
                 _mask_prediction(self._tokenizer, encoding, position, int(word), float(score))
                 for score, word in zip(*of_mask, strict=True)
             ]
-            for position, *of_mask in zip(_masks(encoding, self._tokenizer), *output, strict=False)
+            for position, *of_mask in zip(_masks(encoding, self._mask), *output, strict=False)
         ]
 
 
-def _masks(encoding: Encoding, tokenizer: Tokenizer) -> list[int]:
+def _masks(encoding: Encoding, mask: int) -> list[int]:
     """The positions of the masks in a row."""
-    mask = tokenizer.special_ids.mask
     return [position for position, token in enumerate(encoding.ids) if token == mask]
 
 
-def _with_positions(batch: PredictionBatch[Text], tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+def _with_positions(
+    batch: PredictionBatch[Text], tokenizer: Tokenizer, mask: int
+) -> dict[str, np.ndarray]:
     """The batch with `masked_lm_positions`, int32 [B, P], P a power of two; unused ones are 0.
 
     Raises:
         ExampleError: a text has no mask.
     """
-    masks_of_rows = {row: _masks(each, tokenizer) for row, each in batch.encodings.items()}
+    masks_of_rows = {row: _masks(each, mask) for row, each in batch.encodings.items()}
     for row, masks in masks_of_rows.items():
         if not masks:
             request, _ = batch.rows[row]
-            mask = tokenizer.id_to_token(tokenizer.special_ids.mask)
-            raise ExampleError(f"the text has no {mask}: {request.example!r:.80}", request.number)
+            token = tokenizer.id_to_token(mask)
+            raise ExampleError(f"the text has no {token}: {request.example!r:.80}", request.number)
     most = 1 << (max(map(len, masks_of_rows.values())) - 1).bit_length()
     positions = np.zeros((len(batch.arrays["input_ids"]), most), np.int32)
     for row, masks in masks_of_rows.items():
@@ -122,7 +124,7 @@ def _mask_prediction(
     tokenizer: Tokenizer, encoding: Encoding, position: int, word: int, score: float
 ) -> MaskPrediction:
     filled = [*encoding.ids[:position], word, *encoding.ids[position + 1 :]]
-    single = encoding.ids.count(tokenizer.special_ids.mask) == 1
+    single = encoding.ids.count(encoding.ids[position]) == 1
     if not single:
         # The other masks are special tokens too, but stay visible.
         added = encoding.special_tokens_mask

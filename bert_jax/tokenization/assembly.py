@@ -183,7 +183,7 @@ def join_texts(
             joined.word_ids.extend(text.word_ids)
             joined.special_tokens_mask.extend([0] * len(text))
         elif add_special_tokens:
-            token_id = getattr(tokenizer.special_ids, name)
+            token_id = tokenizer.template_id(name)
             joined.ids.append(token_id)
             joined.type_ids.append(type_id)
             joined.tokens.append(tokenizer.id_to_token(token_id))

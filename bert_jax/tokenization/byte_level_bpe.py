@@ -6,16 +6,15 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
 from bert_jax.tokenization.assembly import assemble_batch, check_texts
-from bert_jax.tokenization.definition import merge_problem
+from bert_jax.tokenization.definition import check_made, check_merges, check_pieces, merge_problem
 from bert_jax.tokenization.interface import (
-    DEFAULT_TEMPLATE,
     FAIRSEQ,
     FAIRSEQ_TEMPLATE,
     Encoding,
@@ -23,16 +22,14 @@ from bert_jax.tokenization.interface import (
     check_vocabulary_size,
     pieces_without,
 )
-from bert_jax.tokenization.library import LibraryTokenizer, pieces_of
+from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
+from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 
 if TYPE_CHECKING:
     import tokenizers
 
 VOCABULARY_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
-
-# Pieces that no merge makes are special tokens and a few that a vocabulary has for its size.
-_MOST_UNMADE = 0.1
 
 # Space, tab, line feed and carriage return as the characters that stand for these bytes.
 SPACE_MARKER = "Ġ"
@@ -63,14 +60,17 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         switches: how text is treated.
     """
 
-    spelling = FAIRSEQ
+    class_template = FAIRSEQ_TEMPLATE
+    class_tokens = SpecialTokens.of(FAIRSEQ, mask_takes_space=True)
 
     def __init__(
         self,
         library: "tokenizers.Tokenizer",
         switches: ByteLevelSwitches,
         origin: str,
-        template: Template = DEFAULT_TEMPLATE,
+        template: Template | None = None,
+        tokens: SpecialTokens | None = None,
+        rows: int | None = None,
     ) -> None:
         """Wraps a tokenizer of the library, see `LibraryTokenizer`.
 
@@ -78,14 +78,12 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             library: its model and added tokens are used unchanged.
             switches: how text is treated.
             origin: file to name in errors.
-            template: positions of special tokens around texts.
+            template: see `LibraryTokenizer`.
+            tokens: see `LibraryTokenizer`.
+            rows: see `LibraryTokenizer`.
         """
         self.switches = switches
-        super().__init__(library, origin, template)
-        added = library.get_added_tokens_decoder().items()
-        self._added_words = {token_id for token_id, token in added if not token.special}
-        self._word_library = _copy(self._library)
-        self._set_prefix_space(self._word_library, True)
+        super().__init__(library, origin, template, tokens, rows)
 
     @classmethod
     def from_vocabulary(
@@ -94,9 +92,10 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         merges: Sequence[tuple[str, str]],
         switches: ByteLevelSwitches = ByteLevelSwitches(),
         *,
-        added_tokens: Sequence["tokenizers.AddedToken"] = (),
         origin: str = "the vocabulary",
-        template: Template = DEFAULT_TEMPLATE,
+        template: Template | None = None,
+        tokens: SpecialTokens | None = None,
+        rows: int | None = None,
     ) -> "ByteLevelBPETokenizer":
         """A tokenizer with the rules of RoBERTa.
 
@@ -104,28 +103,35 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             vocabulary: the id of each piece.
             merges: pairs of pieces that are joined, the first one first.
             switches: how text is treated.
-            added_tokens: further tokens in the order of their ids, and special ones with own rules.
             origin: file to name in errors.
-            template: positions of special tokens around texts.
+            template: see `LibraryTokenizer`.
+            tokens: see `LibraryTokenizer`.
+            rows: see `LibraryTokenizer`.
 
         Raises:
-            UserError: a special token is missing, or the ids have gaps.
+            UserError: a special token is missing.
         """
         import tokenizers
         from tokenizers import models
 
-        model = models.BPE(vocab=dict(vocabulary), merges=list(merges), unk_token=FAIRSEQ[1])
-        library = tokenizers.Tokenizer(model)
-        for token in added_tokens:
-            (library.add_special_tokens if token.special else library.add_tokens)([token])
-        return cls(library, switches, origin, template)
+        unknown = (tokens or cls.class_tokens).names[1]
+        # Without it, the library drops bytes that have no piece.
+        model = models.BPE(
+            vocab=dict(vocabulary),
+            merges=list(merges),
+            unk_token=unknown if unknown in vocabulary else None,
+        )
+        return cls(tokenizers.Tokenizer(model), switches, origin, template, tokens, rows)
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
         from tokenizers import decoders
 
-        self._add_special_tokens(library)
         library.decoder = decoders.ByteLevel()
         self._set_prefix_space(library, self.switches.add_prefix_space)
+        added = library.get_added_tokens_decoder().items()
+        self._added_words = {token_id for token_id, token in added if not token.special}
+        self._word_library = copy_of(library)
+        self._set_prefix_space(self._word_library, True)
 
     def _set_prefix_space(self, library: "tokenizers.Tokenizer", add_prefix_space: bool) -> None:
         from tokenizers import processors
@@ -134,7 +140,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         trimming = processors.ByteLevel(
             add_prefix_space=add_prefix_space, trim_offsets=self.switches.trim_offsets
         )
-        library.post_processor = processors.Sequence([trimming, self._template_processor(library)])
+        library.post_processor = processors.Sequence([trimming, self._template_processor()])
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
         """See `LibraryTokenizer`; sentences are parts of a text, where a space is before each."""
@@ -184,19 +190,20 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         them, so all other words keep their ids. The space before such a word stays a piece of its
         own, "Ġ", which keeps `decode` exact.
         """
-        from tokenizers import AddedToken
-
         check_texts(words)
-        library = _copy(self._library)
+        words = list(dict.fromkeys(words))
         for word in words:
             _check_whole(word)
-            forms = library.encode_batch([word, f" {word}"], add_special_tokens=False)
+        forms = self.encode_batch(
+            [*words, *(f" {word}" for word in words)], add_special_tokens=False
+        )
+        added = [
+            Token(word, single_word=True, special=False)
+            for word, *of_word in zip(words, forms, forms[len(words) :], strict=False)
             # A piece of bytes may look like a word: "Ã©" is how "é" is written.
-            if all(len(form) > 1 for form in forms) and library.token_to_id(word) is None:
-                library.add_tokens([AddedToken(word, single_word=True, normalized=False)])
-        origin = "the vocabulary with the new words"
-        longer = ByteLevelBPETokenizer(library, self.switches, origin, self.template)
-        return longer.with_settings(self.settings)
+            if all(len(form) > 1 for form in of_word) and self.token_to_id(word) is None
+        ]
+        return self._with_tokens(added)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`; all files that `save` writes give the same one."""
@@ -215,8 +222,9 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         Hugging Face's `AutoTokenizer` reads them, as a `RobertaTokenizer` if the template is that
         of RoBERTa, and returns the same ids and offsets.
         """
-        rules = dataclasses.asdict(self.switches)
-        directory = self._save(directory, max_length, "RobertaTokenizer", FAIRSEQ_TEMPLATE, rules)
+        _, _, cls, sep, _ = self._tokens.names
+        rules = {**dataclasses.asdict(self.switches), "bos_token": cls, "eos_token": sep}
+        directory = self._save(directory, max_length, "RobertaTokenizer", rules)
         model = json.loads(self._library.to_str())["model"]
         ordered = dict(sorted(model["vocab"].items(), key=lambda item: item[1]))
         lines = ["#version: 0.2", *(" ".join(merge) for merge in model["merges"])]
@@ -225,6 +233,16 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             MERGES_FILE: "".join(f"{line}\n" for line in lines),
         }.items():
             (directory / name).write_bytes(content.encode())
+
+
+def read_switches(definition: Mapping[str, Any]) -> ByteLevelSwitches:
+    """The switches of a `tokenizer.json` that `definition.read_bpe` admits."""
+    post = definition.get("post_processor") or {}
+    steps = post.get("processors", [post]) if isinstance(post, dict) else []
+    return ByteLevelSwitches(
+        add_prefix_space=bool(definition["pre_tokenizer"].get("add_prefix_space")),
+        trim_offsets=any(isinstance(step, dict) and step.get("trim_offsets") for step in steps),
+    )
 
 
 def read_vocabulary(path: Path, vocab_size: int | None = None) -> dict[str, int]:
@@ -239,13 +257,7 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> dict[str, int]
     """
     vocabulary = read_json_object(path, remedy="give an object of pieces and their ids")
     check_vocabulary_size(path, len(vocabulary), vocab_size)
-    for piece, token_id in vocabulary.items():
-        if type(token_id) is not int or not 0 <= token_id < len(vocabulary):
-            raise UserError(
-                f"{path}: the id of {piece!r:.80} is {token_id!r:.80}; the {len(vocabulary)} "
-                f"pieces need the ids 0 to {len(vocabulary) - 1}, each once: copy the file again"
-            )
-    return vocabulary
+    return check_pieces(path, vocabulary)
 
 
 def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -261,6 +273,7 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, st
     """
     remedy = f"give the {MERGES_FILE} that was made with the {VOCABULARY_FILE} beside it"
     data = read_limited(path, VOCABULARY_BYTES, remedy=remedy)
+    check_merges(path, data.count(b"\n"), vocabulary, remedy)
     try:
         lines = data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
@@ -277,13 +290,7 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, st
         if problem := merge_problem(pieces, vocabulary):
             raise UserError(f"{path}:{number}: the merge {problem}; {remedy}")
         merges.append((pieces[0], pieces[1]))
-    made = {"".join(merge) for merge in merges}
-    unmade = [piece for piece in vocabulary if len(piece) > 1 and piece not in made]
-    if len(unmade) > _MOST_UNMADE * len(vocabulary):
-        raise UserError(
-            f"{path}: no merge makes {len(unmade)} of the {len(vocabulary)} pieces, such as "
-            f"{unmade[-1]!r:.80}; the limit is {_MOST_UNMADE:.0%}: the file is cut off, {remedy}"
-        )
+    check_made(path, merges, vocabulary, remedy)
     return merges
 
 
@@ -291,12 +298,6 @@ def _splitter(*, add_prefix_space: bool) -> "tokenizers.pre_tokenizers.ByteLevel
     from tokenizers import pre_tokenizers
 
     return pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space, use_regex=True)
-
-
-def _copy(library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
-    import tokenizers
-
-    return tokenizers.Tokenizer.from_str(library.to_str())
 
 
 def _check_whole(word: str) -> None:

@@ -5,8 +5,10 @@ take exponential time, or end in a panic of its Rust code, which no `except Exce
 """
 
 import contextlib
+import dataclasses
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,12 @@ from bert_jax.files import read_json_object
 from bert_jax.tokenization.interface import (
     BRACKETED,
     BYTE_LEVEL_BPE,
-    FAIRSEQ,
+    DEFAULT_TEMPLATE,
+    FAIRSEQ_TEMPLATE,
+    MAX_VOCABULARY_SIZE,
     WORDPIECE,
+    SpecialIds,
+    Template,
     check_vocabulary_size,
 )
 
@@ -47,11 +53,14 @@ STEPS = {
 _PARTS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
 _MAX_STEPS = 32
 
-_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-
 # A word of n characters takes up to n² / 2 look-ups: a third of a second for 1,000 characters, and
 # a minute and a half for 10,000.
 MAX_CHARACTERS_PER_WORD_OF_FILE = 1000
+
+# A piece may be made of several pairs.
+_MOST_MERGES = 8
+# Pieces that no merge makes are special tokens and a few that a vocabulary has for its size.
+_MOST_UNMADE = 0.1
 
 # Parts of the file that are set anew or not used, see `LibraryTokenizer._complete`.
 _UNUSED = ("truncation", "padding", "post_processor", "decoder")
@@ -78,7 +87,7 @@ def model_type(definition: Mapping[str, Any]) -> str:
 def make_library_tokenizer(
     path: Path, definition: Mapping[str, Any], vocab_size: int | None
 ) -> "tokenizers.Tokenizer":
-    """The tokenizer of the library, if everything in the file is admitted.
+    """The tokenizer of the library for a WordPiece model, if everything in the file is admitted.
 
     Args:
         path: file to name in errors.
@@ -86,31 +95,59 @@ def make_library_tokenizer(
         vocab_size: number of ids of the model; None: unknown.
 
     Raises:
-        UserError: the file has another model than those of `KINDS`, or something that is not
-            admitted.
+        UserError: the file has something that is not admitted.
     """
     import tokenizers
 
-    found = model_type(definition)
-    if found not in KINDS:
-        raise UserError(
-            f"{path}: the model is {found}; only {' and '.join(KINDS)} are read from a {path.name} "
-            "(SentencePiece: give the .model file)"
-        )
-    complete = {**definition, **dict.fromkeys(_UNUSED)}
-    model = definition["model"]
-    _check_vocabulary(path, model, vocab_size)
-    if KINDS[found] == BYTE_LEVEL_BPE:
-        _check_bpe(path, model)
-        _check_byte_level(path, definition)
-        # Without this, the library drops bytes that have no piece.
-        complete["model"] = {**model, "unk_token": FAIRSEQ[1]}
-    else:
-        _check_wordpiece(path, model)
-        for key in STEPS:
-            _check_steps(path, key, definition.get(key))
+    _check_vocabulary(path, definition["model"], vocab_size)
+    _check_wordpiece(path, definition["model"])
+    for key in STEPS:
+        _check_steps(path, key, definition.get(key))
     with library_errors(path):
-        return tokenizers.Tokenizer.from_str(json.dumps(complete))
+        complete = json.dumps({**definition, **dict.fromkeys(_UNUSED)})
+        return tokenizers.Tokenizer.from_str(complete)
+
+
+def read_bpe(
+    path: Path, definition: Mapping[str, Any], vocab_size: int | None
+) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """The vocabulary and the merges of byte-level BPE.
+
+    Args:
+        path: file to name in errors.
+        definition: the content of the file.
+        vocab_size: number of ids of the model; None: unknown.
+
+    Raises:
+        UserError: it is not byte-level BPE as in RoBERTa, or its merges do not fit its pieces.
+    """
+    model = definition["model"]
+    _check_bpe(path, model)
+    _check_byte_level(path, definition)
+    return read_pieces(path, model, vocab_size), _read_merges(path, model)
+
+
+def read_pieces(path: Path, model: Mapping[str, Any], vocab_size: int | None) -> dict[str, int]:
+    """The ids of the pieces of a WordPiece or BPE model."""
+    _check_vocabulary(path, model, vocab_size)
+    return check_pieces(path, model.get("vocab"))
+
+
+def check_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
+    """A vocabulary, if it is an object of pieces and their ids.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not isinstance(vocabulary, dict):
+        raise UserError(f"{path}: the vocabulary is no object of pieces and ids; {READ_REMEDY}")
+    for piece, token_id in vocabulary.items():
+        if type(token_id) is not int or not 0 <= token_id < MAX_VOCABULARY_SIZE:
+            raise UserError(
+                f"{path}: the id of {piece!r:.80} is {token_id!r:.80}; give a number from 0 to "
+                f"{MAX_VOCABULARY_SIZE - 1:,}: copy the file again"
+            )
+    return vocabulary
 
 
 def _check_vocabulary(path: Path, model: Mapping[str, Any], vocab_size: int | None) -> None:
@@ -119,17 +156,23 @@ def _check_vocabulary(path: Path, model: Mapping[str, Any], vocab_size: int | No
         check_vocabulary_size(path, len(vocabulary), vocab_size)
 
 
-def _check_wordpiece(path: Path, model: Mapping[str, Any]) -> None:
+def check_prefix(path: Path, model: Mapping[str, Any]) -> None:
+    """Raises UserError if pieces inside a word do not begin with "##"."""
     prefix = model.get("continuing_subword_prefix", CONTINUATION_PREFIX)
     if prefix != CONTINUATION_PREFIX:
         raise UserError(
             f"{path}: pieces inside a word begin with {prefix!r}; only {CONTINUATION_PREFIX!r} is "
             "supported"
         )
+
+
+def _check_wordpiece(path: Path, model: Mapping[str, Any]) -> None:
+    check_prefix(path, model)
     unknown = model.get("unk_token", BRACKETED[1])
-    if unknown != BRACKETED[1]:
+    if isinstance(model.get("vocab"), dict) and unknown not in model["vocab"]:
         raise UserError(
-            f"{path}: unk_token is {unknown!r:.80}; only {BRACKETED[1]} can be read: rename it"
+            f"{path}: the vocabulary has no {unknown!r:.80}, which is the unk_token of the model; "
+            "copy the file again"
         )
     limit = model.get("max_input_chars_per_word", 1)
     if type(limit) is not int or not 1 <= limit <= MAX_CHARACTERS_PER_WORD_OF_FILE:
@@ -140,12 +183,7 @@ def _check_wordpiece(path: Path, model: Mapping[str, Any]) -> None:
 
 
 def _check_bpe(path: Path, model: Mapping[str, Any]) -> None:
-    """Raises UserError if the model is not that of RoBERTa, or its merges do not fit its pieces."""
-    if model.get("unk_token") not in (None, FAIRSEQ[1]):
-        raise UserError(
-            f"{path}: unk_token is {model['unk_token']!r:.80}; only {FAIRSEQ[1]} can be read: "
-            "rename it"
-        )
+    """Raises UserError if the model is not that of RoBERTa."""
     for key in (
         *("dropout", "continuing_subword_prefix", "end_of_word_suffix"),
         *("fuse_unk", "byte_fallback", "ignore_merges"),
@@ -155,12 +193,45 @@ def _check_bpe(path: Path, model: Mapping[str, Any]) -> None:
                 f"{path}: {key} of the BPE model is {model[key]!r:.80}; byte-level BPE as in "
                 "RoBERTa has none: give a tokenizer without it"
             )
-    vocabulary, merges = model.get("vocab"), model.get("merges")
-    if isinstance(vocabulary, dict) and isinstance(merges, list):
-        for number, merge in enumerate(merges):
-            pieces = merge.split(" ") if isinstance(merge, str) else merge
-            if problem := merge_problem(pieces, vocabulary):
-                raise UserError(f"{path}: merge {number} {problem}; {READ_REMEDY}")
+
+
+def _read_merges(path: Path, model: Mapping[str, Any]) -> list[tuple[str, str]]:
+    vocabulary, merges = model["vocab"], model.get("merges")
+    if not isinstance(merges, list):
+        raise UserError(f"{path}: the BPE model has no list of merges; {READ_REMEDY}")
+    check_merges(path, len(merges), vocabulary, READ_REMEDY)
+    read = []
+    for number, merge in enumerate(merges):
+        pieces = merge.split(" ") if isinstance(merge, str) else merge
+        if problem := merge_problem(pieces, vocabulary):
+            raise UserError(f"{path}: merge {number} {problem}; {READ_REMEDY}")
+        read.append((pieces[0], pieces[1]))
+    check_made(path, read, vocabulary, READ_REMEDY)
+    return read
+
+
+def check_merges(path: Path, count: int, vocabulary: Mapping[str, int], remedy: str) -> None:
+    """Refuses a list with far more merges than pieces, before it is read."""
+    limit = _MOST_MERGES * len(vocabulary) + 1
+    if count > limit:
+        raise UserError(
+            f"{path}: {count:,} merges for {len(vocabulary):,} pieces; the limit is {limit:,}: "
+            f"{remedy}"
+        )
+
+
+def check_made(
+    path: Path, merges: list[tuple[str, str]], vocabulary: Mapping[str, int], remedy: str
+) -> None:
+    """Refuses a list of merges that is cut off."""
+    made = {"".join(merge) for merge in merges}
+    unmade = [piece for piece in vocabulary if len(piece) > 1 and piece not in made]
+    words = [piece for piece in unmade if piece[0] not in "<["]
+    if len(unmade) > _MOST_UNMADE * len(vocabulary) or (words and not merges):
+        raise UserError(
+            f"{path}: no merge makes {len(unmade)} of the {len(vocabulary)} pieces, such as "
+            f"{unmade[-1]!r:.80}; the limit is {_MOST_UNMADE:.0%}: the file is cut off, {remedy}"
+        )
 
 
 def merge_problem(pieces: Any, vocabulary: Mapping[str, int]) -> str | None:
@@ -217,33 +288,79 @@ def _check_steps(path: Path, key: str, definition: Any) -> None:
             raise UserError(f"{path}: the {key} has more than {_MAX_STEPS} steps; {READ_REMEDY}")
 
 
-def read_added_tokens(
-    path: Path, config: Mapping[str, Any]
-) -> list[tuple[int, "tokenizers.AddedToken"]]:
-    """The tokens of a config's `added_tokens_decoder` with their ids, in the order of the ids.
+def read_template(
+    path: Path, definition: Mapping[str, Any], names: Sequence[str | None]
+) -> Template:
+    """The positions of special tokens that the `post_processor` of a `tokenizer.json` gives.
 
     Args:
         path: file to name in errors.
-        config: the content of a `tokenizer_config.json`.
+        definition: the content of the file.
+        names: the five special tokens, in the order of the fields of `SpecialIds`.
 
     Raises:
-        UserError: an entry is no token of the library.
+        UserError: it cannot be read.
     """
-    entries = config.get("added_tokens_decoder", {})
+    steps = [definition.get("post_processor") or {"type": "ByteLevel"}]
+    if isinstance(steps[0], dict) and steps[0].get("type") == "Sequence":
+        steps = steps[0].get("processors") or []
+    kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
+    adding = [step for step, kind in zip(steps, kinds, strict=True) if kind != "ByteLevel"]
+    # Without a template, the library adds nothing, and gives the second text type 1.
+    if not adding:
+        return Template("A", "A B:1")
     try:
-        tokens = [(int(token_id), make_added_token(fields)) for token_id, fields in entries.items()]
-    except (AttributeError, KeyError, TypeError, ValueError):
+        (step,) = adding
+        if step["type"] == "TemplateProcessing":
+            texts = [
+                [_template_part(part, step["special_tokens"], names) for part in step[key]]
+                for key in ("single", "pair")
+            ]
+            return Template(*(" ".join(itertools.chain.from_iterable(text)) for text in texts))
+        kind = {"BertProcessing": DEFAULT_TEMPLATE, "RobertaProcessing": FAIRSEQ_TEMPLATE}
+        template = kind[step["type"]]
+        roles = {role: _role(step[role][0], names) for role in ("cls", "sep")}
+        return Template(
+            *(
+                " ".join(
+                    _word(roles.get(name, name), type_id)
+                    for name, type_id in template.parts(pair=pair)
+                )
+                for pair in (False, True)
+            )
+        )
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         raise UserError(
-            f"{path}: added_tokens_decoder is not an object of ids and tokens; {READ_REMEDY}"
+            f"{path}: the post_processor {', '.join(map(str, kinds)):.80} cannot be read; known "
+            "are TemplateProcessing, BertProcessing, RobertaProcessing and ByteLevel, with the "
+            f"first text before the second: {READ_REMEDY}"
         ) from None
-    return sorted(tokens, key=lambda token: token[0])
 
 
-def make_added_token(fields: Mapping[str, Any]) -> "tokenizers.AddedToken":
-    """An added token of a file; raises KeyError or TypeError if it is none."""
-    from tokenizers import AddedToken
+def _template_part(
+    part: Mapping[str, Any], tokens: Mapping[str, Any], names: Sequence[str | None]
+) -> list[str]:
+    """A part of a TemplateProcessing as words of a `Template`; one token may stand for several."""
+    ((kind, fields),) = part.items()
+    name, type_id = fields["id"], int(fields["type_id"])
+    if kind == "Sequence":
+        return [_word(name, type_id)]
+    return [_word(_role(token, names), type_id) for token in tokens[name]["tokens"]]
 
-    return AddedToken(fields["content"], **{key: bool(fields.get(key)) for key in _TOKEN_FLAGS})
+
+def _word(name: str, type_id: int) -> str:
+    return f"{name}:{type_id}" if type_id else name
+
+
+def _role(token: str, names: Sequence[str | None]) -> str:
+    """The field of `SpecialIds` of a token, else the token itself."""
+    fields = [field.name for field in dataclasses.fields(SpecialIds)]
+    for field, name in zip(fields, names, strict=True):
+        if name == token and field in ("cls", "sep"):
+            return field
+    if ":" in token or token in ("A", "B", *fields) or len(token.split()) != 1:
+        raise ValueError(token)
+    return token
 
 
 @contextlib.contextmanager

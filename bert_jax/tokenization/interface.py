@@ -4,7 +4,7 @@ import abc
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -34,20 +34,24 @@ MAX_VOCABULARY_SIZE = 1 << 21
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """Ids of the five special tokens of BERT (paper, section 3)."""
+    """Ids of the five special tokens of BERT (paper, section 3); None for one that is missing."""
 
-    pad: int
-    unk: int
-    cls: int
-    sep: int
-    mask: int
+    pad: int | None
+    unk: int | None
+    cls: int | None
+    sep: int | None
+    mask: int | None
+
+    def known(self) -> list[int]:
+        """The ids of those that are not missing."""
+        return [token_id for token_id in dataclasses.astuple(self) if token_id is not None]
 
 
 class TemplatePart(NamedTuple):
     """One part of a template.
 
     Attributes:
-        name: "A" or "B" for a text, else a field of `SpecialIds`.
+        name: "A" or "B" for a text, else a field of `SpecialIds`, or the text of another token.
         type_id: token type of its tokens.
     """
 
@@ -59,8 +63,8 @@ class TemplatePart(NamedTuple):
 class Template:
     """The positions of special tokens and token types around one text, A, or two, A and B.
 
-    Written as "cls A sep": the texts and fields of `SpecialIds`, each followed by a colon and its
-    token type if that is not 0.
+    Written as "cls A sep": the texts and tokens, each followed by a colon and its token type if
+    that is not 0.
     """
 
     single: str
@@ -77,6 +81,11 @@ class Template:
     def num_token_types(self, *, pair: bool) -> int:
         """The number of token types that a model needs for the template."""
         return 1 + max(part.type_id for part in self._parts[pair])
+
+    def without_token_types(self) -> "Template":
+        """The template with type 0 everywhere."""
+        texts = (" ".join(name for name, _ in parts) for parts in self._parts)
+        return Template(*texts)
 
     def starts(self, lengths: Sequence[Any]) -> list[tuple[TemplatePart, Any]]:
         """Each part, and the position where it begins.
@@ -100,9 +109,7 @@ class Template:
 def _parse(template: str, texts: str) -> tuple[TemplatePart, ...]:
     named = (word.partition(":") for word in template.split())
     parts = tuple(TemplatePart(name, int(type_id or 0)) for name, _, type_id in named)
-    known = {*texts, *(field.name for field in dataclasses.fields(SpecialIds))}
-    names = [part.name for part in parts]
-    if not known.issuperset(names) or [name for name in names if name in "AB"] != list(texts):
+    if [part.name for part in parts if part.name in ("A", "B")] != list(texts):
         raise ValueError(f"the template {template!r} must hold {' then '.join(texts)}")
     return parts
 
@@ -112,35 +119,6 @@ DEFAULT_TEMPLATE = Template(single="cls A sep", pair="cls A sep B:1 sep:1")
 
 FAIRSEQ_TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
 """The template of RoBERTa, CamemBERT and XLM-R: <s> A </s></s> B </s>, with one token type."""
-
-
-def find_special_ids(
-    token_to_id: Callable[[str], int | None],
-    spellings: Sequence[tuple[str, ...]],
-    origin: str,
-) -> SpecialIds:
-    """Looks up the five special tokens.
-
-    Args:
-        token_to_id: returns the id of a piece, None if the vocabulary does not have it.
-        spellings: some of `BRACKETED`, `ANGLED` and `FAIRSEQ`; for each token the first one found
-            is used.
-        origin: file to name in errors.
-
-    Raises:
-        UserError: the vocabulary lacks one of the five.
-    """
-    special_ids = []
-    for alternatives in zip(*spellings, strict=True):
-        ids = (token_to_id(token) for token in alternatives)
-        special_id = next((token_id for token_id in ids if token_id is not None), None)
-        if special_id is None:
-            raise UserError(
-                f"{origin}: the vocabulary has no {' or '.join(alternatives)}; BERT needs "
-                f"{' '.join(spellings[0])}: add it, or train the tokenizer anew"
-            )
-        special_ids.append(special_id)
-    return SpecialIds(*special_ids)
 
 
 def check_vocabulary_size(origin: Any, count: int, vocab_size: int | None) -> None:
@@ -166,6 +144,11 @@ def check_vocabulary_size(origin: Any, count: int, vocab_size: int | None) -> No
         )
 
 
+def is_padded(count: int, rows: int) -> bool:
+    """Whether a table has only the rows that round its size up to a multiple of 8 to 128."""
+    return any(rows == -(-count // multiple) * multiple for multiple in (1, 8, 16, 32, 64, 128))
+
+
 def pieces_without(
     markers: str | tuple[str, ...], pieces: Sequence[str], special_ids: SpecialIds
 ) -> np.ndarray:
@@ -174,7 +157,7 @@ def pieces_without(
     False for special tokens.
     """
     found = np.array([not piece.startswith(markers) for piece in pieces])
-    found[list(dataclasses.astuple(special_ids))] = False
+    found[special_ids.known()] = False
     return found
 
 
@@ -246,6 +229,62 @@ class Tokenizer(abc.ABC):
         """This tokenizer with other settings; this one is not changed."""
         changed = copy.copy(self)
         changed.settings = settings
+        return changed
+
+    @property
+    def padding_id(self) -> int:
+        """The id of padding, which attention leaves out; 0 without a special token for it."""
+        return self.special_ids.pad or 0
+
+    def special_id(self, name: str, use: str) -> int:
+        """The id of a special token.
+
+        Args:
+            name: field of `SpecialIds`.
+            use: what needs it, the first words of the message.
+
+        Raises:
+            UserError: the tokenizer does not have it.
+        """
+        token_id: int | None = getattr(self.special_ids, name)
+        if token_id is None:
+            raise UserError(
+                f"{use}: the tokenizer has no {name} token; copy all files of the model's "
+                f"tokenizer, or name its token as {name}_token in tokenizer_config.json"
+            )
+        return token_id
+
+    def template_id(self, name: str) -> int:
+        """The id of a special token of the template, see `TemplatePart.name`."""
+        token_id = getattr(self.special_ids, name, None)
+        return self.token_to_id(name) or 0 if token_id is None else token_id
+
+    def check_template(self, origin: str, names: Sequence[str | None]) -> None:
+        """Refuses a vocabulary that lacks a special token of the template.
+
+        Args:
+            origin: file to name in errors.
+            names: the five special tokens, in the order of the fields of `SpecialIds`.
+
+        Raises:
+            UserError: see above.
+        """
+        ids = dict(zip(TOKEN_KEYS, dataclasses.astuple(self.special_ids), strict=True))
+        named = dict(zip(TOKEN_KEYS, names, strict=True))
+        for part, _ in (*self.template.parts(pair=False), *self.template.parts(pair=True)):
+            key = f"{part}_token"
+            missing = ids[key] is None if key in ids else self.token_to_id(part) is None
+            if missing and part not in ("A", "B"):
+                raise UserError(
+                    f"{origin}: the vocabulary has no {named.get(key) or part}; copy all files of "
+                    f"the model's tokenizer, or name its own token as {key} in "
+                    "tokenizer_config.json"
+                )
+
+    def without_token_types(self) -> Self:
+        """This tokenizer with token type 0 for all tokens; this one is not changed."""
+        changed = copy.copy(self)
+        changed.template = self.template.without_token_types()
         return changed
 
     def num_special_tokens(self, *, pair: bool) -> int:

@@ -1,22 +1,23 @@
 """What all tokenizers have in common that the Rust library `tokenizers` runs."""
 
 import abc
+import copy
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
 from bert_jax.tokenization.interface import (
-    DEFAULT_TEMPLATE,
     TOKEN_KEYS,
     Pieces,
     SpecialIds,
     Template,
-    find_special_ids,
+    check_vocabulary_size,
 )
+from bert_jax.tokenization.special_tokens import SpecialTokens, Token, add_tokens
 
 if TYPE_CHECKING:
     import tokenizers
@@ -26,6 +27,10 @@ VOCABULARY_FILES = ("vocab.txt", "vocab.json", "merges.txt", "*.model")
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 
+# The class that reads everything from a `tokenizer.json`; its default leaves out token types.
+LIBRARY_CLASS = "PreTrainedTokenizerFast"
+MODEL_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+
 
 class LibraryTokenizer(AssemblingTokenizer):
     """A tokenizer of the library; a subclass for each kind says what differs.
@@ -34,64 +39,82 @@ class LibraryTokenizer(AssemblingTokenizer):
     loads its own instance from a directory.
 
     Attributes:
-        spelling: the five special tokens, in the order of the fields of `SpecialIds`.
+        class_template: template of Hugging Face's class.
+        class_tokens: special tokens of the class.
     """
 
-    spelling: tuple[str, ...]
+    class_template: Template
+    class_tokens: SpecialTokens
 
     def __init__(
         self,
         library: "tokenizers.Tokenizer",
         origin: str,
-        template: Template = DEFAULT_TEMPLATE,
+        template: Template | None = None,
+        tokens: SpecialTokens | None = None,
+        rows: int | None = None,
     ) -> None:
         """Wraps a tokenizer of the library, which must not be changed elsewhere from then on.
 
         Args:
             library: its normaliser, word splitting, model and added tokens are used unchanged.
             origin: file to name in errors.
-            template: positions of special tokens around texts.
+            template: positions of special tokens around texts; None: those of the class.
+            tokens: special and added tokens; None: those of the class.
+            rows: number of ids of the model; None: unknown.
 
         Raises:
-            UserError: the vocabulary lacks a special token, or has gaps in its ids.
+            UserError: the vocabulary lacks a special token of the template, or two tokens have
+                the same id.
         """
-        self.template = template
-        self.special_ids = find_special_ids(library.token_to_id, [self.spelling], origin)
+        self.template = template or self.class_template
+        self._use(library, origin, tokens or self.class_tokens, rows)
+
+    def _use(
+        self,
+        library: "tokenizers.Tokenizer",
+        origin: str,
+        tokens: SpecialTokens,
+        rows: int | None = None,
+    ) -> None:
+        add_tokens(library, tokens, origin, rows)
         ids = library.get_vocab(with_added_tokens=True)
-        self.vocab_size = len(ids)
-        if sorted(ids.values()) != list(range(self.vocab_size)):
-            raise UserError(
-                f"{origin}: {self.vocab_size} pieces need the ids 0 to {self.vocab_size - 1}, "
-                "each once; number them so"
-            )
-        self._pieces = sorted(ids, key=lambda piece: ids[piece])
+        self.vocab_size = max(ids.values(), default=-1) + 1
+        check_vocabulary_size(origin, self.vocab_size, rows)
+        # Ids without a piece, and all but the last id of a piece, are never used.
+        self._pieces = [""] * self.vocab_size
+        for piece, token_id in ids.items():
+            if self._pieces[token_id]:
+                raise UserError(
+                    f"{origin}: {piece!r:.80} and {self._pieces[token_id]!r:.80} have the same id, "
+                    f"{token_id}; copy the tokenizer's files again"
+                )
+            self._pieces[token_id] = piece
+        self.special_ids = SpecialIds(*(ids.get(name or "") for name in tokens.names))
         # A `tokenizer.json` may have kept these from an earlier call.
         library.no_truncation()
         library.no_padding()
+        self._library, self._tokens = library, tokens
+        self.check_template(origin, tokens.names)
         self._complete(library)
-        self._library = library
         self._sentence_library = self._for_sentences(library)
+
+    def _with_tokens(self, tokens: Sequence[Token]) -> Self:
+        """This tokenizer with more added tokens; this one is not changed."""
+        changed = copy.copy(self)
+        more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
+        changed._use(copy_of(self._library), "the vocabulary with the new words", more)
+        return changed
 
     @abc.abstractmethod
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
-        """Sets special tokens, decoder and post-processor, which a `tokenizer.json` may lack."""
-
-    def _add_special_tokens(self, library: "tokenizers.Tokenizer") -> None:
-        """Adds the special tokens that the files have not; the mask takes the space before it."""
-        from tokenizers import AddedToken
-
-        *others, mask = self.spelling
-        tokens = [*map(AddedToken, others), AddedToken(mask, lstrip=True, normalized=False)]
-        known = {token.content for token in library.get_added_tokens_decoder().values()}
-        library.add_special_tokens([token for token in tokens if token.content not in known])
+        """Sets decoder and post-processor, and what a subclass makes of the library."""
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
         """A copy that reads a literal "[SEP]" as text."""
-        import tokenizers
-
-        copy = tokenizers.Tokenizer.from_str(library.to_str())
-        copy.encode_special_tokens = True
-        return copy
+        copied = copy_of(library)
+        copied.encode_special_tokens = True
+        return copied
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
         """See `AssemblingTokenizer.to_pieces`; those of Hugging Face's fast tokenizers."""
@@ -122,7 +145,6 @@ class LibraryTokenizer(AssemblingTokenizer):
         directory: str | Path,
         max_length: int | None,
         class_name: str,
-        template: Template,
         rules: Mapping[str, object],
     ) -> Path:
         """Writes `tokenizer.json`, and `tokenizer_config.json` with the added tokens.
@@ -130,9 +152,7 @@ class LibraryTokenizer(AssemblingTokenizer):
         Args:
             directory: see `Tokenizer.save`.
             max_length: see `Tokenizer.save`.
-            class_name: Hugging Face's class.
-            template: the template of that class; with another one, the class is that which reads
-                everything from `tokenizer.json`.
+            class_name: Hugging Face's class, for a tokenizer whose files named none.
             rules: further keys of the config.
 
         Returns:
@@ -140,41 +160,55 @@ class LibraryTokenizer(AssemblingTokenizer):
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        is_class = self.template.parts(pair=True) == template.parts(pair=True)
-        _, _, cls, sep, _ = self.spelling
         content = self._library.to_str()
-        config: dict[str, object] = self.settings.saved(max_length) | {
-            "tokenizer_class": class_name if is_class else "PreTrainedTokenizerFast",
+        definition = json.loads(content)
+        if self.settings.library:
+            content = json.dumps(definition | self.settings.library, ensure_ascii=False)
+        bare = self.template.without_token_types()
+        if bare != self.class_template.without_token_types():
+            class_name = LIBRARY_CLASS
+        config = {
+            "tokenizer_class": self.settings.class_name or class_name,
             **rules,
-            **dict(zip(TOKEN_KEYS, self.spelling, strict=True)),
-            "bos_token": cls,
-            "eos_token": sep,
+            **{key: name for key, name in zip(TOKEN_KEYS, self._tokens.names, strict=True) if name},
             "added_tokens_decoder": {
-                str(token.pop("id")): token for token in json.loads(content)["added_tokens"]
+                str(token.pop("id")): token for token in definition["added_tokens"]
             },
         }
+        if config["tokenizer_class"] == LIBRARY_CLASS and bare != self.template:
+            inputs = self.settings.others.get("model_input_names", list(MODEL_INPUTS))
+            config["model_input_names"] = inputs
+        config = self.settings.saved(config, max_length)
         (directory / TOKENIZER_FILE).write_text(content, encoding="utf-8")
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         return directory
 
-    def _template_processor(
-        self, library: "tokenizers.Tokenizer"
-    ) -> "processors.TemplateProcessing":
+    def _template_processor(self) -> "processors.TemplateProcessing":
         """The template for other readers of the saved tokenizer.json; bert_jax does not use it."""
         from tokenizers import processors
 
-        names = [field.name for field in dataclasses.fields(SpecialIds)]
-        tokens = dict(zip(names, self.spelling, strict=True)) | {"A": "$A", "B": "$B"}
+        used: dict[str, int] = {}
+
+        def spelled(name: str) -> str:
+            if name in ("A", "B"):
+                return f"${name}"
+            token_id = self.template_id(name)
+            used[self._pieces[token_id]] = token_id
+            return self._pieces[token_id]
+
         single, pair = (
-            " ".join(f"{tokens[name]}:{type_id}" for name, type_id in self.template.parts(pair=two))
+            [f"{spelled(name)}:{type_id}" for name, type_id in self.template.parts(pair=two)]
             for two in (False, True)
         )
-        used = {tokens[name] for name, _ in self.template.parts(pair=True)} & set(self.spelling)
         return processors.TemplateProcessing(
-            single=single,
-            pair=pair,
-            special_tokens=[(token, library.token_to_id(token)) for token in sorted(used)],
+            single=single, pair=pair, special_tokens=sorted(used.items())
         )
+
+
+def copy_of(library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
+    import tokenizers
+
+    return tokenizers.Tokenizer.from_str(library.to_str())
 
 
 def pieces_of(library: "tokenizers.Tokenizer", texts: Sequence[str]) -> list[Pieces]:

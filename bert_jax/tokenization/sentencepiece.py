@@ -3,26 +3,36 @@
 import dataclasses
 import hashlib
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, first_line
 from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
 from bert_jax.tokenization.interface import (
+    ALBERT,
     ANGLED,
     BRACKETED,
     DEFAULT_TEMPLATE,
     TOKEN_KEYS,
     Pieces,
+    SpecialIds,
     Template,
     check_vocabulary_size,
-    find_special_ids,
     pieces_without,
 )
+from bert_jax.tokenization.special_tokens import (
+    SpecialTokens,
+    Token,
+    check_added_ids,
+    ordered_tokens,
+)
+
+if TYPE_CHECKING:
+    import tokenizers
 
 MODEL_FILE = "spiece.model"
 CONFIG_FILE = "tokenizer_config.json"
@@ -58,7 +68,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         keep_accents: bool | None = None,
         origin: str = "the SentencePiece model",
         template: Template = DEFAULT_TEMPLATE,
-        vocab_size: int | None = None,
+        tokens: SpecialTokens | None = None,
+        rows: int | None = None,
     ) -> None:
         """Loads a model.
 
@@ -68,7 +79,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             keep_accents: whether accents are kept; None: if any piece has one.
             origin: file to name in errors.
             template: positions of special tokens around texts.
-            vocab_size: number of ids of the model that uses it; None: unknown.
+            tokens: special and added tokens; None: those of ALBERT, in any spelling.
+            rows: number of ids of the model that uses it; None: unknown.
 
         Raises:
             UserError: it is not a SentencePiece model, or lacks a special token.
@@ -82,44 +94,93 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             raise UserError(f"{origin}: not a SentencePiece model; give a .model file") from None
         self._model = model
         self.template = template
-        self.vocab_size = self._library.get_piece_size()
-        check_vocabulary_size(origin, self.vocab_size, vocab_size)
+        size = self._library.get_piece_size()
+        check_vocabulary_size(origin, size, rows)
         try:
-            self._pieces = [self._library.id_to_piece(i) for i in range(self.vocab_size)]
+            self._pieces = [self._library.id_to_piece(i) for i in range(size)]
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{origin}: the piece {error.object!r:.80} is not UTF-8; copy the file again"
             ) from None
         self._ids = {piece: token_id for token_id, piece in enumerate(self._pieces)}
-        self.special_ids = find_special_ids(self._ids.get, [BRACKETED, ANGLED], origin)
         self.cleaner = TextCleaner(
             lowercase=looks_lowercased(self._pieces) if lowercase is None else lowercase,
             keep_accents=has_accents(self._pieces) if keep_accents is None else keep_accents,
         )
-        self._splits = self._digit_comma_splits()
         self._spaces: dict[str, bool] = {}
-        self._specials = {self._pieces[i]: i for i in dataclasses.astuple(self.special_ids)}
+        self._use(tokens or spelled_tokens(self._ids), origin, rows)
+
+    def _use(self, tokens: SpecialTokens, origin: str, rows: int | None = None) -> None:
+        self._tokens = tokens
+        ordered = ordered_tokens(tokens, self._ids, rows)
+        for token in ordered:
+            if token.content not in self._ids:
+                self._ids[token.content] = len(self._pieces)
+                self._pieces.append(token.content)
+        check_added_ids(tokens, self._ids.get, origin)
+        self.vocab_size = len(self._pieces)
+        check_vocabulary_size(origin, self.vocab_size, rows)
+        self.special_ids = SpecialIds(*(self._ids.get(name or "") for name in tokens.names))
+        self.check_template(origin, tokens.names)
+        self._splits = self._digit_comma_splits()
+        self._added = {self._ids[token.content]: token for token in ordered}
+        specials = {i: token.content for i, token in self._added.items() if token.special}
         # Control symbols are never found in text. A model that holds special tokens as ordinary
         # pieces finds them, so `encode_sentences` breaks the literals up with a space.
+        own = range(self._library.get_piece_size())
         self._specials_found_in_text = [
             token
-            for token, token_id in self._specials.items()
-            if not self._library.is_control(token_id) and not self._library.is_unknown(token_id)
+            for token_id, token in specials.items()
+            if token_id in own
+            and not self._library.is_control(token_id)
+            and not self._library.is_unknown(token_id)
         ]
-        self._special_pattern = re.compile(f"({'|'.join(map(re.escape, self._specials))})")
+        self._splitter = self._make_splitter(ordered)
+        plain = [token for token in ordered if not token.special]
+        self._plain_splitter = self._make_splitter(plain) if plain else None
+
+    def _make_splitter(self, tokens: Sequence[Token]) -> "tokenizers.Tokenizer":
+        """A tokenizer of the library that finds added tokens; the text between is one token, 0."""
+        import tokenizers
+        from tokenizers import models, normalizers
+
+        splitter = tokenizers.Tokenizer(models.WordLevel({"": 0}, unk_token=""))
+        steps: list[tokenizers.normalizers.Normalizer] = []
+        if not self.cleaner.keep_accents:
+            steps += [normalizers.NFKD(), normalizers.StripAccents()]
+        if self.cleaner.lowercase:
+            steps.append(normalizers.Lowercase())
+        splitter.normalizer = normalizers.Sequence(steps)
+        splitter.add_tokens([token.for_library() for token in tokens])
+        return splitter
+
+    def _parts(
+        self, texts: Sequence[str], splitter: "tokenizers.Tokenizer"
+    ) -> list[list[tuple[int | None, int, int]]]:
+        """Of each text the added tokens, with their ids, and the text between: (id, start, end)."""
+        parts_of_texts = []
+        for text, encoding in zip(texts, splitter.encode_batch(list(texts)), strict=True):
+            parts: list[tuple[int | None, int, int]] = []
+            last = 0
+            for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+                if token:
+                    parts += [(None, last, start), (self._ids[token], start, end)]
+                    last = end
+            parts_of_texts.append([*parts, (None, last, len(text))])
+        return parts_of_texts
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        return [self._pieces_of(text) for text in texts]
+        parts = self._parts(texts, self._splitter)
+        return [self._pieces_of(*each) for each in zip(texts, parts, strict=True)]
 
-    def _pieces_of(self, text: str) -> Pieces:
+    def _pieces_of(self, text: str, parts: Sequence[tuple[int | None, int, int]]) -> Pieces:
         result = Pieces([], [], [], [])
-        word_id, start = -1, 0
-        for part in self._special_pattern.split(text):
-            end = start + len(part)
-            if part in self._specials:
-                encoded = [(self._specials[part], (start, end))]
+        word_id = -1
+        for added, start, end in parts:
+            if added is None:
+                encoded = self._ids_and_offsets(text[start:end], start)
             else:
-                encoded = self._ids_and_offsets(part, start)
+                encoded = [(added, (start, end))]
             for index, (token_id, offsets) in enumerate(encoded):
                 piece = self._pieces[token_id]
                 word_id += index == 0 or piece.startswith(WORD_MARKER)
@@ -127,7 +188,6 @@ class SentencePieceTokenizer(AssemblingTokenizer):
                 result.tokens.append(piece)
                 result.offsets.append(offsets)
                 result.word_ids.append(word_id)
-            start = end
         return result
 
     def _ids_and_offsets(self, text: str, start: int) -> list[tuple[int, tuple[int, int]]]:
@@ -164,7 +224,7 @@ class SentencePieceTokenizer(AssemblingTokenizer):
                 parts = self._library.encode(number, out_type=str)
                 if not piece.startswith(WORD_MARKER):
                     parts[0] = parts[0].removeprefix(WORD_MARKER)
-                unknown = self.special_ids.unk
+                unknown = self._library.unk_id()
                 parts = [part for part in (*parts, ",") if part]
                 splits[token_id] = [self._ids.get(part, unknown) for part in parts]
         return splits
@@ -185,7 +245,27 @@ class SentencePieceTokenizer(AssemblingTokenizer):
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)
-        encoded = self._library.encode([self._clean_sentence(sentence) for sentence in sentences])
+        if self._plain_splitter is None:
+            return self._encode_plain(sentences)
+        rows = self._parts(sentences, self._plain_splitter)
+        texts = [
+            text[start:end]
+            for text, parts in zip(sentences, rows, strict=True)
+            for added, start, end in parts
+            if added is None
+        ]
+        encoded = iter(self._encode_plain(texts))
+        return [
+            [
+                token_id
+                for added, _, _ in parts
+                for token_id in (next(encoded) if added is None else [added])
+            ]
+            for parts in rows
+        ]
+
+    def _encode_plain(self, texts: Sequence[str]) -> list[list[int]]:
+        encoded = self._library.encode([self._clean_sentence(text) for text in texts])
         if not self._splits:
             return encoded
         return [
@@ -202,12 +282,12 @@ class SentencePieceTokenizer(AssemblingTokenizer):
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         parts: list[str] = []
         text_ids: list[int] = []
-        specials = set(self._specials.values())
         for token_id in map(int, ids):
-            if token_id not in specials:
+            added = self._added.get(token_id)
+            if added is None:
                 text_ids.append(token_id)
-            elif not skip_special_tokens:
-                parts += [self._library.decode(text_ids), self._pieces[token_id]]
+            elif not (added.special and skip_special_tokens):
+                parts += [self._library.decode(text_ids), added.content]
                 text_ids = []
         parts.append(self._library.decode(text_ids))
         return " ".join(part for part in parts if part)
@@ -238,6 +318,11 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             [
                 *("SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents),
                 *(["digit-comma"] if self._splits else []),
+                *(
+                    [token_id, *dataclasses.astuple(token)]
+                    for token_id, token in self._added.items()
+                    if token.content not in self._tokens.names
+                ),
             ]
         )
         return hashlib.sha256(rules.encode() + self._model).hexdigest()[:16]
@@ -251,11 +336,49 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        config: dict[str, object] = self.settings.saved(max_length) | {
-            "tokenizer_class": "AlbertTokenizer",
+        config: dict[str, object] = {
+            "tokenizer_class": self.settings.class_name or "AlbertTokenizer",
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
-            **dict(zip(TOKEN_KEYS, self._specials, strict=True)),
+            **{key: name for key, name in zip(TOKEN_KEYS, self._tokens.names, strict=True) if name},
         }
+        if {token.content for token in self._added.values()}.difference(self._tokens.names):
+            config["added_tokens_decoder"] = {
+                str(token_id): dataclasses.asdict(token) for token_id, token in self._added.items()
+            }
+        config = self.settings.saved(config, max_length)
         (directory / MODEL_FILE).write_bytes(self._model)
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def spelled_tokens(pieces: Collection[str]) -> SpecialTokens:
+    """The special tokens of a vocabulary that may spell them as ALBERT or in other brackets."""
+    names = (
+        next((name for name in alternatives if name in pieces), alternatives[0])
+        for alternatives in zip(ALBERT, BRACKETED, ANGLED, strict=True)
+    )
+    return SpecialTokens.of(tuple(names))
+
+
+def parse_model(origin: str, content: bytes) -> Any:
+    """The parts of a .model file, sentencepiece_model.proto.
+
+    Raises:
+        UserError: it is no such file, or was cut off between two pieces, so that what follows the
+            pieces is missing.
+    """
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    try:
+        proto.ParseFromString(content)
+    except Exception as error:
+        raise UserError(
+            f"{origin}: not a SentencePiece model ({first_line(error)}); give a .model file"
+        ) from None
+    if not (proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
+        raise UserError(
+            f"{origin}: the SentencePiece model is cut off: its last parts are missing; copy the "
+            "file again"
+        )
+    return proto

@@ -5,14 +5,14 @@ import binascii
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_jax.errors import UserError, first_line
-from bert_jax.tokenization.definition import READ_REMEDY, library_errors, make_added_token
+from bert_jax.errors import UserError
+from bert_jax.tokenization.definition import READ_REMEDY, library_errors
 from bert_jax.tokenization.interface import (
     ALBERT,
     CAMEMBERT,
@@ -24,8 +24,9 @@ from bert_jax.tokenization.interface import (
     check_vocabulary_size,
     pieces_without,
 )
-from bert_jax.tokenization.library import LibraryTokenizer
+from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import NO_NEW_WORDS, WORD_MARKER
+from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 
 if TYPE_CHECKING:
     import tokenizers
@@ -80,14 +81,19 @@ class UnigramModel:
     Attributes:
         pieces: V pieces with their scores, the logarithms of probabilities, in the order of ids.
         charsmap: SentencePiece's compiled table of normalisation; empty for none.
-        added_tokens: tokens that are found in a text before the model sees it.
         cleaning: steps before the table of normalisation, as in a `tokenizer.json`: ALBERT's.
+        user_defined: further tokens of a .model file, found before the model sees a text.
+        unknown: id of the piece for unknown characters.
+        splitter: the `pre_tokenizer` of a `tokenizer.json` that splits text in another way than
+            the classes of CamemBERT, XLM-R and ALBERT; else None.
     """
 
     pieces: Sequence[tuple[str, float]]
     charsmap: bytes
-    added_tokens: Sequence["tokenizers.AddedToken"] = ()
+    unknown: int
+    user_defined: tuple[Token, ...] = ()
     cleaning: Sequence[Mapping[str, Any]] = ()
+    splitter: Mapping[str, Any] | None = None
 
 
 class UnigramTokenizer(LibraryTokenizer):
@@ -99,69 +105,90 @@ class UnigramTokenizer(LibraryTokenizer):
     takes the space before it.
     """
 
+    class_template = FAIRSEQ_TEMPLATE
+
     def __init__(
-        self, model: UnigramModel, origin: str, template: Template = DEFAULT_TEMPLATE
+        self,
+        model: UnigramModel,
+        origin: str,
+        template: Template | None = None,
+        tokens: SpecialTokens | None = None,
+        rows: int | None = None,
     ) -> None:
         """Makes a tokenizer of the library.
 
         Args:
             model: the content of its files.
             origin: file to name in errors.
-            template: positions of special tokens around texts.
+            template: see `LibraryTokenizer`.
+            tokens: see `LibraryTokenizer`.
+            rows: see `LibraryTokenizer`.
 
         Raises:
             UserError: the table of normalisation is damaged, the vocabulary lacks a special token,
-                has a piece twice or one that is too long.
+                or has a piece that is too long.
         """
         _check_model(origin, model)
         self._model = model
-        is_albert = any(piece == ALBERT[2] for piece, _ in model.pieces)
-        self.spelling = ALBERT if is_albert else FAIRSEQ
+        tokens = tokens or self.tokens_of(model)
+        if _is_albert(model):
+            self.class_template = DEFAULT_TEMPLATE
+        tokens = dataclasses.replace(tokens, extra=(*model.user_defined, *tokens.extra))
         with library_errors(Path(origin)):
-            library = self._make_library(with_specials=True)
-        super().__init__(library, origin, template)
+            library = self._make_library(())
+        super().__init__(library, origin, template, tokens, rows)
 
-    def _make_library(self, *, with_specials: bool) -> "tokenizers.Tokenizer":
+    @classmethod
+    def tokens_of(cls, model: UnigramModel) -> SpecialTokens:
+        """The special tokens of Hugging Face's class for a model."""
+        spelling = ALBERT if _is_albert(model) else FAIRSEQ
+        return SpecialTokens.of(spelling, mask_takes_space=True)
+
+    def _make_library(self, hidden: Collection[str]) -> "tokenizers.Tokenizer":
+        """A tokenizer of the library without added tokens; no text has the `hidden` pieces."""
         import tokenizers
         from tokenizers import models, normalizers, pre_tokenizers
 
-        added = self._model.added_tokens
-        specials = {*self.spelling, *(token.content for token in added if token.special)}
-        unknown = [piece for piece, _ in self._model.pieces].index(FAIRSEQ[1])
         pieces = [
             # A piece with a space is never found: text is split there.
-            (f"{piece} " if piece in specials and not with_specials else piece, score)
+            (f"{piece} " if piece in hidden else piece, score)
             for piece, score in self._model.pieces
         ]
-        library = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
+        model = models.Unigram(pieces, unk_id=self._model.unknown, byte_fallback=False)
+        library = tokenizers.Tokenizer(model)
         steps = [_normalizer(step) for step in self._model.cleaning]
         if self._model.charsmap:
             steps.append(normalizers.Precompiled(self._model.charsmap))
         if steps:
             library.normalizer = normalizers.Sequence(steps) if len(steps) > 1 else steps[0]
-        library.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.WhitespaceSplit(),
-                pre_tokenizers.Metaspace(WORD_MARKER, prepend_scheme="always", split=True),
-            ]
-        )
-        for token in added:
-            if not token.special:
-                library.add_tokens([token])
-            elif with_specials:
-                library.add_special_tokens([token])
+        if self._model.splitter:
+            library.pre_tokenizer = _pre_tokenizer(self._model.splitter)
+        else:
+            library.pre_tokenizer = pre_tokenizers.Sequence(
+                [
+                    pre_tokenizers.WhitespaceSplit(),
+                    pre_tokenizers.Metaspace(WORD_MARKER, prepend_scheme="always", split=True),
+                ]
+            )
         return library
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
         from tokenizers import decoders
 
-        self._add_special_tokens(library)
         library.decoder = decoders.Metaspace(WORD_MARKER, prepend_scheme="always")
-        library.post_processor = self._template_processor(library)
+        library.post_processor = self._template_processor()
 
     def _for_sentences(self, library: "tokenizers.Tokenizer") -> "tokenizers.Tokenizer":
         """See `LibraryTokenizer`. The model itself would find a literal "<mask>"."""
-        return self._make_library(with_specials=False)
+        added = library.get_added_tokens_decoder()
+        specials = {token.content for token in added.values() if token.special}
+        copied = self._make_library(specials)
+        # Special tokens beside the vocabulary keep their ids from the others.
+        own = len(self._model.pieces)
+        tokens = [token for i, token in sorted(added.items()) if i >= own or not token.special]
+        copied.add_tokens(tokens)
+        copied.encode_special_tokens = True
+        return copied
 
     def continuations(self) -> np.ndarray:
         """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
@@ -179,6 +206,7 @@ class UnigramTokenizer(LibraryTokenizer):
         """See `Tokenizer.fingerprint`; all files of one tokenizer give the same one."""
         added = json.loads(self._library.to_str())["added_tokens"]
         parts = [UNIGRAM, list(self._model.pieces), added, list(self._model.cleaning)]
+        parts += [self._model.splitter] if self._model.splitter else []
         content = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(content.encode() + self._model.charsmap).hexdigest()[:16]
 
@@ -188,47 +216,41 @@ class UnigramTokenizer(LibraryTokenizer):
         Hugging Face's `AutoTokenizer` reads them, as a `CamembertTokenizer`, `XLMRobertaTokenizer`
         or `AlbertTokenizer` by the first ids, and returns the same ids and offsets.
         """
-        if self.spelling == ALBERT:
+        _, _, cls, sep, _ = self._tokens.names
+        rules: dict[str, object] = {"bos_token": cls, "eos_token": sep}
+        if self.class_template == DEFAULT_TEMPLATE:
             steps = {step["type"] for step in self._model.cleaning}
-            rules = {
-                "do_lower_case": "Lowercase" in steps,
-                "keep_accents": "StripAccents" not in steps,
-            }
-            self._save(directory, max_length, "AlbertTokenizer", DEFAULT_TEMPLATE, rules)
-            return
-        self._save(directory, max_length, self._class_name(), FAIRSEQ_TEMPLATE, {})
+            rules["do_lower_case"] = "Lowercase" in steps
+            rules["keep_accents"] = "StripAccents" not in steps
+        self._save(directory, max_length, self._class_name(), rules)
 
     def _class_name(self) -> str:
+        if self.class_template == DEFAULT_TEMPLATE:
+            return "AlbertTokenizer"
         layouts = (
             layout.class_name
             for layout in LAYOUTS.values()
             if self._pieces[: len(layout.first)] == [piece for piece, _ in layout.first]
         )
-        return next(layouts, "PreTrainedTokenizerFast")
+        return next(layouts, LIBRARY_CLASS)
 
 
-def read_model_file(path: Path, content: bytes, kind: str, vocab_size: int | None) -> UnigramModel:
+def _is_albert(model: UnigramModel) -> bool:
+    return any(piece == ALBERT[2] for piece, _ in model.pieces)
+
+
+def read_model_file(path: Path, proto: Any, kind: str, vocab_size: int | None) -> UnigramModel:
     """The tokenizer that a .model file of SentencePiece defines, with the ids of a family.
 
     Args:
         path: file to name in errors.
-        content: the bytes of the file.
+        proto: its parts, see `sentencepiece.parse_model`.
         kind: a key of `LAYOUTS`.
         vocab_size: number of ids of the model that uses it; None: unknown.
 
     Raises:
-        UserError: it is no such file, or no unigram model.
+        UserError: it is no unigram model.
     """
-    from sentencepiece import sentencepiece_model_pb2
-    from tokenizers import AddedToken
-
-    proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-    try:
-        proto.ParseFromString(content)
-    except Exception as error:
-        raise UserError(
-            f"{path}: not a SentencePiece model ({first_line(error)}); give a .model file"
-        ) from None
     if proto.trainer_spec.model_type != _UNIGRAM_MODEL or proto.trainer_spec.byte_fallback:
         raise UserError(
             f"{path}: {LAYOUTS[kind].class_name} needs a unigram model without pieces for bytes; "
@@ -237,12 +259,15 @@ def read_model_file(path: Path, content: bytes, kind: str, vocab_size: int | Non
     layout, found = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
     pieces = [*layout.first, *found[layout.start :], (FAIRSEQ[4], 0.0)]
     check_vocabulary_size(path, len(pieces), vocab_size)
-    added = [
-        AddedToken(piece.piece, normalized=False, special=piece.type == _CONTROL)
+    added = tuple(
+        Token(piece.piece, special=piece.type == _CONTROL)
         for piece in proto.pieces
         if piece.type in (_CONTROL, _USER_DEFINED)
-    ]
-    return UnigramModel(pieces, proto.normalizer_spec.precompiled_charsmap, added)
+    )
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    return UnigramModel(
+        pieces, charsmap, [name for name, _ in layout.first].index(FAIRSEQ[1]), added
+    )
 
 
 def read_unigram_json(
@@ -264,15 +289,14 @@ def read_unigram_json(
     model = definition["model"]
     try:
         pieces = [(piece, float(score)) for piece, score in model["vocab"]]
-        added = [make_added_token(fields) for fields in definition.get("added_tokens", [])]
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(
-            f"{path}: vocab or added_tokens are not lists of pieces with scores, and of tokens; "
-            f"{READ_REMEDY}"
+            f"{path}: vocab is not a list of pieces with scores; {READ_REMEDY}"
         ) from None
     check_vocabulary_size(path, len(pieces), vocab_size)
     unknown = model.get("unk_id")
-    if type(unknown) is not int or not 0 <= unknown < len(pieces) or pieces[unknown][0] != "<unk>":
+    is_id = type(unknown) is int and 0 <= unknown < len(pieces)
+    if not is_id or (pieces[unknown][0] != FAIRSEQ[1] and FAIRSEQ[1] in dict(pieces)):
         raise UserError(f"{path}: unk_id is {unknown!r:.80}, not the id of <unk>; {READ_REMEDY}")
     if model.get("byte_fallback"):
         raise UserError(f"{path}: the model has pieces for bytes (byte_fallback), {_ONLY}")
@@ -284,12 +308,17 @@ def read_unigram_json(
             cleaning.append(step)
         elif step != _SQUEEZING:
             raise UserError(f"{path}: the normalizer {step.get('type')!r:.80} is unknown, {_ONLY}")
-    for step in _steps(path, definition.get("pre_tokenizer"), "pretokenizers"):
+    splitter = _steps(path, definition.get("pre_tokenizer"), "pretokenizers")
+    for step in splitter:
         if step.get("type") not in ("WhitespaceSplit", "Metaspace"):
             raise UserError(
                 f"{path}: the pre_tokenizer {step.get('type')!r:.80} is unknown, {_ONLY}"
             )
-    return UnigramModel(pieces, charsmap, added, cleaning)
+    kinds = [step.get("type") for step in splitter]
+    schemes = [step.get("prepend_scheme", "always") for step in splitter if len(step) > 1]
+    is_usual = kinds == ["WhitespaceSplit", "Metaspace"] and schemes == ["always"]
+    other = None if is_usual else definition.get("pre_tokenizer")
+    return UnigramModel(pieces, charsmap, unknown, cleaning=cleaning, splitter=other)
 
 
 _ONLY = (
@@ -315,6 +344,16 @@ def _normalizer(step: Mapping[str, Any]) -> Any:
     return getattr(normalizers, step["type"])()
 
 
+def _pre_tokenizer(definition: Mapping[str, Any]) -> "tokenizers.pre_tokenizers.PreTokenizer":
+    """The pre-tokenizer of the library for that of a `tokenizer.json`."""
+    import tokenizers
+
+    parts = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
+    model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    content = {"version": "1.0", "added_tokens": [], "model": model, "pre_tokenizer": definition}
+    return tokenizers.Tokenizer.from_str(json.dumps({**parts, **content})).pre_tokenizer
+
+
 def _steps(path: Path, definition: Any, key: str) -> list[Mapping[str, Any]]:
     """A normaliser or pre-tokenizer as the list of its parts."""
     if definition is None:
@@ -334,23 +373,18 @@ def _decoded(path: Path, text: Any) -> bytes:
 
 
 def _check_model(origin: str, model: UnigramModel) -> None:
-    """Raises UserError where the library would panic, take too long, or number pieces anew."""
-    seen: set[str] = set()
+    """Raises UserError where the library would panic or take too long."""
     for token_id, (piece, score) in enumerate(model.pieces):
-        if not isinstance(piece, str) or piece in seen:
+        if not isinstance(piece, str) or len(piece) > MAX_PIECE_CHARACTERS:
             raise UserError(
-                f"{origin}: the piece {token_id}, {piece!r:.80}, is no text or is there twice; "
-                "copy the file again"
+                f"{origin}: the piece {token_id}, {piece!r:.80}, is no text of at most "
+                f"{MAX_PIECE_CHARACTERS} characters; copy the file again"
             )
-        if len(piece) > MAX_PIECE_CHARACTERS or not np.isfinite(score):
+        if not np.isfinite(score):
             raise UserError(
-                f"{origin}: the piece {token_id}, {piece!r:.80}, has {len(piece)} characters and "
-                f"the score {score}; the limit is {MAX_PIECE_CHARACTERS} and a finite number: copy "
-                "the file again"
+                f"{origin}: the piece {token_id}, {piece!r:.80}, has the score {score}; copy the "
+                "file again"
             )
-        seen.add(piece)
-    if FAIRSEQ[1] not in seen:
-        raise UserError(f"{origin}: the vocabulary has no {FAIRSEQ[1]}; copy the file again")
     if model.charsmap and not _is_intact(model.charsmap):
         raise UserError(
             f"{origin}: the table of normalisation (precompiled_charsmap) is damaged; copy the "

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,16 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.tokenization.assembly import check_texts
-from bert_jax.tokenization.definition import CONTINUATION_PREFIX
+from bert_jax.tokenization.definition import CONTINUATION_PREFIX, library_errors
 from bert_jax.tokenization.interface import (
     BRACKETED,
     DEFAULT_TEMPLATE,
-    TOKEN_KEYS,
     Template,
     check_vocabulary_size,
+    is_padded,
 )
-from bert_jax.tokenization.library import CONFIG_FILE, TOKENIZER_FILE, LibraryTokenizer
+from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
+from bert_jax.tokenization.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     import tokenizers
@@ -68,35 +69,29 @@ class WordPieceTokenizer(LibraryTokenizer):
         switches: how text is normalised; None if a `tokenizer.json` has other rules than BERT.
     """
 
-    spelling = BRACKETED
-
-    def __init__(
-        self,
-        library: "tokenizers.Tokenizer",
-        origin: str,
-        template: Template = DEFAULT_TEMPLATE,
-    ) -> None:
-        """See `LibraryTokenizer`."""
-        super().__init__(library, origin, template)
-        self.switches = _bert_switches(library)
-        self._remembered: dict[str, tuple[int, ...]] = {}
-        self._remembered_characters = 0
+    class_template = DEFAULT_TEMPLATE
+    class_tokens = SpecialTokens.of(BRACKETED)
 
     @classmethod
     def from_vocabulary(
         cls,
-        pieces: Sequence[str],
+        pieces: Sequence[str] | Mapping[str, int],
         switches: BertSwitches,
         origin: str = "the vocabulary",
-        template: Template = DEFAULT_TEMPLATE,
+        template: Template | None = None,
+        tokens: SpecialTokens | None = None,
+        rows: int | None = None,
     ) -> "WordPieceTokenizer":
         """A tokenizer with BERT's own rules.
 
         Args:
-            pieces: V distinct pieces, in the order of their ids.
+            pieces: V pieces, in the order of their ids, or the ids of pieces. Of the ids of a piece
+                that occurs more than once, the last counts.
             switches: how text is normalised.
             origin: file to name in errors.
-            template: positions of special tokens around texts.
+            template: see `LibraryTokenizer`.
+            tokens: see `LibraryTokenizer`.
+            rows: see `LibraryTokenizer`.
 
         Raises:
             UserError: a special token is missing.
@@ -104,23 +99,37 @@ class WordPieceTokenizer(LibraryTokenizer):
         import tokenizers
         from tokenizers import models, pre_tokenizers
 
-        model = models.WordPiece(
-            vocab={piece: token_id for token_id, piece in enumerate(pieces)},
-            unk_token="[UNK]",
-            max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
+        vocabulary = (
+            dict(pieces)
+            if isinstance(pieces, Mapping)
+            else {piece: token_id for token_id, piece in enumerate(pieces)}
         )
+        unknown = (tokens or cls.class_tokens).named["unk_token"].content
+        if unknown not in vocabulary:
+            raise UserError(
+                f"{origin}: the vocabulary has no {unknown}; copy all files of the model's "
+                "tokenizer, or name its own token as unk_token in tokenizer_config.json"
+            )
+        with library_errors(Path(origin)):
+            model = models.WordPiece(
+                vocab=vocabulary,
+                unk_token=unknown,
+                max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
+            )
         library = tokenizers.Tokenizer(model)
         library.normalizer = switches.normalizer()
         library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        return cls(library, origin, template)
+        return cls(library, origin, template, tokens, rows)
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
         from tokenizers import decoders
 
-        library.add_special_tokens(list(BRACKETED))
         # No space before punctuation.
         library.decoder = decoders.WordPiece(prefix=CONTINUATION_PREFIX)
-        library.post_processor = self._template_processor(library)
+        library.post_processor = self._template_processor()
+        self.switches = _bert_switches(library)
+        self._remembered: dict[str, tuple[int, ...]] = {}
+        self._remembered_characters = 0
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode_sentences`.
@@ -172,7 +181,8 @@ class WordPieceTokenizer(LibraryTokenizer):
         added = [whole for whole in wholes if whole not in vocabulary]
         vocabulary |= {whole: self.vocab_size + index for index, whole in enumerate(added)}
         library = tokenizers.Tokenizer.from_str(json.dumps(definition))
-        longer = WordPieceTokenizer(library, "the vocabulary with the new words", self.template)
+        origin = "the vocabulary with the new words"
+        longer = WordPieceTokenizer(library, origin, self.template, self._tokens)
         return longer.with_settings(self.settings)
 
     def _whole_word(self, word: str) -> str:
@@ -210,6 +220,8 @@ class WordPieceTokenizer(LibraryTokenizer):
         else:
             lowercase, strip_accents, chinese = dataclasses.astuple(self.switches)
             rules = [lowercase, lowercase if strip_accents is None else strip_accents, chinese]
+            added = json.loads(self._library.to_str())["added_tokens"]
+            rules += [token for token in added if token["content"] not in BRACKETED]
         content = json.dumps(["WordPiece", rules, self._pieces], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -218,16 +230,10 @@ class WordPieceTokenizer(LibraryTokenizer):
 
         Hugging Face's `AutoTokenizer` reads the directory and returns the same ids and offsets.
         """
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        config: dict[str, object] = self.settings.saved(max_length)
-        config["tokenizer_class"] = "PreTrainedTokenizerFast"
-        if self.switches is not None:
-            config |= {"tokenizer_class": "BertTokenizer", **dataclasses.asdict(self.switches)}
-        config |= dict(zip(TOKEN_KEYS, BRACKETED, strict=True))
+        rules = {} if self.switches is None else dataclasses.asdict(self.switches)
+        class_name = LIBRARY_CLASS if self.switches is None else "BertTokenizer"
+        directory = self._save(directory, max_length, class_name, rules)
         write_vocabulary(directory / VOCABULARY_FILE, self._pieces)
-        (directory / TOKENIZER_FILE).write_text(self._library.to_str(), encoding="utf-8")
-        (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
@@ -241,8 +247,7 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
         vocab_size: number of ids of the model; None: unknown.
 
     Raises:
-        UserError: the file is empty or too large, has bytes that are not UTF-8, or contains a piece
-            twice.
+        UserError: the file is empty or too large, or has bytes that are not UTF-8.
     """
     data = read_limited(path, VOCABULARY_BYTES, remedy="give a file with one piece a line")
     check_vocabulary_size(path, data.rstrip(b"\r\n").count(b"\n") + 1, vocab_size)
@@ -258,14 +263,11 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
         pieces.pop()
     if not pieces:
         raise UserError(f"{path}: the vocabulary is empty; give a file with one piece a line")
-    first_lines: dict[str, int] = {}
-    for line, piece in enumerate(pieces, start=1):
-        if piece in first_lines:
-            raise UserError(
-                f"{path}:{line}: {piece!r} is already on line {first_lines[piece]}; a piece can "
-                "have only one id: remove or rename one of them"
-            )
-        first_lines[piece] = line
+    if vocab_size and not data.endswith(b"\n") and not is_padded(len(pieces), vocab_size):
+        raise UserError(
+            f"{path}: the file is cut off in line {len(pieces)}, without a line end, and has "
+            f"{len(pieces):,} pieces for a model with {vocab_size:,}; copy it again"
+        )
     return pieces
 
 
@@ -280,11 +282,13 @@ def _bert_switches(library: "tokenizers.Tokenizer") -> BertSwitches | None:
 
     normalizer, model = library.normalizer, library.model
     added_tokens = library.get_added_tokens_decoder().values()
+    # The text between two spaces has the same ids in every text.
+    is_local = all(" " not in token.content for token in added_tokens)
     is_bert = (
         isinstance(normalizer, normalizers.BertNormalizer)
         and normalizer.clean_text
         and isinstance(library.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-        and {token.content for token in added_tokens} == set(BRACKETED)
+        and is_local
         and model.max_input_chars_per_word == MAX_CHARACTERS_PER_WORD
     )
     if not is_bert:

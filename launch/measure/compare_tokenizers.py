@@ -27,7 +27,7 @@ from typing import Any
 
 from bert_jax.tokenization import Encoding, Tokenizer, load_tokenizer
 from bert_jax.tokenization.cleaning import looks_lowercased
-from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, FAIRSEQ_TEMPLATE
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE
 from bert_jax.tokenization.wordpiece import read_vocabulary
 
 FIELDS = ("ids", "type_ids", "tokens", "offsets", "word_ids", "special_tokens_mask")
@@ -96,7 +96,7 @@ def load_both(vocabulary: Path, lowercase: bool) -> tuple[Tokenizer, Any]:
 
     if vocabulary.is_dir():
         peer = transformers.AutoTokenizer.from_pretrained(vocabulary)
-        return load_tokenizer(vocabulary, kind=BYTE_LEVEL_BPE, template=FAIRSEQ_TEMPLATE), peer
+        return load_tokenizer(vocabulary, kind=BYTE_LEVEL_BPE), peer
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(vocabulary, Path(folder, "vocab.txt"))
         settings = {"do_lower_case": lowercase, "tokenizer_class": "BertTokenizer"}

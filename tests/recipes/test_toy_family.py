@@ -24,7 +24,12 @@ from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.classification import task as classification
-from bert_jax.tokenization import SentencePieceTokenizer, load_tokenizer, train_sentencepiece
+from bert_jax.tokenization import (
+    SentencePieceTokenizer,
+    Template,
+    load_tokenizer,
+    train_sentencepiece,
+)
 from bert_jax.tokenization.wordpiece import BertSwitches, WordPieceTokenizer
 from tests.random_params import random_params
 
@@ -41,6 +46,10 @@ CONFIG = EncoderConfig(
 )
 
 
+# As RoBERTa: two separators between two texts.
+TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
+
+
 @pytest.fixture
 def family(monkeypatch):
     folder = str(Path(__file__).with_name("families"))
@@ -55,7 +64,7 @@ def directory(family, pieces, tmp_path):
     )
     params = random_params(description.make_module(Execution()))
     tokenizer = WordPieceTokenizer.from_vocabulary(
-        pieces, BertSwitches(True, None, True), template=family.template
+        pieces, BertSwitches(True, None, True), template=TEMPLATE
     )
     model_directory.save(tmp_path / "toy", description, params, tokenizer)
     return tmp_path / "toy"
@@ -108,7 +117,7 @@ def test_pairs_have_its_template_and_one_token_type(directory, family):
     assert pair.tokens == ["[CLS]", "the", "[SEP]", "[SEP]", "it", "sat", "[SEP]"]
     assert pair.type_ids == [0] * 7
     assert tokenizer.num_special_tokens(pair=True) == 4
-    loaded = load_tokenizer(directory, template=family.template)
+    loaded = load_tokenizer(directory)
     assert loaded.encode_batch(["the cat"], ["it sat"], max_length=7) == [pair]
 
 
@@ -134,7 +143,9 @@ def test_its_texts_begin_at_its_row_of_the_position_table(directory):
     np.testing.assert_array_equal(table[15:], table[1:15])
 
 
-def test_its_kind_of_tokenizer_is_read_first(directory, family):
+def test_its_kind_of_tokenizer_is_read_first_where_no_file_names_a_class(directory, family):
+    for name in (MANIFEST, "tokenizer_config.json"):
+        (directory / name).unlink()
     sentences = [f"the {letter} and {letter}" for letter in string.ascii_lowercase] * 4
     train_sentencepiece(sentences, vocab_size=40).save(directory / "other")
     (directory / "other" / "spiece.model").rename(directory / "spiece.model")
@@ -168,7 +179,7 @@ def test_a_config_names_the_family_of_a_new_model(family, base_model, tmp_path):
     task = Experiment.from_config(complete_config(keys, where="a test")).task
     assert task.description.class_name == "ToyForSequenceClassification"
     assert task.description.config.position_offset == 1
-    assert task.tokenizer.num_special_tokens(pair=True) == 4
+    assert task.tokenizer.template.num_token_types(pair=True) == 1
     keys["init_from"] = str(base_model)
     message = "model.family is 'toy'; init_from holds a model of the family bert, with another "
     with pytest.raises(UserError, match=f"{message}positions_after_padding; leave it out"):

@@ -36,7 +36,7 @@ def vocabulary():
 
 @pytest.fixture
 def roberta():
-    return ByteLevelBPETokenizer.from_vocabulary(vocabulary(), MERGES, template=ROBERTA)
+    return ByteLevelBPETokenizer.from_vocabulary(vocabulary(), MERGES)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def directory(roberta, tmp_path):
 
 
 def load(path, **arguments):
-    return load_tokenizer(path, kind=BYTE_LEVEL_BPE, template=ROBERTA, **arguments)
+    return load_tokenizer(path, kind=BYTE_LEVEL_BPE, **arguments)
 
 
 TEXTS = [
@@ -77,7 +77,7 @@ def test_encodes_one_text_and_a_pair(roberta):
 def test_ids_offsets_and_words_are_those_of_the_library(switches):
     """The peer has RoBERTa's own post-processor."""
     tokenizer = ByteLevelBPETokenizer.from_vocabulary(
-        vocabulary(), MERGES, ByteLevelSwitches(*switches), template=ROBERTA
+        vocabulary(), MERGES, ByteLevelSwitches(*switches)
     )
     peer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary(), merges=MERGES))
     peer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=switches[0])
@@ -224,10 +224,11 @@ def change(path, **changes):
         ({"normalizer": {"type": "Lowercase"}}, "the BPE model has a normalizer; byte-level BPE"),
         ({"dropout": 0.1}, "dropout of the BPE model is 0.1; byte-level BPE as in RoBERTa has"),
         ({"byte_fallback": True}, "byte_fallback of the BPE model is True; byte-level BPE as"),
-        ({"unk_token": "[UNK]"}, r"unk_token is '\[UNK\]'; only <unk> can be read: rename it"),
         ({"merges": [["t", "h"], ["th"]]}, r"merge 1 is \['th'\], not two pieces with a space"),
         ({"merges": ["t h", "q z"]}, r"merge 1 \(q z\) needs 'qz', which is not in the vocab"),
-        ({"merges": 3}, "tokenizer.json: the tokenizers library cannot read it: "),
+        ({"merges": 3}, "tokenizer.json: the BPE model has no list of merges; give a file"),
+        ({"merges": [["t", "h"]] * 2178}, "2,178 merges for 272 pieces; the limit is 2,177: give"),
+        ({"merges": []}, "no merge makes 1. of the 272 pieces, such as .*: the file is cut"),
     ],
 )
 def test_what_is_refused_in_tokenizer_json(directory, changes, message):
@@ -265,19 +266,18 @@ def test_a_file_of_merges_that_is_cut_off_is_refused(directory):
         ("merges.txt", b"t h\n\xff\n", "merges.txt:2: byte 0xff is not UTF-8; copy the file again"),
         ("vocab.json", "{\n", "vocab.json:2: not JSON: "),
         ("vocab.json", "[1]", "vocab.json is not a JSON object; give an object of pieces and"),
-        ("vocab.json", '{"a": 1.5}', "vocab.json: the id of 'a' is 1.5; the 1 pieces need the ids"),
-        ("vocab.json", '{"t": 0, "h": 7}', "vocab.json: the id of 'h' is 7; the 2 pieces need"),
+        ("vocab.json", '{"a": 1.5}', "vocab.json: the id of 'a' is 1.5; give a number from 0"),
+        ("merges.txt", "t h\n" * 2178, "merges.txt: 2,178 merges for 272 pieces; the limit is"),
+        ("tokenizer_config.json", '{"trim_offsets": 1}', "trim_offsets is 1; give true or false"),
         (
             "tokenizer_config.json",
-            '{"mask_token": "[MASK]"}',
-            "mask_token is '.MASK.'; only <mask>",
+            '{"added_tokens_decoder": {"5": 1}}',
+            "added_tokens_decoder has 1 for",
         ),
-        ("tokenizer_config.json", '{"trim_offsets": 1}', "trim_offsets is 1; give true or false"),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"5": 1}}', "added_tokens_decoder is"),
         (
             "tokenizer_config.json",
             '{"added_tokens_decoder": {"300": {"content": "new"}}}',
-            "'new' has the id 272 beside the vocabulary, but 300 in tokenizer_config.json",
+            "'new' has the id 272 after the vocabulary, but 300 in the file that adds it",
         ),
     ],
 )
@@ -316,7 +316,11 @@ def test_arguments_for_other_kinds_and_small_models_are_refused(directory, uncas
     assert isinstance(load_tokenizer(directory, kind=WORDPIECE), ByteLevelBPETokenizer)
     del uncased_pieces[4]
     without = {piece: i for piece, i in vocabulary().items() if piece != "<mask>"}
-    with pytest.raises(UserError, match="no <mask>"):
-        ByteLevelBPETokenizer.from_vocabulary(without, MERGES)
-    with pytest.raises(UserError, match=r"no \[MASK\]"):
-        WordPieceTokenizer.from_vocabulary(uncased_pieces, BertSwitches(True, None, True))
+    for tokenizer in (
+        ByteLevelBPETokenizer.from_vocabulary(without, MERGES),
+        WordPieceTokenizer.from_vocabulary(uncased_pieces, BertSwitches(True, None, True)),
+    ):
+        assert tokenizer.special_ids.mask is None
+        rule = "^fill_mask: the tokenizer has no mask token; copy all files .* as mask_token in"
+        with pytest.raises(UserError, match=rule):
+            tokenizer.special_id("mask", "fill_mask")

@@ -58,9 +58,9 @@ PATTERN = {"Regex": "(a+)+$"}
         ({"max_input_chars_per_word": 10**12}, "per_word is 1000000000000; give .* from 1 to 1000"),
         ({"max_input_chars_per_word": 0}, "per_word is 0; give a number from 1"),
         ({"max_input_chars_per_word": True}, "per_word is True; give a number from 1"),
-        ({"unk_token": "[FOO]"}, r"unk_token is '\[FOO\]'; only \[UNK\] can be read"),
+        ({"unk_token": "[FOO]"}, r"no '\[FOO\]', which is the unk_token of the model"),
         ({"continuing_subword_prefix": "_"}, "begin with '_'; only '##' is supported"),
-        ({"vocab": {"[PAD]": 10**12}}, "the tokenizers library cannot read it: "),
+        ({"vocab": {"[UNK]": 10**12}}, "the tokenizers library cannot read it: "),
     ],
 )
 def test_what_is_refused(load, changes, message):
@@ -83,7 +83,7 @@ def test_what_is_admitted_is_known_to_the_library(load):
             sequence = {"type": "Sequence", definition._PARTS[key]: [step, step]}
             for chosen in (step, sequence):
                 assert load(**{key: chosen}).encode_sentences(["dog"]) == [[10]]
-    assert load(post_processor={"type": "?"}, decoder=[], truncation=7).switches is not None
+    assert load(decoder=[], truncation=7).switches is not None
     assert load(normalizer=None).switches is None
 
 

@@ -35,7 +35,6 @@ def test_pieces_that_other_programs_take_for_line_ends_survive(tmp_path):
     [
         (b"", "vocab.txt: the vocabulary is empty"),
         (b"\n\r\n\n", "vocab.txt: the vocabulary is empty"),
-        (b"[PAD]\nthe\na\nthe\na\n", "vocab.txt:4: 'the' is already on line 2"),
         (b"[PAD]\nthe\ncaf\xe9\n", "vocab.txt:3: byte 0xe9 is not UTF-8"),
     ],
 )

@@ -153,15 +153,15 @@ class PretrainingBatches:
         """Plans the examples; see `pairs.ExamplePlan` for `weighted` and the errors."""
         self._tokens, self.options = split.tokens, options
         self._has_pairs = options.objective != "none"
-        self._special, self._template = tokenizer.special_ids, tokenizer.template
+        self._tokenizer, self._template = tokenizer, tokenizer.template
         self._continues_word = tokenizer.continuations()
         self._random_ids = _random_ids(options.random_tokens, tokenizer, split)
         self._special_tokens = tokenizer.num_special_tokens(pair=self._has_pairs)
         pair_options = options.pair_options(options.length - self._special_tokens)
         self._plan = pairs.ExamplePlan(split, pair_options, weighted=weighted)
         self.length = options.length
-        self.padding_id = self._special.pad
-        self.masking = options.masking_options(self._special.mask)
+        self.padding_id = tokenizer.padding_id
+        self.masking = options.masking_options(tokenizer.special_id("mask", "pre-training"))
         self._base_key = randomness.derive_key(options.seed)
         self.examples_per_epoch = self.rows_per_epoch = self._plan.examples_per_epoch
 
@@ -287,11 +287,13 @@ class PretrainingBatches:
                 type_id = part.type_id
         is_text &= ~is_separator
         ids = self._tokens.take(origins + positions, mode="clip").astype(np.int32)
-        ids[~is_text] = self._special.pad
+        ids[~is_text] = self.padding_id
         for part, start in parts:
             if part.name not in "AB":
-                ids[rows, start] = getattr(self._special, part.name)
-        np.copyto(ids, self._special.sep, where=is_separator)
+                ids[rows, start] = self._tokenizer.template_id(part.name)
+        if self.options.cross_documents:
+            separator = self._tokenizer.special_id("sep", "data.cross_documents")
+            np.copyto(ids, separator, where=is_separator)
         return _Rows(ids, is_text, is_token, (type_ids * is_token).astype(np.int32), row_lengths)
 
     def _separators(self, segments: pairs.Segments, start: int, length: int) -> np.ndarray:
@@ -318,7 +320,7 @@ def _random_ids(kind: str, tokenizer: Tokenizer, split: CorpusSplit) -> np.ndarr
         return split.tokens
     ids = np.arange(tokenizer.vocab_size)
     if kind == "non_special":
-        return np.setdiff1d(ids, dataclasses.astuple(tokenizer.special_ids))
+        return np.setdiff1d(ids, tokenizer.special_ids.known())
     return ids
 
 

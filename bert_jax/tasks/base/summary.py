@@ -207,8 +207,9 @@ def unknown_share(id_counts: np.ndarray, tokenizer: Tokenizer) -> float:
     """
     special = tokenizer.special_ids
     counts = np.append(id_counts, np.zeros(tokenizer.vocab_size, np.int64))
-    words = counts.sum() - counts[[special.cls, special.sep, special.pad]].sum()
-    return float(counts[special.unk] / max(words, 1))
+    around = [i for i in (special.cls, special.sep, special.pad) if i is not None]
+    words = counts.sum() - counts[around].sum()
+    return float(counts[special.unk] / max(words, 1)) if special.unk is not None else 0.0
 
 
 def count_classes(labels: Iterable[Any]) -> dict[str, int]:

@@ -23,7 +23,7 @@ MASK = {"__type": "AddedToken", "content": "<mask>", "lstrip": True, "normalized
 
 def roberta(directory, **options):
     train_byte_level_bpe(LINES, vocab_size=500, **options).save(directory / "bare")
-    load_tokenizer(directory / "bare", template=ROBERTA).save(directory)
+    load_tokenizer(directory / "bare").save(directory)
 
 
 def hugging_face_roberta(directory):
@@ -36,7 +36,7 @@ def hugging_face_roberta(directory):
 
 def roberta_with_words(directory):
     roberta(directory)
-    tokenizer = load_tokenizer(directory, kind=BYTE_LEVEL_BPE, template=ROBERTA)
+    tokenizer = load_tokenizer(directory, kind=BYTE_LEVEL_BPE)
     tokenizer.with_words(["Unaffable", "中文", "don"]).save(directory)
 
 
@@ -57,7 +57,7 @@ def sentencepiece_model(directory, class_name, rule):
 def saved_sentencepiece_model(directory, class_name):
     """What bert_jax saves, read by both."""
     sentencepiece_model(directory, class_name, "nmt_nfkc")
-    load_tokenizer(directory, template=ROBERTA).save(directory)
+    load_tokenizer(directory).save(directory)
     (directory / "sentencepiece.bpe.model").unlink()
 
 

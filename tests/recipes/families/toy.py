@@ -3,7 +3,6 @@
 from bert_jax.families import bert
 from bert_jax.families.family import Family, Rule, TensorNames
 from bert_jax.models.config import Head
-from bert_jax.tokenization import Template
 
 FAMILY = Family(
     model_type="toy",
@@ -12,8 +11,8 @@ FAMILY = Family(
         Head.MASKED_LM: "ToyForMaskedLM",
         Head.CLASSIFICATION: "ToyForSequenceClassification",
     },
-    # As RoBERTa: two separators between two texts, and one token type.
-    template=Template(single="cls A sep", pair="cls A sep sep B sep"),
+    # As RoBERTa: one token type.
+    token_types=False,
     huggingface=TensorNames(
         rules=(
             *bert.encoder_rules("toy."),

@@ -142,6 +142,8 @@ def unknown_pieces(
     """
     texts = list(_train_texts(_CHECKED_CHARACTERS, sources, validation, limit, lambda size: None))
     unk = tokenizer.special_ids.unk
+    if unk is None:  # byte-level BPE may have none
+        return
     pieces = itertools.chain.from_iterable(tokenizer.encode_sentences(texts))
     counts = collections.Counter(pieces)
     share = counts[unk] / max(counts.total(), 1)
