@@ -1,13 +1,14 @@
 """Words of sentences: plain text split into words, and words as rows of tokens.
 
 A row is `[CLS] words [SEP]`. A word is represented by its first token, which carries its label
-(paper, section 5.3). Windows slide over a sentence that is too long for a row; each word is read in
-only one window: the one where it has most context.
+(paper, section 5.3), or by the second where the first is a bare "▁". Windows slide over a sentence
+that is too long for a row; each word is read in only one window: the one where it has most context.
 """
 
 import bisect
 import dataclasses
 import functools
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,6 +29,19 @@ _CHINESE = (
     (0x2B820, 0x2CEAF),
     (0x2F800, 0x2FA1F),
 )
+
+# Characters of scripts that are written without spaces between words: Thai and Lao, Burmese,
+# Khmer, Tai Le to Tai Lue, Tai Tham, Balinese, kana, Bopomofo, Chinese characters and their
+# iteration marks, Javanese and Burmese extensions, Tai Viet, narrow kana, and planes of all these.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f"
+    "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u312f\u31a0-\u31bf\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+)
+
+# The piece of SentencePiece that stands for a space and nothing else.
+_SPACE_PIECE = "\u2581"
 
 _SPACE, _ALONE, _INSIDE = range(3)
 
@@ -70,6 +84,44 @@ def split_words(text: str) -> list[Word]:
     return words
 
 
+def has_unspaced(text: str) -> bool:
+    """Whether a text has characters of a script without spaces between words."""
+    return _UNSPACED.search(text) is not None
+
+
+def piece_words(text: str, tokens: Pieces) -> list[Word]:
+    """The words of a text that has such characters: between its spaces there, each piece is one.
+
+    So entities are found as Hugging Face's pipelines find them (`aggregation_strategy="simple"`).
+    What stands between spaces without such characters has the words of `split_words`. Characters
+    that the tokenizer drops are in no word.
+
+    Args:
+        text: the text.
+        tokens: its pieces.
+    """
+    spaced = [
+        Word(word.text, run.start() + word.start, run.start() + word.end)
+        for run in re.finditer(r"\S+", text)
+        if not has_unspaced(run[0])
+        for word in split_words(run[0])
+    ]
+    starts = [word.start for word in spaced]
+    words: list[Word] = []
+    for token, (start, end) in zip(tokens.tokens, tokens.offsets, strict=True):
+        start = _skip_spaces(text, start, end)
+        if start == end or token == _SPACE_PIECE:
+            continue
+        index = bisect.bisect_right(starts, start) - 1
+        if index >= 0 and end <= spaced[index].end:
+            _, start, end = spaced[index]
+        if words and start < words[-1].end:  # a piece of the same word, or of the same character
+            last = words.pop()
+            start, end = last.start, max(end, last.end)
+        words.append(Word(text[start:end], start, end))
+    return words
+
+
 def join_words(words: Sequence[str]) -> list[Word]:
     """The text `" ".join(words)`, as its words with their places."""
     joined, start = [], 0
@@ -101,7 +153,8 @@ class WordWindow(Encoding):
     Attributes:
         words: ascending indices of the words of the sentence that are read in this window. Words
             without tokens are read in no window.
-        positions: position in the row of the first token of each of these words.
+        positions: position in the row of the first token of each of these words, or of the second
+            where the first is a bare "▁".
     """
 
     words: tuple[int, ...]
@@ -134,9 +187,13 @@ class WordWindows:
         texts = [" ".join(words) for words in sentences]
         encodings = self._tokenizer.encode_words(texts)
         return [
-            self._windows(encoding, _word_ids(encoding.offsets, words, text))
+            self.of_tokens(encoding, join_words(words), text)
             for encoding, words, text in zip(encodings, sentences, texts, strict=True)
         ]
+
+    def of_tokens(self, tokens: Encoding, words: Sequence[Word], text: str) -> list[WordWindow]:
+        """The rows of a text that is encoded, without special tokens, and split into words."""
+        return self._windows(tokens, _word_ids(tokens.offsets, words, text))
 
     def _windows(self, tokens: Encoding, word_ids: list[int]) -> list[WordWindow]:
         firsts = [  # the first token of each word that has any
@@ -168,23 +225,33 @@ class WordWindows:
         row = join_texts(self._tokenizer, [pieces])
         (begin,) = text_starts(self._tokenizer, [len(pieces)])
         position = {token: begin + index for index, token in enumerate(inside)}
+
+        def deciding(first: int) -> int:
+            """The position of the first token of a word that is more than a space."""
+            following = first + 1
+            is_bare = tokens.tokens[first] == _SPACE_PIECE and following in position
+            same_word = is_bare and word_ids[following] == word_ids[first]
+            return position[following if same_word else first]
+
         return WordWindow(
             **vars(row),
             words=tuple(word_ids[token] for token in firsts),
-            positions=tuple(position[token] for token in firsts),
+            positions=tuple(map(deciding, firsts)),
         )
 
 
-def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[str], text: str) -> list[int]:
-    """The word that each token begins in; `text` is the words joined by spaces."""
-    ends = [word.end for word in join_words(words)]
-    numbers = []
-    for start, end in offsets:
-        # Tokens may include the space before a word, or be that space.
-        while start < end and text[start] == " ":
-            start += 1
-        numbers.append(min(bisect.bisect_right(ends, start), len(words) - 1))
-    return numbers
+def _word_ids(offsets: Sequence[tuple[int, int]], words: Sequence[Word], text: str) -> list[int]:
+    """The word that each token begins in."""
+    ends = [word.end for word in words]
+    starts = (_skip_spaces(text, start, end) for start, end in offsets)
+    return [min(bisect.bisect_right(ends, start), len(words) - 1) for start in starts]
+
+
+def _skip_spaces(text: str, start: int, end: int) -> int:
+    """The start of a token without spaces: it may include the one before a word, or be that one."""
+    while start < end and text[start].isspace():
+        start += 1
+    return start
 
 
 def _shorten(firsts: Sequence[int], count: int, most: int) -> tuple[list[int], list[int]]:

@@ -20,7 +20,15 @@ from bert_jax.data.readers.tagged import (
 )
 from bert_jax.data.readers.texts import TextOptions
 from bert_jax.data.records import shortest
-from bert_jax.data.windows.words import Word, WordWindow, WordWindows, join_words, split_words
+from bert_jax.data.windows.words import (
+    Word,
+    WordWindow,
+    WordWindows,
+    has_unspaced,
+    join_words,
+    piece_words,
+    split_words,
+)
 from bert_jax.errors import renamed_options
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
@@ -50,9 +58,14 @@ from bert_jax.tasks.tagging.tags import (
     mask_invalid_transitions,
     viterbi_decode,
 )
+from bert_jax.tokenization import Encoding
 
 Words = str | Sequence[str]
-"""A sentence: a text, which is split into words, or its words."""
+"""A sentence: a text, which is split into words, or its words.
+
+In scripts without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) the pieces of
+a text are its words.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,10 +144,20 @@ class TagPredictor(Predictor[Any, Tagging]):
         self._labels = label_names(model.description)
 
     def prepare(self, example: Any, index: int) -> "_Split":
-        return _split(example.words if isinstance(example, TaggedSentence) else example, index)
+        sentence = example.words if isinstance(example, TaggedSentence) else example
+        if not isinstance(sentence, str) or not has_unspaced(sentence):
+            return _split(sentence, index)
+        (tokens,) = self.model.tokenizer.encode_batch([sentence], add_special_tokens=False)
+        return _Split(sentence, piece_words(sentence, tokens), tokens)
 
     def encode(self, examples: Sequence["_Split"]) -> list[list[WordWindow]]:
-        return self._rows([example.texts for example in examples])
+        of_words = iter(self._rows([each.texts for each in examples if each.tokens is None]))
+        return [
+            next(of_words)
+            if example.tokens is None
+            else self._rows.of_tokens(example.tokens, example.words, example.text)
+            for example in examples
+        ]
 
     def decode(self, example: "_Split", encodings: Sequence[WordWindow], outputs: list[Any]) -> Any:
         numbers, scores = _word_scores(encodings, outputs)
@@ -167,10 +190,11 @@ def entity_tags(tags: Sequence[str], labels: Sequence[str]) -> Sequence[str] | N
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Split:
-    """A sentence and its words."""
+    """A sentence and its words, and the tokens of a text whose pieces are words."""
 
     text: str
     words: list[Word]
+    tokens: Encoding | None = None
 
     @property
     def texts(self) -> list[str]:
