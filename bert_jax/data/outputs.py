@@ -4,13 +4,12 @@ import contextlib
 import dataclasses
 import os
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 from bert_jax.errors import UserError
-from bert_jax.files import atomic_file
+from bert_jax.files import atomic_file, not_written
 
 STDOUT = "-"
 
@@ -43,29 +42,21 @@ class Layout:
         return target.with_name(f"{self.prefix}_{target.name}") if self.prefix else target
 
 
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """How much of a file is written: its bytes, and their CRC-32."""
+class _Stream(Protocol):
+    def write(self, data: bytes, /) -> object: ...
 
-    bytes: int = 0
-    crc: int = 0
+    def flush(self) -> None: ...
 
 
 class TextFile:
-    """A file that is being written.
-
-    Attributes:
-        written: how much of it is written.
-    """
+    """A file that is being written."""
 
     def __init__(
-        self, name: str, layout: Layout, stream: BinaryIO, written: Written = Written()
+        self, name: str, layout: Layout, stream: _Stream, *, is_begun: bool = False
     ) -> None:
-        """Args: `written`: what the stream has already, if it is at its end."""
-        self._name = name
-        self._layout = layout
-        self._stream = stream
-        self.written = written
+        """Args: `is_begun`: whether the stream has rows already and is at their end."""
+        self._name, self._layout, self._stream = name, layout, stream
+        self._is_begun = is_begun
 
     def write_row(self, text: str) -> None:
         """Writes a row, after the head or a separator.
@@ -74,30 +65,21 @@ class TextFile:
             UserError: it cannot be written; also in `end` and `flush`.
         """
         layout = self._layout
-        self._write((layout.separator if self.written.bytes else layout.head) + text)
+        self._write((layout.separator if self._is_begun else layout.head) + text)
 
     def end(self) -> None:
         """Writes what comes after the last row."""
-        self._write(self._layout.tail if self.written.bytes else self._layout.empty or "")
+        self._write(self._layout.tail if self._is_begun else self._layout.empty or "")
 
-    def flush(self, *, to_disk: bool = False) -> None:
-        """Gives everything to the operating system, and with `to_disk` to the disk."""
+    def flush(self) -> None:
+        """Gives everything to the operating system."""
         with named_errors(self._name):
             self._stream.flush()
-            if to_disk:
-                os.fsync(self._stream.fileno())
-
-    def close(self) -> None:
-        """Closes the stream, also if it cannot be written."""
-        with contextlib.suppress(OSError):
-            self._stream.close()
 
     def _write(self, text: str) -> None:
-        data = text.encode()
         with named_errors(self._name):
-            self._stream.write(data)
-        old = self.written
-        self.written = Written(old.bytes + len(data), zlib.crc32(data, old.crc))
+            self._stream.write(text.encode())
+        self._is_begun |= bool(text)
 
 
 _Open = Callable[[Layout], TextFile]
@@ -210,10 +192,3 @@ def named_errors(name: str) -> Iterator[None]:
         raise _ReaderGoneError(f"{name}: its reader has stopped reading") from error
     except OSError as error:
         raise not_written(name, error) from error
-
-
-def not_written(name: str, error: OSError) -> UserError:
-    """The error of a file that cannot be written."""
-    return UserError(
-        f"cannot write {name}: {error.strerror or error}; free space or choose another place"
-    )

@@ -3,16 +3,16 @@
 They serve several runs; and a teacher with another tokenizer than the student's, which cannot be
 given the rows of the student.
 
-    DIRECTORY/DIGEST.npy  float32 [n, …], the scores of each example for the longest row
+    DIRECTORY/DIGEST/scores.npy  float32 [n, …], the scores of each example for the longest row
 
-The digest is that of the data, the tokenizer and the teacher: another one has another file.
+The digest is that of the data, the tokenizer and the teacher: another one has another directory,
+each with a journal, see `files.journal`.
 """
 
 import functools
 import hashlib
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,14 +20,16 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.distillation.teacher import Teacher
-from bert_jax.errors import OptionError, UserError
-from bert_jax.files import as_path, atomic_file, is_remote
+from bert_jax.errors import OptionError
+from bert_jax.files import Journal, as_path, check_directory, is_remote
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
 from bert_jax.sharding.rules import gathered, on_mesh
 from bert_jax.standard_streams import say
 from bert_jax.tasks.base.labelled_task import LabelledTask
+
+_SCORES = "scores.npy"
 
 # (parameters of the teacher, batch) → its scores.
 Compute = Callable[[Any, dict[str, jax.Array]], jax.Array]
@@ -65,19 +67,21 @@ class KeptScores:
         if not self._directory:
             self._scores = self._computed(mesh)
             return
-        path = self._path
-        if not all(from_all_hosts(path.is_file())):
+        directory = as_path(self._directory) / _digest(self._request)
+        check_directory(directory, [_SCORES])
+        journal = Journal(directory, "scores", lambda: self._request, writes=False)
+        if not all(from_all_hosts(_SCORES in journal.files)):
             scores = self._computed(mesh)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(path) as file:
+            with journal.whole(_SCORES) as file:
                 np.save(file, scores)
+        journal.close()
         try:
-            self._scores = np.load(path, mmap_mode="r")
+            self._scores = np.load(directory / _SCORES, mmap_mode="r")
         except (OSError, ValueError) as error:
-            raise UserError(f"{path} is damaged; remove it, and run again") from error
+            raise journal.damaged(_SCORES) from error
         expected = len(self._task.batches.lengths), *self._shape(1, self._task.options.length)[1:]
-        if self._scores.shape != expected:
-            raise UserError(f"{path} is damaged; remove it, and run again")
+        if (self._scores.shape, self._scores.dtype) != (expected, np.float32):
+            raise journal.damaged(_SCORES)
 
     def of(self, examples: np.ndarray, length: int) -> np.ndarray:
         """The scores of a batch.
@@ -98,18 +102,17 @@ class KeptScores:
         return jax.ShapeDtypeStruct(self._shape(rows, length), np.float32)
 
     @functools.cached_property
-    def _path(self) -> Path:
+    def _request(self) -> dict[str, Any]:
+        """Everything that the scores depend on."""
         task = self._task
-        content = [
-            task.fingerprints()["train"],
-            task.tokenizer.fingerprint(),
-            task.examples_per_epoch,
-            task.options.length,
-            hashlib.sha256(task.batches.lengths.tobytes()).hexdigest(),
-            self._teacher.fingerprint,
-        ]
-        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
-        return as_path(self._directory) / f"{digest}.npy"
+        return {
+            "data": task.fingerprints()["train"],
+            "tokenizer": task.tokenizer.fingerprint(),
+            "examples": task.examples_per_epoch,
+            "length": task.options.length,
+            "lengths": hashlib.sha256(task.batches.lengths.tobytes()).hexdigest(),
+            "teacher": self._teacher.fingerprint,
+        }
 
     def _compute(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
         outputs = self._task.forward(params, batch, module=self._teacher.module)
@@ -143,6 +146,10 @@ class KeptScores:
                 found = fetch(compute(params, to_global(mesh, rows)))[: len(chosen)]
             scores[_part(chosen, found.shape)] = found
         return scores
+
+
+def _digest(request: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:32]
 
 
 def _part(examples: np.ndarray, shape: tuple[int, ...]) -> Any:

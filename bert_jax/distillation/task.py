@@ -21,11 +21,11 @@ from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import OptionError
+from bert_jax.files import Journal
 from bert_jax.models.config import ComputedModel
 from bert_jax.models.encoder import EncoderOutput, EncoderOutputs
 from bert_jax.models.execution import Execution
 from bert_jax.options import from_keys
-from bert_jax.tasks.base.kept_outputs import KeptSets
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tasks.base.task import ModelInit, Sums, Task, weighted_sums
@@ -232,7 +232,7 @@ class DistilledTask(Task):
         return shapes
 
     def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: Journal | None = None
     ) -> dict[str, float]:
         return self.task.evaluate(params, mesh, directory, kept)
 

@@ -12,12 +12,14 @@ from bert_jax.files.atomic import (
     atomic_directory,
     atomic_file,
     manifest_updated,
+    not_written,
     remove_partial_files,
     write_atomically,
     write_listed,
 )
 from bert_jax.files.download import fetch
 from bert_jax.files.figures import can_draw, save_figure
+from bert_jax.files.journal import Journal, Request, check_directory, continued
 from bert_jax.files.lock import check_locks, locked
 from bert_jax.files.manifest import check_own_files, check_undamaged
 from bert_jax.files.paths import (
@@ -45,21 +47,26 @@ from bert_jax.files.reading import (
 
 __all__ = [
     "VOCABULARY_BYTES",
+    "Journal",
+    "Request",
     "as_path",
     "atomic_directory",
     "atomic_file",
     "below",
     "can_draw",
+    "check_directory",
     "check_locks",
     "check_own_files",
     "check_regular",
     "check_undamaged",
+    "continued",
     "fetch",
     "is_remote",
     "is_there",
     "locked",
     "manifest_updated",
     "matching_files",
+    "not_written",
     "open_binary",
     "open_regular",
     "reachable",

@@ -60,9 +60,14 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another place"
-        ) from error
+        raise not_written(path, error) from error
+
+
+def not_written(path: object, error: OSError) -> UserError:
+    """The error of a file that cannot be written."""
+    return UserError(
+        f"cannot write {path}: {error.strerror or error}; free space or choose another place"
+    )
 
 
 def write_atomically(path: Path, content: bytes) -> None:

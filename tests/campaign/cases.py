@@ -154,10 +154,9 @@ def recorded_work(arguments: list[str]) -> Callable[[], int]:
 
 
 def _recorded(arguments: list[str]) -> int:
-    from bert_jax.data import continued_outputs
-    from bert_jax.tasks.base import kept_outputs
+    from bert_jax.files import journal
 
-    continued_outputs._RECORD_SECONDS = kept_outputs._SECONDS = 0.0
+    journal._RECORD_SECONDS = 0.0
     return verb(*arguments)()
 
 

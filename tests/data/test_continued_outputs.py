@@ -22,7 +22,7 @@ def write_rows(target, stop=6, killed=False, request="a", rows=ROWS, mark_every=
         for number in range(begun, len(rows)):
             if number == stop:
                 if killed:  # nothing is recorded any more
-                    outputs.keep = lambda: None
+                    outputs._journal.keep = lambda: "everything"
                 raise KeyboardInterrupt
             outputs.write("", rows[number])
             if number >= 3:
@@ -35,7 +35,7 @@ def write_rows(target, stop=6, killed=False, request="a", rows=ROWS, mark_every=
 @pytest.mark.parametrize("killed", [False, True])
 def test_an_output_is_continued_after_any_row(tmp_path, monkeypatch, killed):
     # With 0 seconds between records, each mark is one; a kill then loses the rows after it.
-    monkeypatch.setattr("bert_jax.data.continued_outputs._RECORD_SECONDS", 0.0)
+    monkeypatch.setattr("bert_jax.files.journal._RECORD_SECONDS", 0.0)
     for stops in [(0, 1), (1, 5), (2, 2), (3, 4), (5, 5)]:
         target = tmp_path / "out"
         for stop in stops:
@@ -124,7 +124,7 @@ def test_what_is_not_continued(tmp_path):
     before = left()
     record = json.loads(before[".record.json"])
     assert record["request"] == {"request": "a"}
-    assert (record["rows"], record["digest"]) == (4, "digest 4")
+    assert (record["counts"], record["digest"]) == ({"rows": 4}, "digest 4")
 
     cases = [
         ("b", None, None, r"out.partial has 4 predictions of another request \(other request\)"),
@@ -134,7 +134,7 @@ def test_what_is_not_continued(tmp_path):
         ("a", "odds_out", b"", "odds_out is damaged"),
         ("a", ".record.json", b"{", ".record.json is damaged; remove"),
         ("a", ".record.json", b"[1]", ".record.json is damaged"),
-        ("a", "notes", b"mine", "is for unfinished predictions, but has 'notes'; move it away"),
+        ("a", "notes", b"mine", "is for unfinished work, but has 'notes'; move it away"),
     ]
     for request, name, content, message in cases:
         if name:
@@ -151,7 +151,7 @@ def test_what_is_not_continued(tmp_path):
             (directory / name_).write_bytes(content_)
     assert write_rows(target) == 4
     directory.write_text("mine")
-    with pytest.raises(UserError, match="is for unfinished predictions, but has 'out.partial'"):
+    with pytest.raises(UserError, match="is for unfinished work, but has 'out.partial'"):
         write_rows(target)
     assert directory.read_text() == "mine"
 

@@ -13,8 +13,8 @@ from bert_jax.models.config import Head
 COMMAND = """
 import sys
 from bert_jax import cli
-from bert_jax.data import continued_outputs
-continued_outputs._RECORD_SECONDS = 0.1
+from bert_jax.files import journal
+journal._RECORD_SECONDS = 0.1
 sys.exit(cli.main(sys.argv[1:]))
 """
 

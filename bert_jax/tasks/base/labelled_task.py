@@ -19,11 +19,11 @@ from bert_jax.data.padding import Sequences
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.row_packing import RowPacker
 from bert_jax.errors import OptionError, renamed_options
-from bert_jax.files import atomic_directory
+from bert_jax.files import Journal, atomic_directory
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.kept_outputs import KeptSets
+from bert_jax.tasks.base.kept_outputs import KeptOutputs
 from bert_jax.tasks.base.labelled_options import LabelledOptions
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
@@ -325,7 +325,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         return all(example.label is not None for example in eval_set.examples)
 
     def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: Journal | None = None
     ) -> dict[str, float]:
         """The metrics of the predictions; with several sets, each with the set's name as a prefix.
 
@@ -379,10 +379,10 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         return {name: sum(metrics[full] for full in names) / len(names)}
 
     def _predictions(
-        self, model: Model, eval_set: EvalSet[Example], kept: KeptSets | None, report: bool = True
+        self, model: Model, eval_set: EvalSet[Example], kept: Journal | None, report: bool = True
     ) -> list[Prediction]:
         items = (example.item for example in eval_set.examples)
-        outputs = None if kept is None else kept.of(eval_set.name)
+        outputs = None if kept is None else KeptOutputs(kept, eval_set.name)
         with _keys_of_config():
             made = predict_examples(self.predictor(model), items, kept=outputs, report=report)
             return list(made)

@@ -17,6 +17,7 @@ from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
+from bert_jax.files import Journal
 from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import ComputedModel, EncoderConfig, Head
 from bert_jax.models.encoder import EncoderOutputs
@@ -25,7 +26,6 @@ from bert_jax.models.text_vectors import TextVectors
 from bert_jax.sharding.hosts import to_global
 from bert_jax.sharding.mesh import programs_may_overlap
 from bert_jax.sharding.rules import gathered, on_mesh
-from bert_jax.tasks.base.kept_outputs import KeptSets
 from bert_jax.tasks.base.summary import DataSummary
 from bert_jax.tokenization.interface import Tokenizer
 
@@ -171,7 +171,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: Journal | None = None
     ) -> dict[str, float]:
         """Metrics on the validation examples, the same for any mesh up to rounding.
 

@@ -30,13 +30,13 @@ from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
 from bert_jax.data.pretraining.targets import degenerate_targets
 from bert_jax.errors import OptionError, require_at_least
+from bert_jax.files import Journal
 from bert_jax.metrics.baselines import shortfall
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.execution import Execution
 from bert_jax.models.span_boundary import SpanBoundaryModel
 from bert_jax.sharding.hosts import batch_share
 from bert_jax.sharding.mesh import explain_out_of_memory
-from bert_jax.tasks.base.kept_outputs import KeptSets
 from bert_jax.tasks.base.summary import DataSummary, TokenCounts
 from bert_jax.tasks.base.task import (
     LossStep,
@@ -202,7 +202,7 @@ class PretrainingTask(Task):
         )
 
     def evaluate(
-        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: KeptSets | None = None
+        self, params: Any, mesh: Mesh, directory: Path | None = None, kept: Journal | None = None
     ) -> dict[str, float]:
         """The means over `evaluation_batches`; nothing is written or kept.
 

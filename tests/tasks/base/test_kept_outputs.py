@@ -7,8 +7,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import Head
-from bert_jax.tasks.base import kept_outputs as module
-from bert_jax.tasks.base.kept_outputs import KeptOutputs, kept_outputs
+from bert_jax.tasks.base.kept_outputs import KeptOutputs, kept_beside
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.classification.predict import LabelPredictor
@@ -38,7 +37,7 @@ def predictor(make_model):
 
 
 def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    monkeypatch.setattr("bert_jax.files.journal._RECORD_SECONDS", 0.0)
     whole = list(predict_examples(predictor, TEXTS))
     batches = type(predictor).computed
     assert batches > 7
@@ -46,8 +45,8 @@ def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
     def predict(stop):
         """Stops after that many batches; returns the predictions and how many it computed."""
         type(predictor).computed, found = 0, []
-        with kept_outputs(tmp_path / "out.partial", REQUEST) as kept:
-            outputs = kept.of("validation")
+        with kept_beside(tmp_path / "out", lambda: REQUEST) as journal:
+            outputs = KeptOutputs(journal, "validation")
 
             def advance(texts):
                 if outputs.count >= stop:
@@ -66,49 +65,63 @@ def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
     assert not (tmp_path / "out.partial").exists()
 
 
-def keep(directory, count=3, request=REQUEST):
-    """Keeps the outputs of some batches, and stops."""
-    with contextlib.suppress(KeyboardInterrupt), kept_outputs(directory, request) as kept:
+def keep(output, count=3, request=REQUEST, name="dev.a"):
+    """Keeps the outputs of some batches, and stops; returns the outputs."""
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        kept_beside(output, lambda: request) as journal,
+    ):
+        outputs = KeptOutputs(journal, name)
         for number in range(count):
-            kept.of("dev.a").add(number, [np.full((2, 3), number), np.array([True]), np.float32(7)])
+            outputs.add(number, [np.full((2, 3), number), np.array([True]), np.float32(7)])
         raise KeyboardInterrupt
+    return outputs
 
 
 def test_arrays_come_back_as_they_were(tmp_path, capsys):
     keep(tmp_path / "out", 3)
     keep(tmp_path / "out", 12)  # of these, nine are new
-    assert "out keeps the outputs of 12 batches; the same command" in capsys.readouterr().err
-    outputs = KeptOutputs(tmp_path / "out" / "dev.a")
-    for number in (0, 2, 3, 11):
-        full, flag, scalar = outputs.read(number)
-        np.testing.assert_array_equal(full, np.full((2, 3), number))
-        assert (flag.tolist(), flag.dtype, scalar.shape, scalar) == ([True], bool, (), 7)
-    assert outputs.read(12) is None
-    assert KeptOutputs(tmp_path / "out" / "dev.b").read(0) is None
+    keep(tmp_path / "out", 1, name="dev.b")
+    line = "out.partial keeps the outputs of 13 batches; the same command continues after them"
+    assert line in capsys.readouterr().err
+    with kept_beside(tmp_path / "out", lambda: REQUEST) as journal:
+        outputs = KeptOutputs(journal, "dev.a")
+        for number in (0, 2, 3, 11):
+            full, flag, scalar = outputs.read(number)
+            np.testing.assert_array_equal(full, np.full((2, 3), number))
+            assert (flag.tolist(), flag.dtype, scalar.shape, scalar) == ([True], bool, (), 7)
+        assert outputs.read(12) is None
+        assert KeptOutputs(journal, "dev.b").read(1) is None
     keep(tmp_path / "none", 0)
-    assert not (tmp_path / "none").exists()
+    assert not (tmp_path / "none.partial").exists()
 
 
 def test_what_is_not_continued(tmp_path):
-    directory = tmp_path / "out"
+    directory = tmp_path / "out.partial"
 
     def refused(message, request=REQUEST):
-        with pytest.raises(UserError, match=message), kept_outputs(directory, request):
+        with (
+            pytest.raises(UserError, match=message),
+            kept_beside(tmp_path / "out", lambda: request),
+        ):
             raise AssertionError
 
-    keep(directory)
-    refused(r"has outputs of another request \(other model\); repeat", REQUEST | {"model": "b"})
-    [path] = (directory / "dev.a").iterdir()
+    keep(tmp_path / "out")
+    refused(
+        r"has the outputs of 3 batches of another request \(other model\); repeat",
+        REQUEST | {"model": "b"},
+    )
+    path = directory / "dev.a.outputs"
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(UserError, match=r"dev.a/0-2-\w+.safetensors is damaged; remove .*out to"):
-        KeptOutputs(directory / "dev.a").read(1)
+    refused(r"dev.a.outputs is damaged; remove .*out.partial to start anew")
     path.unlink()
-    assert KeptOutputs(directory / "dev.a").read(1) is None
-    with kept_outputs(directory, REQUEST):
+    refused(r"dev.a.outputs is damaged; remove .*out.partial to start anew")
+    path.write_bytes(content)
+    with kept_beside(tmp_path / "out", lambda: REQUEST):
         refused("is being written by process")
     assert not directory.exists()
     directory.mkdir()
     (directory / "mine").write_text("of the user")
-    refused("is for unfinished outputs of an evaluation, but has 'mine'; move it away")
+    refused("is for unfinished work, but has 'mine'; move it away")
     assert (directory / "mine").read_text() == "of the user"
