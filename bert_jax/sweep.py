@@ -31,7 +31,7 @@ from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.config import key_names, override_keys, set_keys
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
-from bert_jax.files import atomic_directory, fetch, write_atomically
+from bert_jax.files import atomic_directory, fetch, is_there, read_json_object, write_atomically
 from bert_jax.options import from_keys
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first
 from bert_jax.standard_streams import say, show
@@ -229,11 +229,11 @@ def _init_workdir(workdir: Path, kind: str) -> None:
         UserError: it is something else, is damaged, or cannot be created.
     """
     path = workdir / SEVERAL_RUNS
-    if path.is_file():
+    if is_there(path):
         try:
-            old = json.loads(path.read_text(encoding="utf-8"))["kind"]
-        except (ValueError, LookupError, TypeError):
-            old = None
+            old = str(read_json_object(path).get("kind"))
+        except UserError:
+            old = ""
         if old not in KINDS:
             raise UserError(
                 f"{path} is damaged; remove it to continue the runs beside it, or use another "

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from bert_jax.checkpoints.config_file import HeadError
 from bert_jax.checkpoints.tensors import TensorFile
-from bert_jax.errors import UserError, listed
+from bert_jax.errors import UserError, listed, one_line
 from bert_jax.families.family import Rule, TensorNames
 from bert_jax.models.config import ENCODER_SCOPE, HEAD_SCOPES, EncoderConfig, Head
 from bert_jax.models.crf import PARAMETERS as CRF_PARAMETERS
@@ -98,7 +98,7 @@ class LoadReport:
             parts.append(f"new and untrained: {listed(self.new, _NAMES_SHOWN)}")
         if self.unexpected_keys:
             parts.append(f"unexpected keys: {listed(self.unexpected_keys, _NAMES_SHOWN)}")
-        return "; ".join(parts)
+        return one_line("; ".join(parts))
 
 
 def locate(file: TensorFile, names: TensorNames, config: EncoderConfig) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Checkpoints of a run: training state and data position together, by orbax."""
 
-import json
 import logging
 import math
 import shutil
@@ -24,6 +23,7 @@ from bert_jax.files import (
     is_remote,
     is_there,
     reachable,
+    read_json_object,
     regular_files_below,
     remove,
 )
@@ -376,8 +376,8 @@ class RunCheckpoints:
         """The error that names the checkpoint whose metrics cannot be read, if there is one."""
         for path in sorted(self._directory.glob("*/metrics/metrics")):
             try:
-                float(json.loads(path.read_text(encoding="utf-8"))[_SCORE])
-            except (ValueError, LookupError, TypeError, OverflowError, OSError):
+                float(read_json_object(path)[_SCORE])
+            except (UserError, ValueError, LookupError, TypeError, OverflowError):
                 return UserError(
                     f"{path} is damaged: remove {path.parents[1]} to continue with the other "
                     "checkpoints"

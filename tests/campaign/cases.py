@@ -166,10 +166,11 @@ def prepare_work(root: Path, output: Path) -> Callable[[], int]:
 
 
 def _prepare(root: Path, output: Path) -> int:
-    from bert_jax.cli.common import BAD_INPUT, say
+    from bert_jax.cli.common import BAD_INPUT
     from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
     from bert_jax.data.pretraining.sources import SourceSpec
     from bert_jax.errors import UserError
+    from bert_jax.standard_streams import say
 
     options = PrepareOptions(
         (SourceSpec(f"text:{root}/text.txt"),),
@@ -181,7 +182,7 @@ def _prepare(root: Path, output: Path) -> int:
     try:
         prepare(options, output, workers=1, progress=False, **often)
     except UserError as error:
-        say(str(error))
+        say(f"bert-jax: {error}")
         return BAD_INPUT
     return 0
 

@@ -56,6 +56,7 @@ class ShardedFiles(TensorFile):
         self.path = path
         weight_map = _read_weight_map(path)
         self._shards: dict[str, MappedTensorFile] = {}
+        self._last: MappedTensorFile | None = None  # of which pages may be resident
         try:
             for shard in dict.fromkeys(weight_map.values()):
                 self._shards[shard] = _open_shard(path, shard)
@@ -72,9 +73,10 @@ class ShardedFiles(TensorFile):
 
     def read(self, name: str) -> np.ndarray:
         """A tensor as stored; see `TensorFile.read`."""
-        for shard in self._shards.values():
-            shard.give_back()
-        return self._files[name].read(name)
+        if self._last is not None:
+            self._last.give_back()
+        self._last = self._files[name]
+        return self._last.read(name)
 
     def close(self) -> None:
         """Closes the shards."""

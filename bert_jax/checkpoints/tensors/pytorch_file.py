@@ -39,6 +39,10 @@ LOCAL_SIGNATURE = b"PK\3\4"
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 LEGACY_VERSION = 1001
 
+MOST_STEPS = 2_000_000
+"""The limit for a pickle's instructions and the values that they read again: 60,000 tensors."""
+MOST_DIMENSIONS = 64  # NumPy's
+
 REMEDY = "get the model as safetensors, or save `model.state_dict()` alone"
 
 STORAGE_DTYPES = {
@@ -151,6 +155,8 @@ class PytorchFile(MappedTensorFile):
         place = places.get(storage.key)
         if place is None or place.size < storage.length * size:
             raise ValueError(f"the elements of {name!a} are missing")
+        if len(shape) > MOST_DIMENSIONS:
+            raise ValueError(f"{name!a} has {len(shape):,} dimensions")
         if len(shape) != len(strides):
             raise ValueError(f"{name!a} has {len(shape)} dimensions and {len(strides)} strides")
         # Strides of 0 would make tensors of any size of a few bytes.
@@ -218,7 +224,7 @@ class PytorchFile(MappedTensorFile):
         keys = read_pickle(file).value
         offset = file.tell()
         for key in keys if isinstance(keys, list) else ():
-            storage = pickled.storages.get(key)
+            storage = pickled.storages.get(key) if isinstance(key, str) else None
             if storage is None:
                 raise ValueError("it lists elements that no tensor has")
             places[key], offset = self._legacy_place(storage, offset)
@@ -250,6 +256,7 @@ def read_pickle(file: IO[bytes]) -> Pickled:
     machine = _Machine()
     try:
         for opcode, argument, _ in pickletools.genops(file):
+            machine.count(1)
             machine.run(opcode.name, argument)
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("its pickle refers to an entry that is missing") from error
@@ -266,6 +273,13 @@ class _Machine:
         self.outer_stacks: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
         self.storages: dict[str, Storage] = {}
+        self.steps = 0
+
+    def count(self, steps: int) -> None:
+        """Raises ValueError if a pickle takes more time and memory than tensors need."""
+        self.steps += steps
+        if self.steps > MOST_STEPS:
+            raise ValueError(f"its pickle takes more than {MOST_STEPS:,} steps, the limit")
 
     def run(self, opcode: str, argument: Any) -> None:
         """Executes one instruction."""
@@ -323,11 +337,15 @@ class _Machine:
                     raise ValueError("its pickle names a global that is not text")
                 stack.append(_admit(f"{module} {name}"))
             case "BINPERSID":
+                self.count(len(stack[-1]))
                 storage = _storage(stack.pop())
                 self.storages[storage.key] = storage
                 stack.append(storage)
             case "REDUCE":
                 arguments, name = stack.pop(), stack.pop()
+                # A small pickle may call with the same long list again and again.
+                self.count(len(arguments))
+                self.count(sum(len(each) for each in arguments if isinstance(each, list | tuple)))
                 stack.append(_make(name.text, arguments))
             case "BUILD":
                 # Attributes of a dict: the versions of the modules, which are not needed.
@@ -369,10 +387,10 @@ def _make(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _dictionary(pairs: Iterable[Any]) -> dict[str | int, Any]:
-    """Allows only plain keys: a tuple can be nested so deep that its hash overflows the stack."""
+    """Allows only plain keys: a deep tuple's hash overflows the stack, those of ints collide."""
     entries = {}
     for key, value in pairs:
-        if not isinstance(key, str | int):
+        if not (isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31)):
             raise ValueError("its pickle has a dict with a key that is no text")
         entries[key] = value
     return entries

@@ -37,6 +37,9 @@ DTYPES = {
 
 LENGTH_BYTES = 8
 
+HEADER_BYTES = 8 * 2**20
+"""The limit for a header: 80,000 tensors."""
+
 
 class SafetensorsFile(MappedTensorFile):
     """A `model.safetensors`, or one of its shards.
@@ -47,13 +50,19 @@ class SafetensorsFile(MappedTensorFile):
     """
 
     def _find_views(self) -> dict[str, np.ndarray]:
+        length = int.from_bytes(self._map[:LENGTH_BYTES], "little")
+        if HEADER_BYTES < length <= len(self._map):
+            raise UserError(
+                f"{self.path}: its header has {length:,} bytes, and the limit is {HEADER_BYTES:,}; "
+                "get the model in shards, or save fewer tensors"
+            )
         try:
             with safe_open(self.path, framework="numpy"):
                 pass
         except (SafetensorError, OSError) as error:
             size = len(self._map)
             raise ValueError(f"{first_line(error)} (the file has {size:,} bytes)") from error
-        begin = LENGTH_BYTES + int.from_bytes(self._map[:LENGTH_BYTES], "little")
+        begin = LENGTH_BYTES + length
         header = json.loads(self._map[LENGTH_BYTES:begin], object_pairs_hook=_unique)
         header.pop("__metadata__", None)
         views = {}
@@ -70,9 +79,9 @@ class SafetensorsFile(MappedTensorFile):
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object without repeated names, for which the library would pick either value."""
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"its header names {twice} twice")
+    entries: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in entries:
+            raise ValueError(f"its header names {name} twice")
+        entries[name] = value
     return entries

@@ -155,6 +155,10 @@ MAGIC = BEGIN + number(0x1950A86A20F9469CFC6C) + END
 VERSION = BEGIN + number(1001) + END
 
 
+# A tuple in a tuple in …, whose hash overflows the stack.
+DEEP = b")" + b"\x85" * 2 * 10**5
+
+
 def machine(little_endian: bool) -> bytes:
     return named(little_endian=b"\x88" if little_endian else b"\x89", protocol_version=number(1001))
 
@@ -191,6 +195,8 @@ def test_the_old_layout(path):
         ({"machine": machine(False)}, "was written on a big-endian machine"),
         ({"keys": BEGIN + b"]" + END}, "is damaged: the elements of 'b' are missing"),
         ({"keys": BEGIN + b"](" + text("3") + b"e" + END}, "lists elements that no tensor has"),
+        ({"keys": BEGIN + b"](]e" + END}, "lists elements that no tensor has"),
+        ({"keys": BEGIN + b"](" + DEEP + b"e" + END}, "lists elements that no tensor has"),
         ({"storages": bytes(40)}, "is damaged: it ends within a storage of 6 elements"),
     ],
 )
@@ -290,7 +296,6 @@ def test_what_is_no_dict_of_tensors(path, write_zip, pickled, expected):
 
 
 BUILD = b"}" + text("dtype") + number(0) + b"sb"
-DEEP = b")" + b"\x85" * 2 * 10**5
 DAMAGED = {
     "outside": named(a=tensor(FLOATS, 0, [7], [1])),
     "offset": named(a=tensor(FLOATS, 6, [1], [1])),
@@ -340,6 +345,38 @@ def test_damaged_pickles(path, write_zip, pickled):
     assert message.startswith(f"{path} is damaged: ")
     assert message.endswith("; copy or download it again")
     assert len(message.splitlines()) == 1
+
+
+# A long list in the memo, and calls that read it again and again.
+PAIRS = b"](" + 500 * (text("a") + b"]\x86") + b"eq\x01"
+ORDERED = b"ccollections\nOrderedDict\nq\x00"
+LIMIT = "takes more than 20,000 steps, the limit"
+
+
+@pytest.mark.parametrize(
+    ("pickled", "expected"),
+    [
+        pytest.param(b"(" + b"]" * 30_000 + b"t", LIMIT, id="lists"),
+        pytest.param(b"(" * 30_000, LIMIT, id="marks"),
+        pytest.param(b"(" + ORDERED + PAIRS + 500 * b"h\x00h\x01\x85R" + b"t", LIMIT, id="calls"),
+        pytest.param(
+            b"}(" + b"".join(number(n * (2**61 - 1)) + b"]" for n in range(1, 5_000)) + b"u",
+            "a key that is no text",
+            id="keys with one hash",
+        ),
+        pytest.param(
+            b"}" + text("a") + tensor(FLOATS, 0, [1] * 65, [1] * 65) + b"s",
+            "'a' has 65 dimensions",
+            id="dimensions",
+        ),
+    ],
+)
+def test_a_pickle_that_takes_more_time_than_its_size(
+    path, write_zip, monkeypatch, pickled, expected
+):
+    monkeypatch.setattr("bert_jax.checkpoints.tensors.pytorch_file.MOST_STEPS", 20_000)
+    with pytest.raises(UserError, match=expected):
+        PytorchFile(write_zip(path, BEGIN + pickled + END, SIX))
 
 
 def test_bombs_do_nothing(path, write_zip):

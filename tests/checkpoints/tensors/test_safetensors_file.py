@@ -211,6 +211,17 @@ def test_a_name_that_stands_twice_is_told(path, write_safetensors):
         SafetensorsFile(path)
 
 
+def test_a_header_of_many_names(path, write_safetensors):
+    entry = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    names = [f'"t{number}":{entry}' for number in range(20_000)]
+    write_safetensors(path, ("{" + ",".join([*names, names[-1]]) + "}").encode(), b"")
+    with pytest.raises(UserError, match="its header names t19999 twice"):
+        SafetensorsFile(path)
+    write_safetensors(path, b"{" + b" " * 2**23 + b"}", b"")
+    with pytest.raises(UserError, match=r"its header has 8,388,6.. bytes, and the limit is"):
+        SafetensorsFile(path)
+
+
 def test_every_truncation(path, write_safetensors):
     content = write_safetensors(path, ONE, bytes(8)).read_bytes()
     for size in range(1, len(content)):
