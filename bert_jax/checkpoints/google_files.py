@@ -218,6 +218,11 @@ def save(path: Path, description: ModelDescription, params: Any, tokenizer: Toke
     names = _names(path, description)
     _check_config(path, description.config)
     _check_tokenizer(path, tokenizer, description.family)
+    if description.vectors.has_parameters:
+        raise UserError(
+            f"{path}: google-research/bert has no weights after a pooling, as the model's Dense or "
+            "LayerNorm; save a model directory instead"
+        )
     tensors = to_tensors(params, names, description.make_module(Execution()))
     with atomic_directory(
         directory,

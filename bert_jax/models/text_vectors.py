@@ -169,7 +169,7 @@ class TextVectors:
         vectors = TextVectors() if self.unsupported else self
         if pooling is not None:
             names = pooling.split(",") if isinstance(pooling, str) else pooling
-            for name in names:
+            for name in names or ("",):
                 require_one_of("pooling", name, POOLINGS)
             vectors = dataclasses.replace(vectors, poolings=tuple(names))
         if normalize is False and vectors.modules[-1:] == (Normalize(),):

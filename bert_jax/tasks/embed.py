@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ from bert_jax.tasks.base.predictor import (
     encoder_of,
 )
 from bert_jax.tasks.base.text_rows import TextPredictor, with_prompt
-from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
+from bert_jax.tokenization import Encoding, Tokenizer
 
 
 class EmbeddingPredictor(TextPredictor[np.ndarray]):
@@ -127,8 +128,9 @@ def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | 
 
 def check_lower_case(vectors: TextVectors, tokenizer: Tokenizer) -> None:
     """Raises UserError if texts must be lower-cased, and the tokenizer does not do it."""
-    switches = tokenizer.switches if isinstance(tokenizer, WordPieceTokenizer) else None
-    if vectors.lower_case and not (switches and switches.do_lower_case):
+    letters = " ".join(string.ascii_uppercase)
+    upper, lower = tokenizer.encode_batch([letters, letters.lower()])
+    if vectors.lower_case and list(upper.ids) != list(lower.ids):
         raise UserError(
             "sentence_bert_config.json: do_lower_case is true, and the model's tokenizer keeps "
             "capital letters; set do_lower_case in tokenizer_config.json"

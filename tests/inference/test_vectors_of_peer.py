@@ -1,6 +1,5 @@
 """Vectors beside sentence-transformers 6, with random weights: what it writes, read; and back."""
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -9,8 +8,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.checkpoints.sentence_transformers import layout, reading
-from bert_jax.models.text_vectors import SIMILARITIES, Dense, Dropout, LayerNorm
+from bert_jax.models.text_vectors import SIMILARITIES
 
 pytestmark = pytest.mark.slow
 
@@ -158,23 +156,3 @@ def test_the_pooler_in_place_of_a_pooling(encoder, tmp_path):
     np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-5)
     model.save(tmp_path / "ours")
     np.testing.assert_allclose(opened(tmp_path / "ours").encode(TEXTS), expected, atol=1e-6)
-
-
-def test_no_field_of_the_peer_is_unknown():
-    """A new field or module of a later version shows here; `test_vector_files` has the values."""
-    from sentence_transformers.base import modules as base
-    from sentence_transformers.sentence_transformer import modules
-
-    encoder = {"modality_config", "module_output_name", "max_seq_length", "do_lower_case"}
-    encoder |= {*reading._FIXED, *reading._HARMLESS, *reading._ARGUMENTS, "processing_kwargs"}
-    assert set(base.Transformer.config_keys) <= encoder
-    assert set(modules.Pooling.config_keys) <= set(reading._OF_POOLING)
-    outputs = {"module_input_name", "module_output_name"}
-    for theirs, ours in ((base.Dense, Dense), (modules.LayerNorm, LayerNorm)):
-        assert set(theirs.config_keys) - outputs == {each.name for each in dataclasses.fields(ours)}
-    assert modules.Dropout.config_keys == [each.name for each in dataclasses.fields(Dropout)]
-    assert set(base.Normalize.config_keys) == outputs
-    assert set(modules.Pooling.POOLING_MODES) == set(layout.FLAGS)
-    known = {*layout.OF_MODEL, "model_type", "__version__"}  # the last two are carried over
-    model = sentence_transformers.SentenceTransformer(modules=[modules.Pooling(4)])
-    assert set(model._get_model_config()) <= known

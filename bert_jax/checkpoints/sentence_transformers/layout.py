@@ -70,7 +70,8 @@ def encoder_directory(directory: Path) -> Path:
         return directory
     kind, folder = kind_of(entries[0]), entries[0]["path"]
     if kind and kind.lower() not in ENCODERS:
-        raise not_supported(directory / MODULES, f"the module {entries[0]['type']}")
+        what = f"{directory / MODULES} begins with the module {entries[0]['type']}"
+        raise UserError(f"{what}, which is not supported; give a model with a single encoder")
     return directory / folder if folder else directory
 
 

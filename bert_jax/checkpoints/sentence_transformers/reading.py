@@ -1,7 +1,8 @@
 """Reads what the files of sentence-transformers say of the vectors of a model."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def read_vectors(directory: Path) -> TextVectors | None:
     }
     try:
         vectors = _of_modules(directory, entries)
-        of_model = _of_model(directory / MODEL, model)
+        with _named(directory / MODEL):
+            of_model = _of_model(directory / MODEL, model)
     except NotSupportedError as error:
         return TextVectors(unsupported=str(error))
     return dataclasses.replace(vectors, **of_model, other={**vectors.other, **carried})
@@ -110,13 +112,12 @@ def _of_modules(directory: Path, entries: list[dict[str, Any]]) -> TextVectors:
 def _of_pooling(path: Path, directory: Path) -> tuple[tuple[str, ...], bool]:
     fields = read_json_object(path, directory)
     _check_known(path, fields, _OF_POOLING)
-    flags = tuple(name for name, flag in FLAGS.items() if fields.get(flag))
-    poolings = fields.get("pooling_mode", flags or ("mean",))
-    poolings = (poolings,) if isinstance(poolings, str) else tuple(poolings)
-    for name in poolings:
-        if name not in OF_TOKENS:
-            raise not_supported(path, f"pooling_mode {name!r}")
-    return poolings, bool(fields.get("include_prompt", True))
+    flags = [name for name, flag in FLAGS.items() if fields.get(flag)]
+    poolings = fields.get("pooling_mode", flags or "mean")
+    poolings = [poolings] if isinstance(poolings, str) else poolings
+    if not isinstance(poolings, list) or not poolings or set(poolings) - set(OF_TOKENS):
+        raise not_supported(path, f"pooling_mode {fields.get('pooling_mode')!r}")
+    return tuple(poolings), bool(fields.get("include_prompt", True))
 
 
 def _of_module(kind: type[Module], path: Path, directory: Path) -> Module:
@@ -130,10 +131,8 @@ def _of_module(kind: type[Module], path: Path, directory: Path) -> Module:
         raise not_supported(path, f"activation_function {name!r}")
     for key in ("in_features", "out_features", "dimension"):
         _check_size(path, key, fields.get(key))
-    try:
+    with _named(path):
         return kind(**fields)
-    except TypeError as error:
-        raise UserError(f"{path} is damaged: {error}; {REMEDY}") from error
 
 
 def _of_encoder(folder: Path, directory: Path) -> tuple[TextVectors, bool]:
@@ -150,14 +149,15 @@ def _of_encoder(folder: Path, directory: Path) -> tuple[TextVectors, bool]:
             raise not_supported(path, f"{key} {value!r}")
     max_length = fields.pop("max_seq_length", None)
     lower_case = bool(fields.pop("do_lower_case", False))
-    for key, value in fields.items():
-        if key in _ARGUMENTS:
-            _check_known(path, value or {}, _ARGUMENTS[key], f"{key}.")
-            max_length = (value or {}).get("model_max_length", max_length)
-        elif key not in (*_HARMLESS, "processing_kwargs"):
-            raise not_supported(path, f"{key} {value!r}")
-    called = _of_call(path, fields.get("processing_kwargs") or {})
-    max_length = called.get("max_length", max_length)
+    with _named(path):
+        for key, value in fields.items():
+            if key in _ARGUMENTS:
+                _check_known(path, value or {}, _ARGUMENTS[key], f"{key}.")
+                max_length = (value or {}).get("model_max_length", max_length)
+            elif key not in (*_HARMLESS, "processing_kwargs"):
+                raise not_supported(path, f"{key} {value!r}")
+        called = _of_call(path, fields.get("processing_kwargs") or {})
+        max_length = called.get("max_length", max_length)
     _check_size(path, "max_seq_length", max_length)
     return TextVectors(
         poolings=(POOLER,) if is_pooled else ("mean",),
@@ -195,6 +195,15 @@ def _of_model(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
         "similarity": similarity if similarity in SIMILARITIES else TextVectors.similarity,
         "truncate_dim": dimension,
     }
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Names the file in which a value is of another type than it must be."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}; {REMEDY}") from error
 
 
 def _without(fields: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:

@@ -135,7 +135,12 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         return outputs.vectors  # B2D
 
     def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
-        return SentencePairs(description.config, execution, description.vectors.pool())
+        vectors = description.vectors.chosen(None, None)
+        if vectors.prompt(None) != self._prompt:
+            problem = "the default prompt of the teacher is not that of the student"
+            raise OptionError("teacher", None, "give them the same one", problem)
+        length = 0 if vectors.include_prompt else self.module.text_vectors.prompt_length
+        return SentencePairs(description.config, execution, vectors.pool(length))
 
     def predictor(self, model: Model) -> Predictor[tuple[str, str], PairPrediction]:
         """The predictor of `bert-jax predict`, with the scores of the trained classifier added."""
