@@ -325,7 +325,9 @@ def create(config: ConfigDict, model_init: ModelInit) -> MultipleChoiceTask:
     options = from_keys(ChoiceOptions, config.data)
     splits = read_splits(
         config.data,
-        lambda source, split: read_choices(source, options, needs_labels=split == "train"),
+        lambda source, split, report: read_choices(
+            source, options, needs_labels=split == "train", report=report
+        ),
         with_train=not model_init.is_finished,
     )
     return MultipleChoiceTask(

@@ -107,7 +107,9 @@ def create(config, model_init):
     return StarsTask(
         read_splits(
             config.data,
-            lambda source, split: read_texts(source, options, regression=True),
+            lambda source, split, report: read_texts(
+                source, options, regression=True, report=report
+            ),
             with_train=not model_init.is_finished,
         ),
         TrainedModel(

@@ -314,6 +314,21 @@ def test_labels_in_columns_and_by_number(base_model, write_table):
     assert description.labels == ("nice", "rude")
 
 
+def test_rows_that_are_not_lines_are_in_the_summary(base_model, tmp_path, capsys):
+    table = tmp_path / "train.csv"
+    rows = "a cat,animal\na mat,thing\n" * 20
+    table.write_text(f'text,label\n{rows}a "cat,animal\n"a dog,animal\na mat",thing\n')
+    summary = _task(base_model, table, validation=(str(table),)).data_summary
+    message = f"{table}:43: a quotation mark makes one row of 2 lines that look like rows"
+    assert [warning.startswith(message) for warning in summary.warnings()[:3]] == [
+        True,
+        True,
+        False,
+    ]
+    assert summary.lines()[1] == f"{table}: 43 lines → 42 rows"
+    assert capsys.readouterr().err == ""
+
+
 def test_balanced_labels_weigh_by_their_rarity(base_model, write_table):
     rows = [("text", "label"), *[("a cat", "animal")] * 6, *[("a mat", "thing")] * 2]
     table = str(write_table("train.tsv", rows))

@@ -20,6 +20,7 @@ from typing import Any
 
 from bert_jax.data.examples import ChoiceExample, Entries, Entry
 from bert_jax.data.readers.columns import USUAL_IDS, record_id, usual_column
+from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
 from bert_jax.errors import UserError, require_one_of
@@ -67,6 +68,7 @@ def open_choices(
     *,
     file_format: str = "",
     gold: Sequence[str] = (),
+    report: Report = TableShape.say,
 ) -> Iterator[Entries[ChoiceExample]]:
     """Opens examples of any layout, in a table or in JSON lines.
 
@@ -77,6 +79,7 @@ def open_choices(
         gold: names of the answer columns, if answers are to be predicted: these columns are kept
             among the other columns and not read. Texts may then be empty, and a file of unknown
             format is read as JSON lines.
+        report: see `Report`.
 
     Raises:
         UserError: the file cannot be read; or, during iteration, its layout is unknown, or a row is
@@ -87,12 +90,16 @@ def open_choices(
     table_options = TableOptions(
         file_format, header=options.header, quotes=options.quotes, default=default
     )
-    with open_records(source, table_options, options.data_dir) as table:
+    with open_records(source, table_options, options.data_dir, report) as table:
         yield Entries(_entries(table, options.format, gold), table.fraction)
 
 
 def read_choices(
-    source: str | Path, options: ChoiceOptions = ChoiceOptions(), *, needs_labels: bool = False
+    source: str | Path,
+    options: ChoiceOptions = ChoiceOptions(),
+    *,
+    needs_labels: bool = False,
+    report: Report = TableShape.say,
 ) -> Iterator[ChoiceExample]:
     """The examples of a source, in its order; either all have a label or none, see `open_choices`.
 
@@ -100,9 +107,10 @@ def read_choices(
         source: a source, see `open_choices`.
         options: options of the reader.
         needs_labels: whether missing labels are an error.
+        report: see `Report`.
     """
     has_labels: bool | None = True if needs_labels else None
-    with open_choices(source, options) as entries:
+    with open_choices(source, options, report=report) as entries:
         for entry in entries:
             is_labelled = entry.item.label is not None
             if has_labels is None:

@@ -5,7 +5,7 @@ import csv
 import dataclasses
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_jax.data.readers.lines import Lines
@@ -26,28 +26,54 @@ NumberedFields = Iterator[tuple[int, list[str]]]
 
 @dataclasses.dataclass
 class TableShape:
-    """Counts the lines and rows of a table.
+    """The lines and rows of a table that has been read.
 
     Attributes:
-        lines: number of lines of the rows read so far.
-        rows: number of these rows.
+        name: name of the file.
+        lines: number of lines of the rows.
+        rows: number of rows.
         swallowed: first line and number of lines of each quoted cell that seems to hold whole rows,
             see `_are_rows`.
         headers: numbers of the lines that repeat the header.
     """
 
+    name: str
     lines: int = 0
     rows: int = 0
     swallowed: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     headers: list[int] = dataclasses.field(default_factory=list)
 
-    def counted(self, rows: NumberedFields, name: str, header: Sequence[str]) -> NumberedFields:
-        """The rows of a file without those that repeat its header; reports at the end.
+    def __str__(self) -> str:
+        return f"{self.name}: {self.lines:,} lines → {self.rows:,} rows"
+
+    def say(self) -> None:
+        """Says on stderr that the rows are not the lines."""
+        say(*(f"warning: {warning}" for warning in self.warnings()), self)
+
+    def warnings(self) -> Iterator[str]:
+        """What turns lines into fewer rows and is probably not meant."""
+        if self.swallowed:
+            first, count = self.swallowed[0]
+            yield (
+                f"{self.name}:{first}: a quotation mark makes one row of {count} lines that look "
+                f"like rows{_more(self.swallowed)}; if it is a character, double it and enclose "
+                "the cell in others, or read them all as characters with quotes=none"
+            )
+        if self.headers:
+            yield (
+                f"{self.name}:{self.headers[0]}: the line repeats the header and is skipped"
+                f"{_more(self.headers)}; remove it"
+            )
+
+    def counted(
+        self, rows: NumberedFields, header: Sequence[str], report: "Report"
+    ) -> NumberedFields:
+        """The rows of a file without those that repeat its header.
 
         Args:
             rows: all rows but the header.
-            name: name of the file.
             header: the header's fields; (): the file has none.
+            report: called at the end if the rows are not the lines.
         """
         # A row of one field may well be the name of its column.
         repeated = list(header) if len(header) > 1 else None
@@ -57,25 +83,12 @@ class TableShape:
             else:
                 self.rows += 1
                 yield number, fields
-        for message in self._messages(name):
-            say(message)
-
-    def _messages(self, name: str) -> Iterator[str]:
-        """Where the rows of a file are not its lines."""
-        if self.swallowed:
-            first, count = self.swallowed[0]
-            yield (
-                f"warning: {name}:{first}: a quotation mark makes one row of {count} lines that "
-                f"look like rows{_more(self.swallowed)}; if it is a character, double it and "
-                "enclose the cell in others, or read them all as characters with quotes=none"
-            )
-        if self.headers:
-            yield (
-                f"warning: {name}:{self.headers[0]}: the line repeats the header and is skipped"
-                f"{_more(self.headers)}; remove it"
-            )
         if self.lines != self.rows:
-            yield f"{name}: {self.lines:,} lines → {self.rows:,} rows"
+            report(self)
+
+
+Report = Callable[[TableShape], None]
+"""What is done with the shape of a file whose rows are not its lines."""
 
 
 def table_rows(lines: Lines, form: str, quotes: str, shape: TableShape) -> NumberedFields:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.tables import Record, Table, TableOptions, open_table
 from bert_jax.data.tensorflow import PreparedDataset
 from bert_jax.errors import UserError
@@ -19,7 +20,10 @@ def is_dataset(source: str | Path) -> bool:
 
 
 def open_records(
-    source: str | Path, options: TableOptions, data_dir: str | None = None
+    source: str | Path,
+    options: TableOptions,
+    data_dir: str | None = None,
+    report: Report = TableShape.say,
 ) -> AbstractContextManager[Table]:
     """Opens a file, see `tables.open_table`, or "tfds:…", see `open_dataset`.
 
@@ -28,7 +32,7 @@ def open_records(
     """
     if is_dataset(source):
         return open_dataset(str(source), data_dir)
-    return open_table(source, options)
+    return open_table(source, options, report)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from bert_jax.data.examples import Entries, Entry, GoldAnswer, Question
 from bert_jax.data.readers.columns import record_id
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
+from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import open_records
 from bert_jax.data.readers.tables import FileOptions, Record, check_characters, string_field
 from bert_jax.errors import OptionError, UserError
@@ -46,7 +47,11 @@ class QuestionOptions(FileOptions):
 
 @contextlib.contextmanager
 def open_questions(
-    source: str | Path, options: QuestionOptions = QuestionOptions(), *, gold: Sequence[str] = ()
+    source: str | Path,
+    options: QuestionOptions = QuestionOptions(),
+    *,
+    gold: Sequence[str] = (),
+    report: Report = TableShape.say,
 ) -> Iterator[Entries[Question]]:
     """Opens questions; they are read in constant memory, unless the file is one JSON object.
 
@@ -60,6 +65,7 @@ def open_questions(
         options: options of the reader.
         gold: names of the answer columns, if answers are to be predicted: these columns are kept
             among the other columns and not read. A file of unknown format is read as JSON lines.
+        report: see `Report`.
 
     Raises:
         UserError: the file cannot be read; or, during iteration, something is damaged, missing or
@@ -82,7 +88,7 @@ def open_questions(
         )
         return
     table_options = options.table("jsonl" if gold else "")
-    with open_records(source, table_options, options.data_dir) as table:
+    with open_records(source, table_options, options.data_dir, report) as table:
         entries = (
             _entry(record, number, options, gold) for number, record in enumerate(table.records)
         )
@@ -90,10 +96,12 @@ def open_questions(
 
 
 def read_questions(
-    source: str | Path, options: QuestionOptions = QuestionOptions()
+    source: str | Path,
+    options: QuestionOptions = QuestionOptions(),
+    report: Report = TableShape.say,
 ) -> Iterator[Question]:
     """The questions of a source with their answers, see `open_questions`."""
-    with open_questions(source, options) as entries:
+    with open_questions(source, options, report=report) as entries:
         for entry in entries:
             yield entry.item
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.data.readers.lines import Lines, open_lines, uncompressed_name
-from bert_jax.data.readers.rows import NumberedFields, TableShape, table_rows, without_end
+from bert_jax.data.readers.rows import NumberedFields, Report, TableShape, table_rows, without_end
 from bert_jax.errors import OptionError, UserError, require_one_of
 
 FORMATS = ("jsonl", "tsv", "csv", "text", "label_text")
@@ -129,7 +129,9 @@ class Table:
 
 
 @contextlib.contextmanager
-def open_table(source: str | Path, options: TableOptions = TableOptions()) -> Iterator[Table]:
+def open_table(
+    source: str | Path, options: TableOptions = TableOptions(), report: Report = TableShape.say
+) -> Iterator[Table]:
     """Opens a file: UTF-8 with or without byte order mark, or UTF-16; lines end in LF or CRLF.
 
     Blank lines are skipped, except in "text", where they are empty texts. The separator of "csv" is
@@ -138,6 +140,7 @@ def open_table(source: str | Path, options: TableOptions = TableOptions()) -> It
     Args:
         source: a file, also a compressed one, or "-" for stdin.
         options: options of the reader.
+        report: see `Report`.
 
     Raises:
         UserError: the file cannot be opened, or its extension is unknown; or, during iteration, a
@@ -159,7 +162,7 @@ def open_table(source: str | Path, options: TableOptions = TableOptions()) -> It
             records = _records(lines.name, read(lines), columns, "a line has")
             yield Table(records, columns, f"{lines.name}:1", fraction=lines.fraction)
         else:
-            yield _table(lines, form, options)
+            yield _table(lines, form, options, report)
 
 
 def format_of(source: str | Path) -> str:
@@ -179,8 +182,8 @@ def format_of(source: str | Path) -> str:
     return _ENDINGS.get(last, "")
 
 
-def _table(lines: Lines, form: str, options: TableOptions) -> Table:
-    shape = TableShape()
+def _table(lines: Lines, form: str, options: TableOptions, report: Report) -> Table:
+    shape = TableShape(lines.name)
     rows = table_rows(lines, form, options.quotes, shape)
     number, first = next(rows, (1, []))
     place = f"{lines.name}:{number}"
@@ -198,7 +201,7 @@ def _table(lines: Lines, form: str, options: TableOptions) -> Table:
     broken: list[str] = []
     kept = broken if options.skip_broken else None
     origin = "the header has" if header else "the first row has"
-    rows = shape.counted(rows, lines.name, columns if header else ())
+    rows = shape.counted(rows, columns if header else (), report)
     records = _records(lines.name, rows, columns, origin, kept)
     return Table(records, columns, place, broken, lines.fraction)
 

@@ -18,6 +18,7 @@ from bert_jax.data.readers.conll import (
 )
 from bert_jax.data.readers.labels import names_by_number
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
+from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, format_of
 from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts, text_entries
@@ -72,7 +73,11 @@ class TaggedOptions(FileOptions, ColumnOptions):
 
 
 def read_tagged(
-    source: str | Path, options: TaggedOptions = TaggedOptions(), *, needs_tags: bool = False
+    source: str | Path,
+    options: TaggedOptions = TaggedOptions(),
+    *,
+    needs_tags: bool = False,
+    report: Report = TableShape.say,
 ) -> Iterator[TaggedSentence]:
     """The tagged sentences of a source, in its order.
 
@@ -80,12 +85,13 @@ def read_tagged(
         source: a file, also compressed; "-" for stdin; or "tfds:NAME[/CONFIG][:VERSION][:SPLIT]".
         options: options of the reader.
         needs_tags: whether missing tags are an error.
+        report: see `Report`.
 
     Raises:
         UserError: the file cannot be read, or a line is malformed; the message names file and line.
     """
     by_number = names_by_number(options.names)
-    for sentence in _read(source, options, needs_tags=needs_tags):
+    for sentence in _read(source, options, report, needs_tags=needs_tags):
         if by_number and sentence.tags is not None:
             tags = (by_number.get(tag.removesuffix(".0"), tag) for tag in sentence.tags)
             sentence = dataclasses.replace(sentence, tags=tuple(tags))
@@ -93,7 +99,7 @@ def read_tagged(
 
 
 def _read(
-    source: str | Path, options: TaggedOptions, *, needs_tags: bool
+    source: str | Path, options: TaggedOptions, report: Report, *, needs_tags: bool
 ) -> Iterator[TaggedSentence]:
     """The sentences with tags as in the file."""
     require_one_of("format", options.format, ("", CONLL, "jsonl", *_TABLE_FORMATS))
@@ -101,7 +107,7 @@ def _read(
         with open_lines(source) as lines:
             yield from read_sentences(lines, options, needs_tags=needs_tags)
         return
-    with open_records(source, options.table(), options.data_dir) as table:
+    with open_records(source, options.table(), options.data_dir, report) as table:
         if table.columns is None or is_dataset(source):
             for number, record in enumerate(table.records):
                 yield _tagged_sentence(record, number, options, needs_tags=needs_tags)

@@ -14,6 +14,7 @@ from bert_jax.data.examples import Entries, Entry, TextExample
 from bert_jax.data.readers.columns import ResolvedColumns, TextColumns, find_columns, record_id
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
 from bert_jax.data.readers.labels import LabelForm, Labels
+from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
 from bert_jax.errors import OptionError, UserError, require_one_of
@@ -103,6 +104,7 @@ def read_texts(
     regression: bool = False,
     one_class: bool = False,
     needs_labels: bool = False,
+    report: Report = TableShape.say,
 ) -> Iterator[TextExample]:
     """The examples of a file, in its order.
 
@@ -116,6 +118,7 @@ def read_texts(
         regression: whether labels are numbers.
         one_class: whether a label is one class, also if it looks like a list.
         needs_labels: whether missing labels are an error.
+        report: see `Report`.
 
     Raises:
         UserError: the file cannot be read, a column is missing, or a row is malformed, lacks its
@@ -134,7 +137,7 @@ def read_texts(
     labels: Labels | None = None
     examples: list[TextExample] = []
     empty: list[str] = []
-    with open_records(source, options.table(), options.data_dir) as table:
+    with open_records(source, options.table(), options.data_dir, report) as table:
         reader = TextReader(
             options.columns, table, regression=regression, needs_labels=needs_labels
         )

@@ -211,6 +211,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
                 each.name: sum(self.content(example) in known for example in each.examples)
                 for each in (*splits.validation, *splits.test)
             },
+            shapes=splits.shapes,
             reading=self.reading_report(),
         )
 

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.examples import TextExample
 from bert_jax.data.randomness import derive_key, permute
+from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
 from bert_jax.sharding.hosts import is_main_host
@@ -50,17 +51,20 @@ class Splits(Generic[Example]):
         train: the drawn examples to train on. Empty if a finished model is evaluated.
         validation: sets that the model is evaluated on; if there are several, each has its metrics.
         test: sets that are predicted at the end.
+        shapes: tables whose rows are not their lines, if a model is trained; otherwise they are
+            said at once.
     """
 
     all_train: list[Example]
     train: list[Example]
     validation: list[EvalSet[Example]]
     test: list[EvalSet[Example]]
+    shapes: tuple[TableShape, ...] = ()
 
 
 def read_splits(
     data: ConfigDict,
-    read: Callable[[str, str], Iterable[Example]],
+    read: Callable[[str, str, Report], Iterable[Example]],
     *,
     with_train: bool,
     default_names: Mapping[str, tuple[str, ...]] | None = None,
@@ -72,7 +76,7 @@ def read_splits(
             that is set, or "tfds:…"; `validation` and `test` may be several. Without a validation
             file, the fraction `validation_fraction` of the training examples is used. Of the
             remaining ones, `limit` are drawn at random to train on; 0: all.
-        read: (source, split) → examples; the split is "train", "validation" or "test".
+        read: (source, split, report) → examples; the split is "train", "validation" or "test".
         with_train: whether training examples are required.
         default_names: by split, names of files in `directory`; if the config names no file, those
             of them that exist are used.
@@ -84,14 +88,20 @@ def read_splits(
     def sources(split: str) -> list[str]:
         return _sources(data, split, (default_names or {}).get(split, ()))
 
+    shapes: list[TableShape] = []
+    report = shapes.append if with_train else TableShape.say
+
+    def read_all(source: str, split: str) -> list[Example]:
+        return list(read(source, split, report))
+
     all_train: list[Example] = []
     train: list[Example] = []
-    validation = _eval_sets(sources("validation"), "validation", read)
+    validation = _eval_sets(sources("validation"), "validation", read_all)
     if with_train or not validation:
         to_train = sources("train")
         if not to_train:
             raise OptionError("train", data.train, "give a file of examples to train on")
-        all_train = [example for source in to_train for example in read(source, "train")]
+        all_train = [example for source in to_train for example in read_all(source, "train")]
         if not all_train:
             raise _no_examples(", ".join(to_train), "train")
         order = permute(np.arange(len(all_train)), len(all_train), derive_key(_SEED))
@@ -102,13 +112,13 @@ def read_splits(
             validation, order = [eval_set], order[count:]
         kept = np.sort(order[: data.limit] if data.limit else order)
         train = [all_train[index] for index in kept]
-    test = _eval_sets(sources("test"), "test", read)
+    test = _eval_sets(sources("test"), "test", read_all)
     names = [eval_set.name for eval_set in (*validation, *test)]
     if len(set(names)) < len(names):
         raise UserError(f"two of the files {', '.join(names)} have the same name; rename one")
     if not with_train:
         return Splits([], [], validation, test)
-    return Splits(all_train, train, validation, test)
+    return Splits(all_train, train, validation, test, tuple(shapes))
 
 
 def _sources(data: ConfigDict, split: str, default_names: tuple[str, ...]) -> list[str]:
@@ -140,11 +150,11 @@ def _is_file(path: Path) -> bool:
 
 
 def _eval_sets(
-    sources: list[str], split: str, read: Callable[[str, str], Iterable[Example]]
+    sources: list[str], split: str, read: Callable[[str, str], list[Example]]
 ) -> list[EvalSet[Example]]:
     names = [Path(source).name.split(".")[0] if len(sources) > 1 else split for source in sources]
     sets = [
-        EvalSet(name, source, list(read(source, split)))
+        EvalSet(name, source, read(source, split))
         for name, source in zip(names, sources, strict=True)
     ]
     for eval_set in sets:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.readers.rows import is_number
+from bert_jax.data.readers.rows import TableShape, is_number
 from bert_jax.errors import listed
 from bert_jax.tokenization import Tokenizer
 
@@ -83,6 +83,7 @@ class DataSummary:
         epoch_share: share of the training tokens that an epoch shows; None: it shows all.
         reading: sentences about training examples that were left out or changed, or that teach
             nothing.
+        shapes: tables whose rows are not their lines.
     """
 
     unit: str
@@ -98,6 +99,7 @@ class DataSummary:
     duplicates: Mapping[str, int] = dataclasses.field(default_factory=dict)
     epoch_share: float | None = None
     reading: tuple[str, ...] = ()
+    shapes: tuple[TableShape, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The contents of `data_summary.json`, with the warnings."""
@@ -107,6 +109,7 @@ class DataSummary:
         """A few lines of text for the start of a training."""
         others = [f"{name} {count:,}" for name, count in (self.validation | self.test).items()]
         lines = [f"data: {', '.join([f'train {self.train:,} {self.unit}', *others])}"]
+        lines += map(str, self.shapes)
         if self.classes:
             total = sum(self.classes.values())
             shown = [f"{name!r} {n:,} ({n / total:.1%})" for name, n in self.classes.items()]
@@ -130,6 +133,7 @@ class DataSummary:
     def warnings(self) -> list[str]:
         """What looks wrong, each in one line with a remedy."""
         return [
+            *(warning for shape in self.shapes for warning in shape.warnings()),
             *self.reading,
             *self._about_classes(),
             *self._about_tokens(),

@@ -238,12 +238,13 @@ def create(config: ConfigDict, model_init: ModelInit) -> ClassificationTask:
     layout = options.layout
     splits = read_splits(
         data,
-        lambda source, split: read_texts(
+        lambda source, split, report: read_texts(
             source,
             options,
             regression=kind is Regression,
             one_class=kind is SingleLabel and is_certain,
             needs_labels=split == "train",
+            report=report,
         ),
         with_train=not model_init.is_finished,
         default_names=_files(layout),

@@ -307,7 +307,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> QuestionAnsweringTask:
     reading = from_keys(QuestionOptions, data)
     splits = read_splits(
         data,
-        lambda source, split: distinct(read_questions(source, reading)),
+        lambda source, split, report: distinct(read_questions(source, reading, report)),
         with_train=not model_init.is_finished,
     )
     evaluated = (question for eval_set in splits.validation for question in eval_set.examples)

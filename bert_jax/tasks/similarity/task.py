@@ -257,12 +257,13 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
     options = from_keys(TextOptions, data)
     splits = read_splits(
         data,
-        lambda source, split: _pairs(
+        lambda source, split, report: _pairs(
             read_texts(
                 source,
                 options,
                 regression=data.loss != "softmax",
                 needs_labels=split == "train" and data.loss != "in_batch_negatives",
+                report=report,
             )
         ),
         with_train=not model_init.is_finished,

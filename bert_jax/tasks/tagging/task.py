@@ -375,7 +375,9 @@ def create(config: ConfigDict, model_init: ModelInit) -> TaggingTask:
     reading = from_keys(TaggedOptions, data)
     splits = read_splits(
         data,
-        lambda source, split: read_tagged(source, reading, needs_tags=split == "train"),
+        lambda source, split, report: read_tagged(
+            source, reading, needs_tags=split == "train", report=report
+        ),
         with_train=not model_init.is_finished,
     )
     tag_set = find_tag_set(splits.all_train, model_init, data.scheme, reading.names)

@@ -8,7 +8,7 @@ from bert_jax.tasks.base.labelled_options import DATA
 from bert_jax.tasks.base.splits import read_splits
 
 
-def lines(source, split):
+def lines(source, split, report):
     with open(source) as file:
         return [f"{split}:{line.strip()}" for line in file]
 
