@@ -256,11 +256,12 @@ def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None)
             report=problems.append,
         )
         if job.progress:
-            remedy = "leave tokenizer.path out to train another one"
+            remedy = "leave tokenizer.path out to train one for this text"
             if user_tokenizer is None:
-                remedy = "raise tokenizer.character_coverage"
-            for problem in problems:
-                remedy = str(problem.renamed({"vocab_size": "tokenizer.vocab_size"}))
+                names = {"vocab_size": "tokenizer.vocab_size"}
+                limits = [str(problem.renamed(names)) for problem in problems]
+                cause = "".join(limits) or "raise tokenizer.character_coverage"
+                remedy = f"{cause}, or set tokenizer.kind=byte_level_bpe, tokenizer.lowercase=False"
             for line in unknown_pieces(
                 tokenizer, job.sources, job.validation, limit=job.limit, remedy=remedy
             ):

@@ -106,7 +106,8 @@ def train_vocabulary(
     ) as bar:
         texts = _train_texts(options.train_characters, sources, validation, limit, bar.update)
         # A config has a size of the vocabulary in section `model`, too.
-        with renamed_options(vocab_size="tokenizer.vocab_size"):
+        names = {name: f"tokenizer.{name}" for name in ("vocab_size", "character_coverage")}
+        with renamed_options(**names):
             if options.kind == BYTE_LEVEL_BPE:
                 return train_byte_level_bpe(texts, vocab_size=size)
             coverage = options.character_coverage
@@ -161,13 +162,12 @@ def unknown_pieces(
     if 2 * sum(characters[character] for character in unknown) >= counts[unk]:
         yield (
             f"warning: the vocabulary does not have {len(unknown):,} of {len(found):,} characters "
-            f"of the text, {listed(list(map(repr, unknown)))}: {remedy}, or set "
-            "tokenizer.kind=byte_level_bpe and tokenizer.lowercase=False"
+            f"of the text, {listed(list(map(repr, unknown)))}: {remedy}"
         )
     else:
         yield (
             f"warning: most unknown words have more than {MAX_CHARACTERS_PER_WORD} characters, "
-            "which WordPiece does not split: for text without spaces set "
+            "which WordPiece does not split: for text without spaces train "
             "tokenizer.kind=sentencepiece"
         )
 
