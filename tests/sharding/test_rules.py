@@ -19,6 +19,7 @@ from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.replaced_tokens import ReplacedTokenPretraining
 from bert_jax.models.span_boundary import SpanBoundaryModel
+from bert_jax.models.text_vectors import TEXT_VECTORS, Dense, TextPooling
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.sharding.rules import (
     MESH_AXES,
@@ -92,6 +93,9 @@ def test_every_rule_is_some_parameter_s_first():
     joint_training = ReplacedTokenPretraining(electra)
     for module in (SpanBoundaryModel(CONFIG), student, joint_training):
         names |= set(flatten_dict(abstract_params(module), sep="/"))
+    pooling, hidden = TextPooling(modules=(Dense(24, 8),)), jnp.zeros((1, 2, 24))
+    variables = jax.eval_shape(pooling.init, jax.random.key(0), hidden, hidden[..., 0] == 0)
+    names |= set(flatten_dict({TEXT_VECTORS: variables["params"]}, sep="/"))
     used = set()
     for name in names:
         used.add(
