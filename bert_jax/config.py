@@ -41,7 +41,7 @@ ALTERNATIVES = (
     ("optimizer.warmup_steps", "optimizer.warmup_ratio"),
 )
 # Lists of texts, where 2026 and 1e3 are no numbers.
-TEXT_LISTS = frozenset({"data.labels", "data.test", "data.validation"})
+TEXT_LISTS = frozenset({"data.label_columns", "data.labels", "data.test", "data.validation"})
 
 
 def default_config(task: str) -> ConfigDict:
