@@ -44,13 +44,13 @@ def test_predict_answers_line_by_line(model, tmp_path, capsys):
     rows = [{"id": 7, "text": "the cat sat ."}, {"id": 8, "text": "a dog ran", "text_pair": "up"}]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     arguments = ["predict", "--model", model, "--task", "embed", "--input", source]
-    arguments += ["--output", target, "--pooling", "cls", "--normalize"]
+    arguments += ["--output", target, "--pooling", "cls", "--normalize", "--prompt", "the sea "]
     assert cli.main([str(argument) for argument in arguments]) == 0
     assert "2 records" in capsys.readouterr().err
     found = [json.loads(line) for line in target.read_text().splitlines()]
     assert [record["id"] for record in found] == [7, 8]
     expected = bert_jax.load(model).embed(
-        ["the cat sat .", ("a dog ran", "up")], pooling="cls", normalize=True
+        ["the cat sat .", ("a dog ran", "up")], pooling="cls", normalize=True, prompt="the sea "
     )
     np.testing.assert_allclose([record["embedding"] for record in found], expected, atol=1e-6)
 

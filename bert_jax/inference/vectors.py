@@ -14,8 +14,8 @@ from bert_jax.tasks.base.streams import Progress, predict_examples
 from bert_jax.tasks.embed import EmbeddingPredictor
 from bert_jax.tasks.similarity.predict import Match, checked_texts
 
-# The prompts of the two sides of a search, the first that the model has.
-_OF_QUERIES, _OF_TEXTS = ("query",), ("document", "passage", "corpus")
+# Names of prompts before a query and before the texts; the first that a model has is used.
+_OF_QUERY, _OF_TEXTS = ("query",), ("document", "passage", "corpus")
 
 
 def embed(
@@ -115,13 +115,14 @@ def search(
     top_k: int = 10,
     *,
     pooling: str | Sequence[str] | None = None,
+    prompt: str | None = None,
     batch_size: int = 32,
     max_length: int | None = None,
 ) -> list[Match]:
     """The texts that are nearest to a query by `similarity`, the nearest first.
 
-    A prompt "query" of the model is put before the query, and a prompt "document", "passage" or
-    "corpus" before the texts; otherwise its default prompt.
+    The model's prompt "document", "passage" or "corpus" is put before the texts; without one, its
+    default prompt.
 
     Args:
         model: the model.
@@ -129,6 +130,8 @@ def search(
         texts: strings, read once; only the best are kept.
         top_k: number of matches.
         pooling: pooling of the vectors, see `embed`.
+        prompt: prompt before the query, see `embed`; None: the one with the name "query", else the
+            default prompt.
         batch_size: maximum number of rows computed together; short texts share rows.
         max_length: maximum number of tokens of a text.
 
@@ -143,13 +146,14 @@ def search(
             waiting.append(text)
             yield text
 
-    def predictor(names: Iterable[str]) -> EmbeddingPredictor:
-        name = next((name for name in names if name in model.description.vectors.prompts), None)
+    def predictor(prompt: str | None, names: tuple[str, ...]) -> EmbeddingPredictor:
+        known = (name for name in names if name in model.description.vectors.prompts)
         options = BatchOptions(batch_size, max_length)
-        return EmbeddingPredictor(model, options, pooling=pooling, prompt=name)
+        prompt = next(known, None) if prompt is None else prompt
+        return EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
 
-    (target,) = predict_examples(predictor(_OF_QUERIES), checked_texts([query]))
-    vectors = predict_examples(predictor(_OF_TEXTS), read())
+    (target,) = predict_examples(predictor(prompt, _OF_QUERY), checked_texts([query]))
+    vectors = predict_examples(predictor(None, _OF_TEXTS), read())
     kind = model.description.vectors.similarity
     scores = (similarity_of_pair(np.stack([target, vector]), kind) for vector in vectors)
     matches = (Match(index, waiting.popleft(), score) for index, score in enumerate(scores))

@@ -128,9 +128,11 @@ def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | 
 
 def check_lower_case(vectors: TextVectors, tokenizer: Tokenizer) -> None:
     """Raises UserError if texts must be lower-cased, and the tokenizer does not do it."""
+    if not vectors.lower_case:
+        return
     letters = " ".join(string.ascii_uppercase)
     upper, lower = tokenizer.encode_batch([letters, letters.lower()])
-    if vectors.lower_case and list(upper.ids) != list(lower.ids):
+    if list(upper.ids) != list(lower.ids):
         raise UserError(
             "sentence_bert_config.json: do_lower_case is true, and the model's tokenizer keeps "
             "capital letters; set do_lower_case in tokenizer_config.json"

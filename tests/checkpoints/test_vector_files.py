@@ -303,6 +303,15 @@ def test_weights_go_out_and_in(with_modules, tmp_path):
             bert_jax.load(place)
 
 
+def test_in_a_bucket_too(with_modules, model, bucket):
+    place = f"{bucket}/model"
+    expected = with_modules.embed(["a dog"])
+    with_modules.save(place)
+    np.testing.assert_array_equal(bert_jax.load(place).embed(["a dog"]), expected)
+    model.save(place)  # over it, without any
+    assert bert_jax.load(place).description.stored_vectors is None
+
+
 def test_they_go_with_their_model(with_modules, tmp_path, description, model_params, tokenizer):
     with_modules.save(tmp_path / "model")
     card = tmp_path / "model" / "README.md"

@@ -54,7 +54,8 @@ class Model:
 
     Attributes:
         module: the Linen module; `module.apply({"params": params}, input_ids, …)`.
-        params: parameters of the module, float32, on the mesh.
+        params: parameters of the module, float32, on the mesh; and, in the scope `TEXT_VECTORS`,
+            those of what its files apply after a pooling.
         tokenizer: tokenizer of the model.
         description: contents of its `config.json`.
         mesh: devices that the model is computed on.
