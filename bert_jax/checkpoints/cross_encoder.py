@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 
 _FILE = "config_sentence_transformers.json"
 # The keys of `config.json`: since version 4, and before.
 _SECTION, _OLD_KEY = "sentence_transformers", "sbert_ce_default_activation_function"
-_KEY = "activation_fn"
+_KEY, _PROMPT = "activation_fn", "default_prompt_name"
 
 
 def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]:
-    """The further fields of a `config.json`, with the function that stands in a file beside it.
+    """The further fields of a `config.json`, with what stands in a file beside it.
 
-    There it has precedence; in `config.json` versions 4 and later find it, too.
+    There the function has precedence; in `config.json` versions 4 and later find it, too.
 
     Raises:
         UserError: the file is damaged.
@@ -27,9 +28,19 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
     if not is_there(directory / _FILE):
         return dict(other)
     fields = read_json_object(directory / _FILE, directory)
-    if fields.get("model_type") != "CrossEncoder" or fields.get(_KEY) is None:
+    found = {key: fields[key] for key in (_KEY, _PROMPT) if fields.get(key) is not None}
+    if fields.get("model_type") != "CrossEncoder" or not found:
         return dict(other)
-    return {**other, _SECTION: {**_section(other), _KEY: fields[_KEY]}}
+    return {**other, _SECTION: {**_section(other), **found}}
+
+
+def check_no_prompt(other: Mapping[str, Any]) -> None:
+    """Raises UserError if texts have a prompt by default, which is not supported here."""
+    if name := _section(other).get(_PROMPT):
+        raise UserError(
+            f"{_FILE}: {_PROMPT} is {name!r}; prompts of cross-encoders are not supported: put the "
+            "prompt before the texts, and remove the key"
+        )
 
 
 def stored_activation(other: Mapping[str, Any]) -> Any:

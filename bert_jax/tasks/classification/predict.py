@@ -15,7 +15,7 @@ from bert_jax.checkpoints.config_file import (
     SINGLE_LABEL,
     ModelDescription,
 )
-from bert_jax.checkpoints.cross_encoder import stored_activation
+from bert_jax.checkpoints.cross_encoder import check_no_prompt, stored_activation
 from bert_jax.data.examples import Entry
 from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.texts import Text
@@ -104,10 +104,11 @@ class ClassificationPredictor(TextPredictor[Any]):
         """For arguments see `LoadedModel.classify`.
 
         Raises:
-            UserError: the model has no classifier of texts, or a problem type or an activation
-                that is not known.
+            UserError: the model has no classifier of texts, a problem type or an activation that
+                is not known, or a prompt.
         """
         check_head(model, PREDICT.heads, "classify texts", "classification")
+        check_no_prompt(model.description.other)
         super().__init__(model, options)
         self._activation = _identity if raw_scores else score_activation(model.description)
 

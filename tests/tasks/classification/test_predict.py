@@ -136,7 +136,11 @@ def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, mak
     model = make_labelled(Head.CLASSIFICATION, ("x",), (-2.0,), other=OLD)
     model.save(tmp_path / "model")
     beside = {"model_type": "CrossEncoder", "activation_fn": torch_class("Tanh")}
-    (tmp_path / "model/config_sentence_transformers.json").write_text(json.dumps(beside))
+    path = tmp_path / "model/config_sentence_transformers.json"
+    path.write_text(json.dumps(beside | {"prompts": {"a": "Q: "}, "default_prompt_name": "a"}))
+    with pytest.raises(UserError, match="default_prompt_name is 'a'; prompts of cross-encoders"):
+        bert_jax.load(tmp_path / "model").classify(["the cat"])
+    path.write_text(json.dumps(beside))
     bert_jax.load(tmp_path / "model").save(tmp_path / "again")
     assert json.loads((tmp_path / "again/config.json").read_text()).items() >= STORED.items()
     assert bert_jax.load(tmp_path / "again").classify(["the cat"]) == [pytest.approx(-0.9640276)]

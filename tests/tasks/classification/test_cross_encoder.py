@@ -1,0 +1,84 @@
+"""Scores of classifiers beside sentence-transformers and the pipelines of transformers."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.models.config import Head
+
+pytestmark = pytest.mark.slow
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+PAIRS = [("the cat sat", "on the mat"), ("a dog", "a bird sang ."), ("sun", "the sea was long")]
+
+
+@pytest.fixture
+def saved(make_model, tmp_path):
+    """A classifier, saved by bert_jax."""
+
+    def save(labels, name="model", **described):
+        model = make_model(Head.CLASSIFICATION, num_labels=labels)
+        description = dataclasses.replace(model.description, **described)
+        dataclasses.replace(model, description=description).save(tmp_path / name)
+        return tmp_path / name
+
+    return save
+
+
+@pytest.mark.parametrize("activation", [None, "Sigmoid", "Identity", "Tanh", "Softplus"])
+@pytest.mark.parametrize("labels", [1, 3])
+def test_a_cross_encoder_there_and_back(saved, tmp_path, activation, labels):
+    """Saved by sentence-transformers 6, which stores the activation beside config.json."""
+    function = getattr(torch.nn, activation)() if activation else None
+    theirs = sentence_transformers.CrossEncoder(str(saved(labels)), activation_fn=function)
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    model = bert_jax.load(tmp_path / "theirs")
+    logits = theirs.predict(PAIRS, activation_fn=torch.nn.Identity())
+    raw = model.classify(PAIRS, raw_scores=True)
+    model.save(tmp_path / "again")
+    again = sentence_transformers.CrossEncoder(str(tmp_path / "again"))
+    assert type(again.activation_fn) is type(theirs.activation_fn)
+    np.testing.assert_allclose(again.predict(PAIRS), theirs.predict(PAIRS), atol=1e-6)
+    if labels == 1:
+        np.testing.assert_allclose(raw, logits, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(model.classify(PAIRS), theirs.predict(PAIRS), atol=1e-5)
+    else:
+        found = [list(each.probabilities.values()) for each in raw]
+        np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type"),
+    [
+        (1, None),
+        (1, "regression"),
+        (3, None),
+        (3, "single_label_classification"),
+        (3, "multi_label_classification"),
+        (3, "regression"),
+    ],
+)
+def test_scores_are_those_of_a_pipeline(saved, labels, problem_type):
+    directory = saved(labels, problem_type=problem_type)
+    pipeline = transformers.pipeline("text-classification", str(directory), top_k=None)
+    theirs = pipeline([{"text": first, "text_pair": second} for first, second in PAIRS])
+    for found, expected in zip(bert_jax.load(directory).classify(PAIRS), theirs, strict=True):
+        scores = {each["label"]: each["score"] for each in expected}
+        probabilities = {"LABEL_0": found} if labels == 1 else found.probabilities
+        assert probabilities == pytest.approx(scores, rel=1e-4, abs=1e-5)
+
+
+def test_the_keys_of_older_versions(saved):
+    for other in (
+        {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
+        {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}},
+    ):
+        directory = saved(1, name=str(len(json.dumps(other))), other=other)
+        theirs = sentence_transformers.CrossEncoder(str(directory)).predict(PAIRS)
+        np.testing.assert_allclose(bert_jax.load(directory).classify(PAIRS), theirs, atol=1e-5)
