@@ -256,14 +256,12 @@ def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None)
             report=problems.append,
         )
         if job.progress:
-            remedy = "leave tokenizer.path out to train one for this text"
-            if user_tokenizer is None:
-                names = {"vocab_size": "tokenizer.vocab_size"}
-                limits = [str(problem.renamed(names)) for problem in problems]
-                cause = "".join(limits) or "raise tokenizer.character_coverage"
-                remedy = f"{cause}, or set tokenizer.kind=byte_level_bpe, tokenizer.lowercase=False"
             for line in unknown_pieces(
-                tokenizer, job.sources, job.validation, limit=job.limit, remedy=remedy
+                tokenizer,
+                job.sources,
+                job.validation,
+                limit=job.limit,
+                problems=None if user_tokenizer else problems,
             ):
                 job.report(line)
         with atomic_directory(directory) as unfinished:

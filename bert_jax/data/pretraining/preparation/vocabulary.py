@@ -120,7 +120,7 @@ def train_vocabulary(
                 vocab_size=size,
                 lowercase=lowercase,
                 character_coverage=coverage,
-                report=report,
+                report=lambda problem: report(problem.renamed(names)),
             )
 
 
@@ -130,7 +130,7 @@ def unknown_pieces(
     validation: ValidationSplit,
     *,
     limit: int | None,
-    remedy: str,
+    problems: Sequence[OptionError] | None,
 ) -> Iterator[str]:
     """Lines of text: the share of [UNK] at the begin of the sources, and if it is high, the cause.
 
@@ -139,7 +139,7 @@ def unknown_pieces(
         sources: the opened sources.
         validation: see `train_vocabulary`.
         limit: see `train_vocabulary`.
-        remedy: end of the warning, if characters are unknown.
+        problems: what `train_vocabulary` has reported; None: the tokenizer was not trained here.
     """
     texts = list(_train_texts(_CHECKED_CHARACTERS, sources, validation, limit, lambda size: None))
     unk = tokenizer.special_ids.unk
@@ -159,6 +159,10 @@ def unknown_pieces(
         for character, ids in zip(found, tokenizer.encode_sentences(found), strict=True)
         if unk in ids
     ]
+    remedy = "leave tokenizer.path out to train one for this text"
+    if problems is not None:
+        cause = "".join(map(str, problems)) or "raise tokenizer.character_coverage"
+        remedy = f"{cause}, or set tokenizer.kind=byte_level_bpe, tokenizer.lowercase=False"
     if 2 * sum(characters[character] for character in unknown) >= counts[unk]:
         yield (
             f"warning: the vocabulary does not have {len(unknown):,} of {len(found):,} characters "
