@@ -110,7 +110,7 @@ class Labels:
         """All examples of the file, with names of classes in place of the numbers in their lists.
 
         Lists of 0 and 1 are vectors if one of them has a number twice, or if all have the same
-        length, at least 2 and that of the names; otherwise their numbers are those of classes.
+        length, which is at least 2 and the number of names; otherwise they are numbers of classes.
 
         Raises:
             UserError: a vector has another length than the first, or not only 0 and 1; or a number
@@ -120,11 +120,11 @@ class Labels:
             yield from examples
             return
         lists = [cast(tuple[str, ...], example.label) for example in examples]
-        width = len(lists[0]) if self._are_vectors(lists) else 0
+        are_vectors, width = self._are_vectors(lists), len(lists[0])
         names = self._form.names or tuple(f"LABEL_{number}" for number in range(width))
         for example, parts in zip(examples, lists, strict=True):
             label: Label
-            if width:
+            if are_vectors:
                 label = _vector(parts, width, names, example.place)
             else:
                 label = tuple(dict.fromkeys(self._name(part, example.place) for part in parts))

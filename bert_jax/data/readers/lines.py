@@ -25,7 +25,7 @@ LINE_BYTES = 64 * 1024 * 1024
 """The limit on the length of a line; a longer one is hardly text."""
 
 _CONVERT = "convert the file to UTF-8"
-# The mark of UTF-32 begins with that of UTF-16.
+# The mark of UTF-32 begins with the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le",
     codecs.BOM_UTF32_BE: "utf-32-be",

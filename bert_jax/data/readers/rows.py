@@ -190,8 +190,9 @@ def _are_rows(
 ) -> bool:
     """Whether the lines of a row are rows themselves, if quotation marks are characters.
 
-    A text may have lines with as many separators as a row, so one of the columns must be like that
-    of other rows, too: it has their values (classes), or numbers, or the same few values again.
+    A text may have lines with as many separators as a row. So one of the columns must also look
+    like this column in other rows: it has their values (classes), or numbers, or a few values
+    several times.
 
     Args:
         lines: fields of each line of the row.

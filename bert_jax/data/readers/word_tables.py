@@ -54,7 +54,7 @@ class WordColumns:
 
     @classmethod
     def find(cls, table: Table, words: str, tags: str, id: str) -> "WordColumns":
-        """The columns of a table: the named ones (by name or number), else those of usual names.
+        """The columns of a table: the configured ones (name or number), else usual names.
 
         Raises:
             OptionError: a named column is missing, or none has a usual name of words.
@@ -67,7 +67,7 @@ class WordColumns:
             raise OptionError(
                 "text_column",
                 None,
-                "set {text_column}, and {label_column} to that of the tags",
+                "set {text_column} to the words, and {label_column} to the tags",
                 f"{place}: no column has a usual name of words ({', '.join(USUAL_WORDS)}), only "
                 f"{', '.join(map(repr, columns)) or 'nothing'}",
             )

@@ -148,6 +148,7 @@ def test_labels_of_a_column(labels, values, options, expected):
         ),
         (["['x']", ""], {}, "a.csv:3: the label ('label') is empty"),
         (["[0, 1, 0]", "[0, 1]"], {}, "a.csv:3: a vector of 2 numbers, but the first row has 3"),
+        (["[]", "[0, 1, 0]"], {}, "a.csv:3: a vector of 3 numbers, but the first row has 0; fix"),
         (["[0, 1, 0]", "[0, 2]"], {}, "a.csv:3: '2' in a list is neither 0 nor 1, as in the other"),
         (["[0, 1, 0]"], {"labels": ("a", "b")}, "a.csv:2: a vector of 3 numbers, but 2 labels are"),
         (
