@@ -42,7 +42,7 @@ class ContinuedOutputs(Outputs):
         self._target, self._journal = target, journal
         super().__init__(layouts, self._open)
         for prefix, layout in self.layouts.items():
-            if prefix not in self.files and layout.path(target).name in journal.files:
+            if prefix not in self.files and layout.path(target).name in journal.names:
                 self.files[prefix] = self._open(layout)
 
     @property
@@ -63,7 +63,7 @@ class ContinuedOutputs(Outputs):
         """Moves the complete files to their places, the output itself at last."""
         check_locks()
         self.end_all()
-        self._journal.flush()
+        self._journal.sync()
         paths = {prefix: self.layouts[prefix].path(self._target) for prefix in self.files}
         names = [path.name for path in paths.values()]
         with manifest_updated(self.directory, self._target.parent, names):

@@ -69,12 +69,11 @@ class KeptScores:
             return
         directory = as_path(self._directory) / _digest(self._request)
         check_directory(directory, [_SCORES])
-        journal = Journal(directory, "scores", lambda: self._request, writes=False)
-        if not all(from_all_hosts(_SCORES in journal.files)):
+        journal = Journal(directory, "scores", lambda: self._request, grows=False)
+        if not all(from_all_hosts(_SCORES in journal.names)):
             scores = self._computed(mesh)
             with journal.whole(_SCORES) as file:
                 np.save(file, scores)
-        journal.close()
         try:
             self._scores = np.load(directory / _SCORES, mmap_mode="r")
         except (OSError, ValueError) as error:

@@ -13,6 +13,7 @@ import dataclasses
 import fnmatch
 import functools
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -33,9 +34,42 @@ from bert_jax.standard_streams import say
 _RECORD = ".record.json"
 _RECORD_SECONDS = 5.0
 _BLOCK_BYTES = 1 << 20
+_DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, FileNotFoundError)
 
 Request = Callable[[], Mapping[str, Any]]
 """Returns everything that the files depend on, as values of JSON."""
+
+
+class GrowingFile(io.BufferedRandom):
+    """A file at the end of its recorded bytes; what follows them is removed.
+
+    Attributes:
+        size: bytes that were recorded or written since.
+    """
+
+    def __init__(self, path: Path, state: str = "") -> None:
+        """Raises ValueError or FileNotFoundError if `state`, "SIZE:SHA-256", is not in the file."""
+        flags = os.O_RDWR if state else os.O_RDWR | os.O_CREAT
+        super().__init__(io.FileIO(open_own(path, flags), "r+"))
+        self._digest = _verified(self, state or _state(0, hashlib.sha256()))
+        self.size = self.tell()
+        self.truncate()
+
+    @property
+    def state(self) -> str:
+        """Size and SHA-256 of these bytes."""
+        return _state(self.size, self._digest)
+
+    def write(self, data: Any) -> int:
+        """Appends bytes."""
+        self._digest.update(data)
+        self.size += len(data)
+        return super().write(data)
+
+    def sync(self) -> None:
+        """Gives everything to the disk."""
+        self.flush()
+        os.fsync(self.fileno())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,80 +81,25 @@ class _Mark:
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class GrowingFile:
-    """A file of a journal, at the end of its recorded bytes.
-
-    Attributes:
-        size: bytes that are recorded or written since.
-    """
-
-    def __init__(self, path: Path, state: str, *, writes: bool) -> None:
-        """Reads what is recorded; with `writes`, everything else in the file is removed.
-
-        Raises:
-            ValueError, FileNotFoundError: the recorded bytes are not there.
-            UserError: it is no file of its own.
-        """
-        self._path, self._digest = path, hashlib.sha256()
-        size, _, expected = (state or f"0:{self._digest.hexdigest()}").partition(":")
-        self.size = left = int(size)
-        flags = (os.O_RDWR if writes else os.O_RDONLY) | (0 if state else os.O_CREAT)
-        self._stream: BinaryIO = os.fdopen(open_own(path, flags), "r+b" if writes else "rb")
-        while left and (block := self._stream.read(min(left, _BLOCK_BYTES))):
-            left -= len(block)
-            self._digest.update(block)
-        if left or self._digest.hexdigest() != expected:
-            self._stream.close()
-            raise ValueError("the checksum differs")
-        if writes:
-            self._stream.truncate()
-
-    @property
-    def state(self) -> str:
-        """Size and SHA-256 of what is written, as in a manifest."""
-        return f"{self.size}:{self._digest.hexdigest()}"
-
-    def write(self, data: bytes) -> None:
-        """Appends data; raises UserError if it cannot be written."""
-        with _writing(self._path):
-            self._stream.write(data)
-        self._digest.update(data)
-        self.size += len(data)
-
-    def read(self, size: int, offset: int) -> bytes:
-        """Recorded bytes from an offset."""
-        return os.pread(self._stream.fileno(), size, offset)
-
-    def flush(self, *, to_disk: bool = False) -> None:
-        """Gives everything to the operating system, and with `to_disk` to the disk."""
-        with _writing(self._path):
-            self._stream.flush()
-            if to_disk:
-                os.fsync(self._stream.fileno())
-
-    def close(self) -> None:
-        """Closes the file, also if it cannot be written."""
-        with contextlib.suppress(OSError):
-            self._stream.close()
-
-
 class Journal:
     """The files of a directory, and the record of how far they go.
 
     Attributes:
         directory: the directory.
+        counts, digest: what was last given to `mark`, here or by an earlier call.
+        names: names of the files that are recorded.
     """
 
     def __init__(
-        self, directory: Path, content: str, request: Request | None, *, writes: bool = True
+        self, directory: Path, content: str, request: Request | None, *, grows: bool = True
     ) -> None:
-        """Reads the record, if there is one, and what is recorded of the files.
+        """Reads the record, if there is one, and compares the files with it.
 
         Args:
             directory: a directory on this machine; it may be missing.
             content: what it keeps, such as "{:,} predictions", with the sum of all counts.
             request: None: the work cannot be continued, and nothing is recorded.
-            writes: whether the files are continued, and what is not recorded is removed.
+            grows: whether the files are continued; if not, they are not opened for writing.
 
         Raises:
             UserError: the record or a file is damaged, a link or another name of a file, or they
@@ -129,37 +108,24 @@ class Journal:
         self.directory = directory
         self._content, self._remedy = content, f"remove {directory} to start anew"
         self._request = request and functools.cache(request)  # it may add up all parameters
-        self._writes, self._open = writes, dict[str, GrowingFile]()
-        self._recorded = self._marked = self._read()
-        self._recorded_at = time.monotonic()
-        for name in self._recorded.files:
-            self.open(name)
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How much is done: what was last given to `mark`, here or by an earlier call."""
-        return self._marked.counts
-
-    @property
-    def digest(self) -> str:
-        """The digest that was given with it."""
-        return self._marked.digest
-
-    @property
-    def files(self) -> Collection[str]:
-        """Names of the files that are recorded."""
-        return self._marked.files.keys()
+        self._open: dict[str, GrowingFile] = {}
+        self._set(self._read())
+        self._recorded, self._recorded_at = self._marked, time.monotonic()
+        for name, state in self._recorded.files.items():
+            try:
+                if grows:
+                    self.open(name)
+                else:
+                    with open(open_own(self._path(name)), "rb") as file:
+                        _verified(file, state)
+            except _DAMAGES as error:
+                raise self.damaged(name) from error
 
     def open(self, name: str) -> GrowingFile:
         """A file at the end of its recorded bytes, or a new one."""
         if name not in self._open:
-            path = below(self.directory, name, self.directory / _RECORD)
-            try:
-                with _writing(path):
-                    state = self._marked.files.get(name, "")
-                    self._open[name] = GrowingFile(path, state, writes=self._writes)
-            except (ValueError, FileNotFoundError) as error:
-                raise self.damaged(name) from error
+            state = self._recorded.files.get(name, "")
+            self._open[name] = GrowingFile(self._path(name), state)
         return self._open[name]
 
     def mark(self, counts: Mapping[str, int], digest: str = "") -> None:
@@ -170,57 +136,62 @@ class Journal:
             digest: what the caller compares to see that it continues from the same.
 
         Raises:
-            UserError: the record cannot be written, or another process has taken the work over.
+            UserError: another process has taken the work over, or the record cannot be written.
         """
         if self._request is None:
             return
-        files = {name: file.state for name, file in self._open.items()}
-        self._marked = _Mark(dict(counts), digest, files)
+        self._set(_Mark(dict(counts), digest, {n: file.state for n, file in self._open.items()}))
         if time.monotonic() - self._recorded_at >= _RECORD_SECONDS:
             self._record()
 
     @contextlib.contextmanager
     def whole(self, name: str) -> Iterator[BinaryIO]:
         """Writes a whole file, whose older version others may read meanwhile, and records it."""
-        path = below(self.directory, name, self.directory / _RECORD)
-        with _writing(path):
-            self.directory.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as file:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with atomic_file(self._path(name)) as file:
             yield file
         [state] = manifest_of(self.directory, [name])[name]
-        self._marked = _Mark(files={name: state})
+        self._set(_Mark(files={name: state}))
         self._record()
+
+    def sync(self) -> None:
+        """Gives everything to the disk."""
+        for file in self._open.values():
+            file.sync()
 
     def keep(self) -> str:
         """Records the last mark; returns what is kept, such as "4 predictions", or ""."""
-        with contextlib.suppress(UserError):  # the error that ended the call comes first
+        with contextlib.suppress(UserError, OSError):  # the error that ended the call comes first
             if self._marked != self._recorded:
                 self._record()
         return self._described(self._recorded) if self._recorded.files else ""
 
-    def flush(self) -> None:
-        """Gives everything to the disk."""
-        for file in self._open.values():
-            file.flush(to_disk=True)
-
     def close(self) -> None:
-        """Closes all files."""
+        """Closes all files, also those that cannot be written."""
         for file in self._open.values():
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
 
     def damaged(self, name: str) -> UserError:
         """The error for a file that is not as recorded."""
         return UserError(f"{self.directory / name} is damaged; {self._remedy}")
+
+    def _set(self, mark: _Mark) -> None:
+        self._marked = mark
+        self.counts, self.digest, self.names = mark.counts, mark.digest, mark.files.keys()
+
+    def _path(self, name: str) -> Path:
+        return below(self.directory, name, self.directory / _RECORD)
 
     def _described(self, mark: _Mark) -> str:
         return self._content.format(sum(mark.counts.values()))
 
     def _record(self) -> None:
         check_locks()
-        self.flush()
+        self.sync()
         assert self._request is not None  # else nothing is marked
         fields = {"request": self._request(), **dataclasses.asdict(self._marked)}
-        fields["checksum"] = _checksum(fields)
+        fields["checksum"] = checksum(fields)
         write_atomically(self.directory / _RECORD, json.dumps(fields, indent=1).encode())
         self._recorded, self._recorded_at = self._marked, time.monotonic()
 
@@ -229,20 +200,21 @@ class Journal:
         try:
             with open(open_own(self.directory / _RECORD), "rb") as file:
                 fields = json.loads(file.read(JSON_BYTES))
-            if fields.pop("checksum") != _checksum(fields):
+            if fields.pop("checksum") != checksum(fields):
                 raise ValueError("the checksum differs")
             then, mark = fields.pop("request"), _Mark(**fields)
-            if not all(type(count) is int and count >= 0 for count in mark.counts.values()):
-                raise ValueError("a count is no number")
-            if not all(isinstance(state, str) for state in mark.files.values()):
-                raise ValueError("the state of a file is no text")
+            values = [(int, mark.counts.values()), (str, mark.files.values())]
+            if any(type(value) is not kind for kind, found in values for value in found):
+                raise TypeError("a value is of another type")
+            if min(mark.counts.values(), default=0) < 0:
+                raise ValueError("a count is negative")
             what = f"{self.directory} has {self._described(mark)} of another"
             if self._request is None:
                 raise UserError(f"{what} input; {self._remedy}, or give another output")
             changed = differing_names(then, json.loads(json.dumps(self._request())))
         except FileNotFoundError:
             return _Mark()
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except _DAMAGES as error:
             raise self.damaged(_RECORD) from error
         if changed:
             raise UserError(
@@ -267,8 +239,8 @@ def continued(
         request: see `Journal`.
 
     Raises:
-        UserError: another process works there, or the directory is damaged, of another request, or
-            has files of others.
+        UserError: another process works there, a file cannot be written, or the directory is
+            damaged, of another request, or has files of others.
     """
     check_directory(directory, names)
     with locked(directory, inside=True):
@@ -284,6 +256,8 @@ def continued(
                             say(f"{directory} keeps {kept}; the same command continues after them")
                     else:
                         shutil.rmtree(directory, ignore_errors=True)
+                if isinstance(error, OSError):
+                    raise not_written(directory, error) from error
                 raise
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -306,15 +280,21 @@ def check_directory(directory: Path, names: Collection[str]) -> None:
         )
 
 
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise not_written(path, error) from error
-
-
-def _checksum(fields: Mapping[str, Any]) -> str:
+def checksum(fields: Mapping[str, Any]) -> str:
+    """The SHA-256 of values of JSON."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def _verified(stream: BinaryIO, state: str) -> Any:
+    """Reads as many bytes as recorded; returns their SHA-256, or raises ValueError."""
+    digest, left = hashlib.sha256(), int(state.partition(":")[0])
+    while left > 0 and (block := stream.read(min(left, _BLOCK_BYTES))):
+        left -= len(block)
+        digest.update(block)
+    if left or _state(stream.tell(), digest) != state:
+        raise ValueError("the checksum differs")
+    return digest
+
+
+def _state(size: int, digest: Any) -> str:
+    return f"{size}:{digest.hexdigest()}"

@@ -6,6 +6,7 @@ metrics, is computed again: that is fast.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,11 @@ class KeptOutputs:
     def _read_all(self, count: int) -> Iterator[list[np.ndarray]]:
         from safetensors.numpy import load
 
-        offset = 0
+        self._file.flush()
+        descriptor, offset = self._file.fileno(), 0
         for _ in range(count):
-            size = int.from_bytes(self._file.read(_SIZE_BYTES, offset), "little")
-            arrays = load(self._file.read(size, offset + _SIZE_BYTES))
+            size = int.from_bytes(os.pread(descriptor, _SIZE_BYTES, offset), "little")
+            arrays = load(os.pread(descriptor, size, offset + _SIZE_BYTES))
             offset += _SIZE_BYTES + size
             yield [arrays[str(leaf)] for leaf in range(len(arrays))]
 
