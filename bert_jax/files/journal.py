@@ -34,7 +34,9 @@ from bert_jax.standard_streams import say
 _RECORD = ".record.json"
 _RECORD_SECONDS = 5.0
 _BLOCK_BYTES = 1 << 20
-_DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, FileNotFoundError)
+
+DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, FileNotFoundError)
+"""What damaged or forged records and files raise here, and in the code that uses their values."""
 
 Request = Callable[[], Mapping[str, Any]]
 """Returns everything that the files depend on, as values of JSON."""
@@ -65,6 +67,13 @@ class GrowingFile(io.BufferedRandom):
         self._digest.update(data)
         self.size += len(data)
         return super().write(data)
+
+    def state_of(self, size: int) -> str:
+        """Size and SHA-256 of the first bytes, to which the file is going to be cut."""
+        self.seek(0)
+        state = _state(size, _digest(self, size))
+        self.seek(0, os.SEEK_END)
+        return state
 
     def sync(self) -> None:
         """Gives everything to the disk."""
@@ -118,7 +127,7 @@ class Journal:
                 else:
                     with open(open_own(self._path(name)), "rb") as file:
                         _verified(file, state)
-            except _DAMAGES as error:
+            except DAMAGES as error:
                 raise self.damaged(name) from error
 
     def open(self, name: str) -> GrowingFile:
@@ -191,17 +200,13 @@ class Journal:
         self.sync()
         assert self._request is not None  # else nothing is marked
         fields = {"request": self._request(), **dataclasses.asdict(self._marked)}
-        fields["checksum"] = checksum(fields)
-        write_atomically(self.directory / _RECORD, json.dumps(fields, indent=1).encode())
+        write_record(self.directory / _RECORD, fields)
         self._recorded, self._recorded_at = self._marked, time.monotonic()
 
     def _read(self) -> _Mark:
         """The state to continue from, at first an empty one."""
         try:
-            with open(open_own(self.directory / _RECORD), "rb") as file:
-                fields = json.loads(file.read(JSON_BYTES))
-            if fields.pop("checksum") != checksum(fields):
-                raise ValueError("the checksum differs")
+            fields = read_record(self.directory / _RECORD)
             then, mark = fields.pop("request"), _Mark(**fields)
             values = [(int, mark.counts.values()), (str, mark.files.values())]
             if any(type(value) is not kind for kind, found in values for value in found):
@@ -214,7 +219,7 @@ class Journal:
             changed = differing_names(then, json.loads(json.dumps(self._request())))
         except FileNotFoundError:
             return _Mark()
-        except _DAMAGES as error:
+        except DAMAGES as error:
             raise self.damaged(_RECORD) from error
         if changed:
             raise UserError(
@@ -280,6 +285,27 @@ def check_directory(directory: Path, names: Collection[str]) -> None:
         )
 
 
+def write_record(path: Path, fields: Mapping[str, Any]) -> None:
+    """Writes values of JSON with their checksum."""
+    content = {**fields, "checksum": checksum(fields)}
+    write_atomically(path, json.dumps(content, indent=1).encode())
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Reads what `write_record` has written.
+
+    Raises:
+        UserError: it is a link, another name of a file, or no file.
+        FileNotFoundError: it does not exist.
+        Exception: one of `DAMAGES`, if it was changed.
+    """
+    with open(open_own(path), "rb") as file:
+        fields: dict[str, Any] = json.loads(file.read(JSON_BYTES))
+    if fields.pop("checksum") != checksum(fields):
+        raise ValueError("the checksum differs")
+    return fields
+
+
 def checksum(fields: Mapping[str, Any]) -> str:
     """The SHA-256 of values of JSON."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -287,12 +313,17 @@ def checksum(fields: Mapping[str, Any]) -> str:
 
 def _verified(stream: BinaryIO, state: str) -> Any:
     """Reads as many bytes as recorded; returns their SHA-256, or raises ValueError."""
-    digest, left = hashlib.sha256(), int(state.partition(":")[0])
+    digest = _digest(stream, int(state.partition(":")[0]))
+    if _state(stream.tell(), digest) != state:
+        raise ValueError("the checksum differs")
+    return digest
+
+
+def _digest(stream: BinaryIO, left: int) -> Any:
+    digest = hashlib.sha256()
     while left > 0 and (block := stream.read(min(left, _BLOCK_BYTES))):
         left -= len(block)
         digest.update(block)
-    if left or _state(stream.tell(), digest) != state:
-        raise ValueError("the checksum differs")
     return digest
 
 

@@ -16,12 +16,12 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, below, fetch, reachable, read_json_object, write_atomically
+from bert_jax.files.journal import checksum
 from bert_jax.tokenization.interface import BRACKETED, Tokenizer
 
 MANIFEST_NAME = "manifest.json"
@@ -101,7 +101,7 @@ class Manifest:
     def write(self, directory: Path) -> None:
         """Writes the manifest atomically, with its own checksum."""
         fields = dataclasses.asdict(self)
-        fields[_CHECKSUM] = _checksum(fields)
+        fields[_CHECKSUM] = checksum(fields)
         text = json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
         write_atomically(directory / MANIFEST_NAME, text.encode())
         sync_directory(directory)
@@ -129,7 +129,7 @@ class Manifest:
                     f"{path}: format version {version!r}, but this bert_jax reads version "
                     f"{FORMAT_VERSION}; prepare the corpus again or use the other version"
                 )
-            if fields.pop(_CHECKSUM) != _checksum(fields):
+            if fields.pop(_CHECKSUM) != checksum(fields):
                 raise ValueError("its checksum differs")
             manifest = cls(
                 **fields
@@ -167,11 +167,6 @@ class Manifest:
         needed = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]
         missing = [name for name in needed if name not in self.files]
         return f"files lacks {missing[0]}" if missing else ""
-
-
-def _checksum(fields: dict[str, Any]) -> str:
-    """The SHA-256 of the fields of a manifest, but for this one."""
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def _counts(fields: dict[str, dict[str, int]]) -> dict[str, Counts]:

@@ -1,6 +1,7 @@
 """Shards: joined, they are the corpus that workers of one machine make, to the byte."""
 
 import gzip
+import os
 
 import pytest
 
@@ -105,6 +106,17 @@ def test_what_is_encoded_is_not_encoded_again(options, tmp_path, monkeypatch):
         assert {name: now[name] for name in changed} == changed
         assert len(now) == len(shards)
 
+    damaged = min(left.glob("*.npz"))
+    content = damaged.read_bytes()
+    place = content.index(b"\x93NUMPY", len(content) // 3) + 128  # the first element of an array
+    with damaged.open("r+b") as file:
+        file.seek(place)
+        file.write(bytes([content[place] ^ 1]))
+    message = f"{damaged.name}: cannot be read: Bad CRC-32 for file '.*'; remove it and run again"
+    with pytest.raises(UserError, match=message):
+        make(options, tmp_path / "corpus", encode_shards=lambda shards, work: None)
+    damaged.write_bytes(content)
+    os.utime(damaged, ns=(changed[damaged.name], changed[damaged.name]))
     make(options, tmp_path / "corpus", encode_shards=goes_on)
     make(options, tmp_path / "local")
     assert directory_bytes(tmp_path / "corpus") == directory_bytes(tmp_path / "local")

@@ -95,13 +95,28 @@ def test_a_move_that_was_interrupted_is_made_once(tmp_path, journal_is_written):
     assert (counts.documents, counts.unknown_tokens, counts.cut_sentences) == (1, 1, 1)
 
 
-def test_files_shorter_than_the_journal_says_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: path.write_bytes(b""), "is damaged; remove .* and start again"),
+        (lambda path: path.write_bytes(bytes(24)), "is damaged"),
+        (lambda path: path.unlink(), "is damaged"),
+        (lambda path: (path.parent / "b").hardlink_to(path), "is one of several names of a file"),
+        (
+            lambda path: (path.rename(path.parent / "b"), path.symlink_to("b")),
+            "is a link, not a file of",
+        ),
+    ],
+)
+def test_files_other_than_the_journal_says_are_refused(tmp_path, change, message):
     with writer(tmp_path) as files:
         files.append(0, FIRST)
         files.write_journal()
-    (tmp_path / "train.sentences.bin").write_bytes(b"")
+    path = tmp_path / "train.sentences.bin"
+    assert path.stat().st_size == 24
+    change(path)
     with (
-        pytest.raises(UserError, match=r"train.sentences.bin: shorter than the 24 bytes"),
+        pytest.raises(UserError, match=rf"train.sentences.bin {message}"),
         writer(tmp_path, Journal.read(tmp_path)),
     ):
         pass
@@ -110,4 +125,9 @@ def test_files_shorter_than_the_journal_says_are_refused(tmp_path):
 def test_a_damaged_journal_is_none(tmp_path):
     assert Journal.read(tmp_path) is None
     (tmp_path / "journal.json").write_text('{"fingerprint": "work", "batches": 3, "spl')
+    assert Journal.read(tmp_path) is None
+    Journal.begin("work", 1).write(tmp_path)
+    assert Journal.read(tmp_path) == Journal.begin("work", 1)
+    text = (tmp_path / "journal.json").read_text()
+    (tmp_path / "journal.json").write_text(text.replace('"batches": 0', '"batches": 1'))
     assert Journal.read(tmp_path) is None

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -268,7 +269,7 @@ def join_shards(
                 (file, positions), index = files[number % len(files)], number // len(files)
                 if index == len(positions):
                     break
-                with reachable(as_path(work.directory)):
+                with _readable(as_path(work.directory) / same[number % len(files)].name):
                     encoded = {
                         split: _encoded(file, index, split, first_document) for split in SPLITS
                     }
@@ -295,12 +296,19 @@ def _key(number: int, split: str, field: str) -> str:
 
 def _open(path: Path, opened: contextlib.ExitStack) -> tuple["np.lib.npyio.NpzFile", list[int]]:
     """Opens a shard's file; returns it with the positions of its batches."""
+    with _readable(path):
+        file = opened.enter_context(open_binary(path))
+        arrays: np.lib.npyio.NpzFile = np.load(file, allow_pickle=False)
+        return arrays, arrays["positions"].tolist()
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turns errors of a shard's file, which has checksums, into a UserError."""
     try:
         with reachable(path):
-            file = opened.enter_context(open_binary(path))
-            arrays: np.lib.npyio.NpzFile = np.load(file, allow_pickle=False)
-            return arrays, arrays["positions"].tolist()
-    except (OSError, ValueError) as error:
+            yield
+    except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: cannot be read: {error}; remove it and run again") from error
 
 

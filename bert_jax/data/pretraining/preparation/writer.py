@@ -1,16 +1,14 @@
 """Writes a corpus to `OUTPUT.partial/`, which is renamed to OUTPUT when it is complete.
 
-The files only grow. From time to time a journal records their lengths and the number of text
-batches they contain; after an interruption, everything written later is cut off. A corpus in a
-bucket is made in the user's cache and then uploaded, its manifest last.
+The files only grow. From time to time a journal records their lengths and checksums, and the number
+of text batches they contain; after an interruption, everything written later is cut off. A corpus
+in a bucket is made in the user's cache and then uploaded, its manifest last.
 """
 
 import contextlib
 import dataclasses
 import errno
-import io
 import itertools
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -34,12 +32,11 @@ from bert_jax.files import (
     check_locks,
     is_remote,
     reachable,
-    read_json_object,
     remove_partial_files,
     upload,
     user_cache,
-    write_atomically,
 )
+from bert_jax.files.journal import DAMAGES, GrowingFile, read_record, write_record
 
 JOURNAL_NAME = "journal.json"
 
@@ -75,11 +72,13 @@ class Journal:
         fingerprint: changes with text, options, tokenizer and batch size.
         batches: number of text batches that are written.
         splits: counts of each split.
+        files: size and SHA-256 of each file, "SIZE:SHA-256".
     """
 
     fingerprint: str
     batches: int
     splits: dict[str, SplitProgress]
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def begin(cls, fingerprint: str, sources: int) -> "Journal":
@@ -93,15 +92,14 @@ class Journal:
 
     def write(self, directory: Path) -> None:
         """Replaces the journal in a directory."""
-        text = json.dumps(dataclasses.asdict(self))
-        write_atomically(directory / JOURNAL_NAME, text.encode())
+        write_record(directory / JOURNAL_NAME, dataclasses.asdict(self))
         sync_directory(directory)
 
     @classmethod
     def read(cls, directory: Path) -> "Journal | None":
         """The journal in a directory, or None if it is missing or damaged."""
         try:
-            fields = read_json_object(directory / JOURNAL_NAME)
+            fields = read_record(directory / JOURNAL_NAME)
             splits = {
                 split: SplitProgress(
                     **entry
@@ -112,8 +110,8 @@ class Journal:
                 )
                 for split, entry in fields["splits"].items()
             }
-            return cls(fields["fingerprint"], fields["batches"], splits)
-        except (UserError, KeyError, TypeError, AttributeError):
+            return cls(**fields | {"splits": splits})
+        except (UserError, *DAMAGES):
             return None
 
 
@@ -123,26 +121,36 @@ class CorpusWriter:
     Args:
         directory: directory of the files; created by the caller.
         dtype: dtype of the token ids.
-        progress: progress to continue from; the files are cut to these counts.
+        progress: progress to continue from; the files are cut to what it records.
+
+    Raises:
+        UserError: a file is damaged.
     """
 
     def __init__(self, directory: Path, dtype: np.dtype, progress: Journal):
         self.progress = progress
         self._directory = directory
         self._dtypes = {"tokens": dtype, "sentences": _OFFSET, "documents": _OFFSET}
-        self._files: dict[tuple[str, str], io.FileIO] = {}
+        self._files: dict[str, GrowingFile] = {}
 
     def __enter__(self) -> "CorpusWriter":
-        for split in SPLITS:
-            for kind in FILE_KINDS:
-                path = self._directory / split_file(split, kind)
-                self._files[split, kind] = open(path, "ab", buffering=0)
-        self._cut_to_progress()
+        for split, kind in itertools.product(SPLITS, FILE_KINDS):
+            self._open(split_file(split, kind))
         return self
 
     def __exit__(self, *exception: object) -> None:
         for file in self._files.values():
-            file.close()
+            with contextlib.suppress(OSError):  # of a full disk, which was said
+                file.close()
+
+    def _open(self, name: str) -> None:
+        path = self._directory / name
+        try:
+            self._files[name] = GrowingFile(path, self.progress.files.get(name, ""))
+        except DAMAGES as error:
+            raise UserError(
+                f"{path} is damaged; remove {self._directory} and start again"
+            ) from error
 
     def append(self, source: int, encoded: dict[str, EncodedSplit]) -> None:
         """Writes the next batch, which has text of one source."""
@@ -168,9 +176,14 @@ class CorpusWriter:
 
     def write_journal(self) -> None:
         """Flushes the files to disk, then replaces the journal."""
+        self._write_journal({})
+
+    def _write_journal(self, shorter: dict[str, str]) -> None:
+        """Args: `shorter`: the states of files that are cut after it."""
         check_locks()
         for file in self._files.values():
-            os.fsync(file.fileno())
+            file.sync()
+        self.progress.files = {name: file.state for name, file in self._files.items()} | shorter
         self.progress.write(self._directory)
 
     def move_last_document(self, origin: str, target: str) -> None:
@@ -189,8 +202,14 @@ class CorpusWriter:
         source.counts[source.last_source] -= moved
         destination.counts[source.last_source] += moved
         source.last_counts = Counts()
-        self.write_journal()
-        self._cut_to_progress()
+        sizes = {
+            split_file(origin, kind): getattr(remaining, kind) * dtype.itemsize
+            for kind, dtype in self._dtypes.items()
+        }
+        self._write_journal({name: self._files[name].state_of(sizes[name]) for name in sizes})
+        for name in sizes:
+            self._files[name].close()
+            self._open(name)
 
     def finish(self) -> None:
         """Completes the files: writes the end of the last sentence and of the last document."""
@@ -199,29 +218,15 @@ class CorpusWriter:
             self._write(split, "sentences", np.array([total.tokens]))
             self._write(split, "documents", np.array([total.sentences]))
         for file in self._files.values():
-            os.fsync(file.fileno())
+            file.sync()
 
     def _write(self, split: str, kind: str, values: np.ndarray) -> None:
-        data = memoryview(values.astype(self._dtypes[kind]).tobytes())
-        while data:  # a write may stop early, for example on a nearly full disk
-            data = data[self._files[split, kind].write(data) :]
+        self._files[split_file(split, kind)].write(values.astype(self._dtypes[kind]).tobytes())
 
     def _read(self, split: str, kind: str, start: int) -> np.ndarray:
-        path = self._directory / split_file(split, kind)
-        dtype = self._dtypes[kind]
-        return np.fromfile(path, dtype, offset=start * dtype.itemsize)
-
-    def _cut_to_progress(self) -> None:
-        for split, progress in self.progress.splits.items():
-            for kind, dtype in self._dtypes.items():
-                file = self._files[split, kind]
-                size = getattr(progress.total(), kind) * dtype.itemsize
-                if os.fstat(file.fileno()).st_size < size:
-                    raise UserError(
-                        f"{self._directory / split_file(split, kind)}: shorter than the {size} "
-                        f"bytes in the journal; remove {self._directory} and start again"
-                    )
-                file.truncate(size)
+        name, dtype = split_file(split, kind), self._dtypes[kind]
+        self._files[name].flush()
+        return np.fromfile(self._directory / name, dtype, offset=start * dtype.itemsize)
 
 
 def _starts(first: int, lengths: np.ndarray) -> np.ndarray:
