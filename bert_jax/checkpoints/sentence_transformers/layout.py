@@ -7,7 +7,7 @@ from typing import Any
 from bert_jax.checkpoints.tensors import SAFETENSORS
 from bert_jax.errors import UserError
 from bert_jax.families.family import family_names
-from bert_jax.files import is_there, read_json
+from bert_jax.files import below, is_there, read_json
 from bert_jax.models.text_vectors import TextVectors
 
 MODULES, MODEL = "modules.json", "config_sentence_transformers.json"
@@ -92,11 +92,9 @@ def entries_of(directory: Path) -> list[dict[str, Any]]:
     entries = read_json(path)
     try:
         for entry in entries:
-            folder = PurePosixPath(entry["path"])
-            if folder.is_absolute() or ".." in folder.parts or "\\" in entry["path"]:
-                raise UserError(
-                    f"{path}: the path {entry['path']!r} leads out of the directory; {REMEDY}"
-                )
+            folder = PurePosixPath(entry["path"]).as_posix()
+            if folder != ".":
+                below(directory, folder, path)
             entry["type"].rpartition(".")
     except (AttributeError, TypeError, LookupError) as error:
         raise UserError(f"{path} is damaged: {error!r}; {REMEDY}") from error
