@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import string
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.readers.texts import Text
-from bert_jax.errors import UserError
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
@@ -29,7 +28,7 @@ from bert_jax.tasks.base.predictor import (
     check_finite,
     encoder_of,
 )
-from bert_jax.tasks.base.text_rows import TextPredictor, with_prompt
+from bert_jax.tasks.base.text_rows import TextPredictor
 from bert_jax.tokenization import Encoding, Tokenizer
 
 
@@ -58,12 +57,10 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         super().__init__(model, options)
         self.vectors = model.description.vectors.chosen(pooling, normalize)
         self.width = self.vectors.width(model.config.hidden_size)
-        self._prompt = self.vectors.prompt(prompt)
+        text = self.vectors.prompt(prompt)
+        self._prepare = TextPreparation(self.vectors, text, model.tokenizer)
         self._normalize = bool(normalize)
-        self._pool = self.vectors.pool(
-            prompt_length(self.vectors, self._prompt, model.tokenizer, self.limit)
-        )
-        check_lower_case(self.vectors, model.tokenizer)
+        self._pool = self.vectors.pool(self._prepare.prompt_length(self.limit))
         encoder, params = encoder_of(model, with_pooler=not self.vectors.of_tokens)
         self._encoder = encoder
         self._params = params, model.compute_params.get(TEXT_VECTORS, {})
@@ -73,7 +70,7 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         return stored_length(self.model.description, self.model.tokenizer)
 
     def encode(self, examples: Sequence[Text]) -> list[list[Encoding]]:
-        return super().encode([with_prompt(self._prompt, text) for text in examples])
+        return super().encode(list(map(self._prepare, examples)))
 
     def compute(self, batch: dict[str, jax.Array]) -> jax.Array:
         return _vectors(
@@ -108,13 +105,43 @@ def _vectors(
     return l2_normalize(vectors) if normalize else vectors
 
 
-def prompt_length(vectors: TextVectors, prompt: str, tokenizer: Tokenizer, limit: int) -> int:
-    """The number of first tokens that the pooling leaves out, as sentence-transformers counts."""
-    if vectors.include_prompt or not prompt:
-        return 0
-    (encoding,) = tokenizer.encode_batch([prompt], max_length=limit)
-    ends_special = encoding.ids[-1] in dataclasses.astuple(tokenizer.special_ids)
-    return len(encoding) - ends_special
+@dataclasses.dataclass(frozen=True)
+class TextPreparation:
+    """What is done to a text before it is tokenised.
+
+    Attributes:
+        vectors: how vectors are made.
+        prompt: what is put before a text, in a pair before the first.
+        tokenizer: tokenizer of the model.
+    """
+
+    vectors: TextVectors
+    prompt: str
+    tokenizer: Tokenizer
+
+    def __call__(self, text: Text) -> Text:
+        if isinstance(text, str):
+            return self._lower(self.prompt + text)
+        return self._lower(self.prompt + text[0]), self._lower(text[1])
+
+    def prompt_length(self, limit: int) -> int:
+        """The number of first tokens that do not count, as sentence-transformers finds it."""
+        if self.vectors.include_prompt or not self.prompt:
+            return 0
+        (encoding,) = self.tokenizer.encode_batch([self._lower(self.prompt)], max_length=limit)
+        return len(encoding) - (encoding.ids[-1] in self.tokenizer.special_ids.known())
+
+    def _lower(self, text: str) -> str:
+        """The text, with `lower_case` in small letters, special tokens excepted.
+
+        Each character alone, as in the normaliser of `tokenizers`: no final sigma.
+        """
+        if not self.vectors.lower_case:
+            return text
+        names = map(self.tokenizer.id_to_token, self.tokenizer.special_ids.known())
+        parts = re.split(f"({'|'.join(map(re.escape, names))})", text)
+        parts[::2] = ["".join(map(str.lower, part)) for part in parts[::2]]
+        return "".join(parts)
 
 
 def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | None:
@@ -124,19 +151,6 @@ def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | 
     """
     own = description.vectors.max_length
     return tokenizer.model_max_length if own is None else own
-
-
-def check_lower_case(vectors: TextVectors, tokenizer: Tokenizer) -> None:
-    """Raises UserError if texts must be lower-cased, and the tokenizer does not do it."""
-    if not vectors.lower_case:
-        return
-    letters = " ".join(string.ascii_uppercase)
-    upper, lower = tokenizer.encode_batch([letters, letters.lower()])
-    if list(upper.ids) != list(lower.ids):
-        raise UserError(
-            "sentence_bert_config.json: do_lower_case is true, and the model's tokenizer keeps "
-            "capital letters; set do_lower_case in tokenizer_config.json"
-        )
 
 
 def _predictor(model: Model, options: PredictOptions) -> EmbeddingPredictor:

@@ -12,6 +12,8 @@ from bert_jax.families import bert
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution
+from bert_jax.models.text_vectors import TextVectors
+from bert_jax.tasks.embed import TextPreparation
 
 # 11, 2, 11, 23, 11 and 11 tokens: in a batch of 8 they are one shape, alone they are three.
 TEXTS = [
@@ -110,6 +112,16 @@ def test_half_precision_gives_float32(model):
     assert found.dtype == np.float32
     difference = np.abs(found - model.embed(TEXTS)).max()
     assert 1e-6 < difference < 0.1
+
+
+def test_what_is_done_to_a_text_before_it_is_tokenised(tokenizer):
+    prepare = TextPreparation(TextVectors(lower_case=True), "The Sea : ", tokenizer)
+    assert prepare("A [MASK] ΣΑΣ") == "the sea : a [MASK] σασ"  # each character alone: no final ς
+    assert prepare(("A", "B")) == ("the sea : a", "b")
+    assert prepare.prompt_length(32) == 0
+    apart = dataclasses.replace(prepare, vectors=TextVectors(include_prompt=False))
+    assert apart("A [MASK]") == "The Sea : A [MASK]"
+    assert apart.prompt_length(32) == len(tokenizer.encode_batch(["the sea :"])[0]) - 1 == 4
 
 
 def test_poolings_that_cannot_be(model, make_model):

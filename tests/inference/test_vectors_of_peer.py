@@ -156,3 +156,22 @@ def test_the_pooler_in_place_of_a_pooling(encoder, tmp_path):
     np.testing.assert_allclose(model.embed(TEXTS), expected, atol=1e-5)
     model.save(tmp_path / "ours")
     np.testing.assert_allclose(opened(tmp_path / "ours").encode(TEXTS), expected, atol=1e-6)
+
+
+def test_lower_case_before_a_tokenizer_that_keeps_capital_letters(publish, encoder, tmp_path):
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    publish(Pooling(WIDTH, "mean"))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        file = tmp_path / "theirs" / name
+        text = file.read_text().replace('"lowercase": true', '"lowercase": false')
+        file.write_text(text.replace('"do_lower_case": true', '"do_lower_case": false'))
+    fields = {"max_seq_length": None, "do_lower_case": True}
+    (tmp_path / "theirs" / "sentence_bert_config.json").write_text(json.dumps(fields))
+    texts = ["The CAT sat on [MASK] mat .", "A DOG", "ΣΑΣ İ", "the cat"]
+    expected = opened(tmp_path / "theirs").encode(texts)
+    model = bert_jax.load(tmp_path / "theirs")
+    assert not model.tokenizer.switches.do_lower_case
+    np.testing.assert_allclose(model.embed(texts), expected, atol=1e-5)
+    model.save(tmp_path / "ours")
+    np.testing.assert_allclose(opened(tmp_path / "ours").encode(texts), expected, atol=1e-6)

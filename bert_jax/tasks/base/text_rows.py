@@ -181,11 +181,6 @@ def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
     return text
 
 
-def with_prompt(prompt: str, text: Text) -> Text:
-    """A text, or the first of a pair, after a prompt."""
-    return prompt + text if isinstance(text, str) else (prompt + text[0], text[1])
-
-
 def text_characters(text: Text) -> int:
     """The length of a text or a pair in characters."""
     return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])

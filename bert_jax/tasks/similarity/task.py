@@ -45,8 +45,8 @@ from bert_jax.tasks.base.splits import (
     read_splits,
 )
 from bert_jax.tasks.base.task import ModelInit, Sums, TrainSpec, weighted_sums
-from bert_jax.tasks.base.text_rows import TextEncoder, with_prompt
-from bert_jax.tasks.embed import check_lower_case, prompt_length, stored_length
+from bert_jax.tasks.base.text_rows import TextEncoder
+from bert_jax.tasks.embed import TextPreparation, stored_length
 from bert_jax.tasks.similarity.evaluators import PairEvaluator, find_evaluator
 from bert_jax.tasks.similarity.objectives import (
     ContrastiveObjective,
@@ -93,9 +93,8 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         super().__init__(splits, model, options)
         self._objective = objective
         vectors = model.description.vectors
-        check_lower_case(vectors, self.tokenizer)
-        self._prompt = vectors.prompt(None)
-        length = prompt_length(vectors, self._prompt, self.tokenizer, options.length)
+        self._prepare = TextPreparation(vectors, vectors.prompt(None), self.tokenizer)
+        length = self._prepare.prompt_length(self.options.length)
         self.module = SentencePairs(
             self.description.config,
             model.execution,
@@ -112,7 +111,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
         examples = self.splits.train
         targets = self._targets
         encode = TextEncoder(self.tokenizer, self.description.config, self.options.length)
-        texts = (with_prompt(self._prompt, text) for example in examples for text in example.item)
+        texts = (self._prepare(text) for example in examples for text in example.item)
         sequences = Sequences.of(row for (row,) in encode_in_chunks(encode, texts))
         rows = np.arange(2 * len(examples)).reshape(-1, 2)
 
@@ -136,7 +135,7 @@ class SimilarityTask(LabelledTask[TextExample, PairPrediction]):
 
     def module_of(self, description: ModelDescription, execution: Execution) -> nn.Module:
         vectors = description.vectors.chosen(None, None)
-        if vectors.prompt(None) != self._prompt:
+        if vectors.prompt(None) != self._prepare.prompt:
             problem = "the default prompt of the teacher is not that of the student"
             raise OptionError("teacher", None, "give them the same one", problem)
         length = 0 if vectors.include_prompt else self.module.text_vectors.prompt_length
