@@ -162,8 +162,9 @@ class LibraryTokenizer(AssemblingTokenizer):
         directory.mkdir(parents=True, exist_ok=True)
         content = self._library.to_str()
         definition = json.loads(content)
-        if self.settings.library:
-            content = json.dumps(definition | self.settings.library, ensure_ascii=False)
+        complete = definition | self.settings.library
+        if complete != definition:
+            content = json.dumps(complete, ensure_ascii=False)
         bare = self.template.without_token_types()
         if bare != self.class_template.without_token_types():
             class_name = LIBRARY_CLASS

@@ -14,6 +14,9 @@ SIDES = ("right", "left")
 # Paths of the machine that saved the file; transformers drops them, too.
 _LOCAL = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file", "merges_file")
 
+# Keys of `tokenizer.json` that are not used here, except for the direction of truncation.
+_LIBRARY = ("truncation", "padding", "decoder")
+
 # Keys that change ids, with the value that every model of these families has.
 _ONLY = {"split_special_tokens": False}
 
@@ -76,9 +79,9 @@ def read_settings(
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit >= 1:
             raise UserError(f"{path}: {key} is {limit!r:.80}; give a number of tokens from 1")
         limit = int(limit) if limit <= _NO_LIMIT else None
-    library = {key: (definition or {}).get(key) for key in ("truncation", "padding")}
-    library = {key: value for key, value in library.items() if isinstance(value, dict)}
-    cut = str((library.get("truncation") or {}).get("direction", SIDES[0])).lower()
+    library = {key: value for key, value in (definition or {}).items() if key in _LIBRARY}
+    cut = library.get("truncation")
+    cut = str(cut.get("direction", SIDES[0])).lower() if isinstance(cut, dict) else SIDES[0]
     sides = {"truncation_side": cut, "padding_side": SIDES[0]}
     sides = {key: config.get(key, default) for key, default in sides.items()}
     for key, side in sides.items():

@@ -184,6 +184,7 @@ def _named(
     values = {key: fields[key] for key in keys}
     if isinstance(extra, dict):
         values, extra = values | extra, []
+    values |= fields.get("model_specific_special_tokens") or {}
     for key in (key for key in _NAMED if key in fields and fields[key] is None):
         named.pop(key, None)
     if not isinstance(extra, list):

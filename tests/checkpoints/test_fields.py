@@ -2,117 +2,220 @@
 
 import dataclasses
 import json
-import re
-from collections.abc import Mapping
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bert_jax.checkpoints.config_file import read_config, write_config
+import bert_jax
+from bert_jax.checkpoints.config_file import ModelDescription, config_bytes, read_config
 from bert_jax.checkpoints.sentence_transformers import read_vectors
 from bert_jax.checkpoints.sentence_transformers import vector_files as files_of_vectors
 from bert_jax.errors import UserError
+from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
 from bert_jax.models.execution import Execution
-from bert_jax.models.text_vectors import TextVectors
-from tests.checkpoints.fields import CARRIED, COMPUTED, REFUSED, Field, refused, vector_files
+from bert_jax.tokenization import Tokenizer, load_tokenizer
+from tests.checkpoints.fields import (
+    CARRIED,
+    COMPUTED,
+    REFUSED,
+    Field,
+    at,
+    changed,
+    refused,
+    write,
+)
 from tests.checkpoints.fields.config_json import CONFIGS, MINIMAL_CONFIGS
+from tests.checkpoints.fields.tokenizer_files import CONFIG, LIBRARY, TOKENIZERS, VOCABULARY
+from tests.checkpoints.fields.vector_files import (
+    ENCODER,
+    FILES,
+    MODEL,
+    MODULES,
+    POOLING,
+    REFUSED_MODULES,
+    VECTORS,
+)
 
 TESTS = Path(__file__).parents[1]
 
 
-def in_config(path: Path, model_type: str, key: str, field: Field) -> str:
+def refusal(problem: str, name: str, path: str, field: Field) -> str:
+    """`REFUSED` if a message names the file, and the field or a value that is a name."""
+    words = [path.rpartition(".")[2], *([field.value] if isinstance(field.value, str) else [])]
+    is_named = name in problem and any(word in problem for word in words)
+    return REFUSED if is_named else problem
+
+
+def outcome(field: Field, *, is_same: bool, is_kept: bool, shown: Any) -> str:
+    """`CARRIED` or `COMPUTED`, else what is wrong.
+
+    Args:
+        field: the field.
+        is_same: whether nothing is computed in another way than without it.
+        is_kept: whether the file that is saved has it.
+        shown: the value of its observable.
+    """
+    if is_same:
+        return CARRIED if is_kept else "dropped"
+    return COMPUTED if shown == field.shows[1] else f"computed: {shown}"
+
+
+def of_config(path: Path, base: ModelDescription, key: str, field: Field) -> str:
     """What happens to a field of `config.json`."""
-    fields = {"model_type": model_type, **MINIMAL_CONFIGS[model_type]}
+    model_type = base.family.model_type
+    fields = {"model_type": model_type, **MINIMAL_CONFIGS[model_type], key: field.value}
     path.write_text(json.dumps(fields))
-    before = read_config(path)
-    path.write_text(json.dumps(fields | {key: field.value}))
     try:
         described = read_config(path)
         for head in described.family.class_names:
             dataclasses.replace(described, head=head).make_module(Execution())
     except UserError as error:
-        return REFUSED if re.search(rf"config.json: {key} is ", str(error)) else str(error)
-    write_config(path, dataclasses.replace(described, head=Head.ENCODER))
+        return refusal(str(error), path.name, key, field)
+    path.write_bytes(config_bytes(dataclasses.replace(described, head=Head.ENCODER)))
     assert read_config(path).config == described.config
-    if described.config == before.config:
-        return CARRIED if json.loads(path.read_text()).get(key) == field.value else "dropped"
-    name, shown = field.shows
-    return COMPUTED if getattr(described.config, name) == shown else "computed otherwise"
+    return outcome(
+        field,
+        is_same=described.config == base.config,
+        is_kept=at(json.loads(path.read_text()), key) == field.value,
+        shown=getattr(described.config, field.shows[0], None),
+    )
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_fields_of_config_json(tmp_path, model_type):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": model_type, **MINIMAL_CONFIGS[model_type]}))
+    base = read_config(path)
     rows = {key: field for key, field in CONFIGS[model_type].items() if not field.test}
-    found = {
-        key: in_config(tmp_path / "config.json", model_type, key, field)
-        for key, field in rows.items()
-    }
+    found = {key: of_config(path, base, key, field) for key, field in rows.items()}
     assert found == {key: field.outcome for key, field in rows.items()}
-
-
-def changed(content: Any, path: str, value: Any) -> Any:
-    """A copy of the content of a JSON file with another value at a path such as "0.name"."""
-    key, _, rest = path.partition(".")
-    step = int(key) if isinstance(content, list) else key
-    inner = content[step] if isinstance(content, list) else content.get(step, {})
-    new = changed(inner, rest, value) if rest else value
-    if isinstance(content, list):
-        return [new if number == step else entry for number, entry in enumerate(content)]
-    return {**content, step: new}
-
-
-def at(content: Any, path: str) -> Any:
-    """The value at a path; None if there is none."""
-    for key in path.split("."):
-        if isinstance(content, list):
-            content = content[int(key)]
-        else:
-            content = content.get(key) if isinstance(content, dict) else None
-    return content
 
 
 def of_vectors(directory: Path, name: str, path: str, field: Field) -> str:
     """What happens to a field of a file of sentence-transformers."""
-
-    def read(files: Mapping[str, Any]) -> TextVectors:
-        for file, content in files.items():
-            (directory / file).parent.mkdir(exist_ok=True)
-            (directory / file).write_text(json.dumps(content))
-        return read_vectors(directory)
-
-    before = read(vector_files.FILES)
-    found = read({**vector_files.FILES, name: changed(vector_files.FILES[name], path, field.value)})
+    write(directory, FILES)
+    before = read_vectors(directory)
+    write(directory, {name: changed(FILES[name], path, field.value)})
+    found = read_vectors(directory)
+    write(directory, {name: FILES[name]})
     if found.unsupported:
-        named = path.rpartition(".")[2], str(field.value)
-        is_named = name in found.unsupported and any(word in found.unsupported for word in named)
-        return REFUSED if is_named else found.unsupported
+        return refusal(found.unsupported, name, path, field)
     written = files_of_vectors(found, 16)
-    kept = at(json.loads(written[name]), path) == field.value
-    if dataclasses.replace(found, other=before.other) == before:
-        return CARRIED if kept else "dropped"
-    observable, shown = field.shows
-    return COMPUTED if getattr(found, observable) == shown and kept else "computed otherwise"
+    return outcome(
+        field,
+        is_same=dataclasses.replace(found, other=before.other) == before,
+        is_kept=at(json.loads(written[name]), path) == field.value,
+        shown=getattr(found, field.shows[0], None),
+    )
 
 
-@pytest.mark.parametrize("name", vector_files.VECTORS)
+@pytest.mark.parametrize("name", VECTORS)
 def test_fields_of_sentence_transformers(tmp_path, name):
-    rows = {path: field for path, field in vector_files.VECTORS[name].items() if not field.test}
+    rows = {path: field for path, field in VECTORS[name].items() if not field.test}
     found = {path: of_vectors(tmp_path, name, path, field) for path, field in rows.items()}
     assert found == {path: field.outcome for path, field in rows.items()}
 
 
-@pytest.mark.parametrize("name", sorted(vector_files.REFUSED_MODULES))
+@pytest.mark.parametrize("name", sorted(REFUSED_MODULES))
 def test_modules_of_sentence_transformers(tmp_path, name):
     field = refused(f"sentence_transformers.models.{name}")
     for number in range(3):
         path = f"{number}.type"
-        assert of_vectors(tmp_path, vector_files.MODULES, path, field) == REFUSED
+        assert of_vectors(tmp_path, MODULES, path, field) == REFUSED
+
+
+def shown_by(tokenizer: Tokenizer, name: str) -> Any:
+    """The value of an observable, see `fields.tokenizer_files`."""
+    kind, _, text = name.partition(" ")
+    if hasattr(tokenizer.special_ids, name):
+        return getattr(tokenizer.special_ids, name)
+    if hasattr(tokenizer, name):
+        return getattr(tokenizer, name)
+    if name == "types":
+        return tokenizer.encode_batch(["a"], ["a"])[0].type_ids
+    if kind == "decoded":
+        return tokenizer.decode(tokenizer.encode_batch([text])[0].ids)
+    if kind == "offsets":
+        return tokenizer.encode_batch([text.removeprefix("of ")])[0].offsets
+    return tokenizer.encode_batch([name])[0].ids
+
+
+OBSERVABLES = {
+    field.shows[0]
+    for fields in TOKENIZERS.values()
+    for field in fields.values()
+    if field.outcome == COMPUTED and not field.test
+}
+
+
+def of_tokenizer(directory: Path, name: str, path: str, field: Field) -> str:
+    """What happens to a field of a tokenizer's file."""
+
+    def load() -> tuple[Tokenizer, dict[str, Any]]:
+        tokenizer = load_tokenizer(directory)
+        return tokenizer, {name: shown_by(tokenizer, name) for name in sorted(OBSERVABLES)}
+
+    base = LIBRARY if name == "tokenizer.json" else VOCABULARY
+    write(directory, base)
+    _, before = load()
+    write(directory, {name: changed(base.get(name, {}), path, field.value)})
+    try:
+        tokenizer, after = load()
+    except UserError as error:
+        return refusal(str(error), name, path, field)
+    directory = directory / "saved"
+    tokenizer.save(directory)
+    assert load()[1] == after
+    written = json.loads((directory / name).read_text()) if (directory / name).exists() else {}
+    return outcome(
+        field,
+        is_same=after == before,
+        is_kept=at(written, path) == field.value,
+        shown=after.get(field.shows[0]),
+    )
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_fields_of_tokenizers(tmp_path, name):
+    rows = TOKENIZERS[name]
+    rows = {path: field for path, field in rows.items() if not field.test}
+    found = {}
+    for number, (path, field) in enumerate(rows.items()):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        found[path] = of_tokenizer(directory, name, path, field)
+    assert found == {path: field.outcome for path, field in rows.items()}
+
+
+def test_a_loaded_model_keeps_what_is_carried_over(base_model, tmp_path):
+    lists = {"config.json": CONFIGS["bert"], CONFIG: TOKENIZERS[CONFIG]}
+    lists |= {name: VECTORS[name] for name in (MODULES, ENCODER, MODEL)}
+    files = {name: json.loads((base_model / name).read_text()) for name in list(lists)[:2]}
+    files |= {name: FILES[name] for name in (ENCODER, MODEL, POOLING)}
+    files[MODULES] = FILES[MODULES][:2]  # without modules that have weights
+    carried = [
+        (name, path, field.value)
+        for name, fields in lists.items()
+        for path, field in fields.items()
+        if field.outcome == CARRIED
+    ]
+    for name, path, value in carried:
+        files[name] = changed(files[name], path, value)
+    shutil.copytree(base_model, tmp_path / "model")
+    (tmp_path / "model" / MANIFEST).unlink()  # the checksums of what is changed
+    write(tmp_path / "model", files)
+
+    bert_jax.load(tmp_path / "model").save(tmp_path / "again")
+
+    saved = {name: json.loads((tmp_path / "again" / name).read_text()) for name in lists}
+    assert [row for row in carried if at(saved[row[0]], row[1]) != row[2]] == []
 
 
 def test_every_test_that_a_row_names_exists():
     text = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
-    lists = [*CONFIGS.values(), *vector_files.VECTORS.values()]
-    named = {field.test for fields in lists for field in fields.values()} - {""}
+    files = *CONFIGS.values(), *VECTORS.values(), *TOKENIZERS.values()
+    named = {field.test for fields in files for field in fields.values()} - {""}
     assert {name for name in named if f"def {name}(" not in text} == set()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints.fields import FILES
+from tests.checkpoints.fields import COMPUTED, FILES, changed, write
 from tests.checkpoints.fields.config_json import CONFIGS
+from tests.checkpoints.fields.tokenizer_files import LIBRARY, TOKENIZERS, VOCABULARY
 from tests.checkpoints.fields.vector_files import (
     COMPUTED_MODULES,
     ENCODER,
@@ -148,3 +149,56 @@ def test_modules_and_their_fields():
         assert set(found[name].config_keys) - listed(f"{name}/config.json") == set(), name
     arguments = set(inspect.signature(found["Transformer"].__init__).parameters)
     assert arguments - {"self", "model_name_or_path", "backend"} - listed(ENCODER) == set()
+
+
+CLASSES_OF_TOKENIZERS = (
+    *("Bert", "DistilBert", "Electra", "MobileBert", "Roberta", "Camembert", "XLMRoberta"),
+    *("Albert", "DPRQuestionEncoder", "DPRContextEncoder", "DPRReader"),
+)
+# Fields whose content is of the model, or carried over as a whole.
+CONTENTS = (
+    *("vocab", "merges", "added_tokens_decoder", "special_tokens", "single", "pair"),
+    *("decoder", "strategy", "normalizers", "pretokenizers"),
+)
+
+
+def paths(content: dict, prefix: str = "") -> set[str]:
+    """The paths of all fields, without the numbers of entries of lists."""
+    found = set()
+    for key, value in content.items():
+        found.add(f"{prefix}{key}")
+        entries = value if isinstance(value, list) else [value]
+        if key not in CONTENTS:
+            inner = [entry for entry in entries if isinstance(entry, dict)]
+            found |= {path for entry in inner for path in paths(entry, f"{prefix}{key}.")}
+    return found
+
+
+@pytest.mark.parametrize("name", CLASSES_OF_TOKENIZERS)
+def test_fields_of_tokenizers(name, tmp_path):
+    tokenizer = getattr(transformers, f"{name}Tokenizer")()
+    tokenizer.add_tokens(["[E1]", transformers.AddedToken("<user>", special=True)])
+    tokenizer.save_pretrained(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names - set(TOKENIZERS) == set()
+    for file in names:
+        rows = {re.sub(r"\.\d+\b", "", path) for path in TOKENIZERS[file]}
+        known = {path[: match.start()] for path in rows for match in re.finditer(r"\.|$", path)}
+        assert paths(json.loads((tmp_path / file).read_text())) - known == set(), file
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_ids_are_those_of_transformers(name, tmp_path):
+    """Of each row of a text that shows what is computed."""
+    base = LIBRARY if name == "tokenizer.json" else VOCABULARY
+    for number, (path, field) in enumerate(TOKENIZERS[name].items()):
+        text, shown = field.shows
+        if field.outcome != COMPUTED or field.test or not isinstance(shown, list) or " " in text:
+            continue
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        write(directory, base | {name: changed(base.get(name, {}), path, field.value)})
+        peer = transformers.AutoTokenizer.from_pretrained(directory)
+        pair = peer("a", "a")
+        types = pair.get("token_type_ids", [0] * len(pair["input_ids"]))
+        assert (types if text == "types" else peer(text)["input_ids"]) == shown, path

@@ -8,6 +8,9 @@ modules of bert_jax, and those that their earlier versions wrote.
 """
 
 import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 COMPUTED, CARRIED, REFUSED = "computed", "carried over", "refused"
@@ -48,6 +51,34 @@ def refused(value: Any) -> Field:
 def tested(outcome: str, test: str) -> Field:
     """A field that another test shows."""
     return Field(outcome, test=test)
+
+
+def changed(content: Any, path: str, value: Any) -> Any:
+    """A copy of the content of a JSON file with another value at a path such as "0.name"."""
+    key, _, rest = path.partition(".")
+    step = int(key) if isinstance(content, list) else key
+    inner = content[step] if isinstance(content, list) else content.get(step, {})
+    new = changed(inner, rest, value) if rest else value
+    if isinstance(content, list):
+        return [new if number == step else entry for number, entry in enumerate(content)]
+    return {**content, step: new}
+
+
+def at(content: Any, path: str) -> Any:
+    """The value at a path; None if there is none."""
+    for key in path.split("."):
+        if isinstance(content, list):
+            content = content[int(key)]
+        else:
+            content = content.get(key) if isinstance(content, dict) else None
+    return content
+
+
+def write(directory: Path, files: Mapping[str, Any]) -> None:
+    for name, content in files.items():
+        (directory / name).parent.mkdir(exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        (directory / name).write_text(text)
 
 
 # Files beside those whose fields are listed; docs/models.md says what becomes of each.

@@ -92,7 +92,7 @@ VECTORS: Mapping[str, Mapping[str, Field]] = {
         "tokenizer_args": computed({"model_max_length": 6}, "max_length", 6),
         "processor_kwargs": computed({"model_max_length": 6}, "max_length", 6),
         "tokenizer_args.do_lower_case": refused(True),
-        "model_args": carried({"attn_implementation": "eager"}),
+        "model_args.attn_implementation": carried("eager"),
         "model_args.torch_dtype": carried("float16"),
         "model_args.my_argument": refused(1),
         "model_kwargs": carried({"dtype": "float16"}),
