@@ -261,7 +261,8 @@ def save_model_files(workdir: Path, task: Task) -> None:
         of_vectors = vector_files(vectors, description.config.hidden_size)
         files |= {f"{_VECTORS}/{name}": content for name, content in of_vectors.items()}
     summary = json.dumps(task.data_summary.as_dict(), indent=2, ensure_ascii=False)
-    files[DATA_SUMMARY] = f"{summary}\n".encode()
+    # Names of files need not be text; JSON spells them like Python.
+    files[DATA_SUMMARY] = f"{summary}\n".encode(errors="backslashreplace")
     write(workdir, {**files, DATA: json.dumps(_of_data(task)).encode()})
 
 

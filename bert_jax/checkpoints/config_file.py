@@ -103,6 +103,12 @@ class ModelDescription:
             raise UserError(
                 f"{len(self.labels)} labels for {self.config.num_labels} outputs; name each once"
             )
+        try:
+            "\n".join(self.labels).encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                "a label has half of a surrogate pair, which is not a character; rename it"
+            ) from error
 
     @property
     def class_name(self) -> str:
@@ -245,7 +251,7 @@ def config_bytes(description: ModelDescription) -> bytes:
     if description.problem_type is not None:
         fields["problem_type"] = description.problem_type
     text = json.dumps({**description.other, **fields}, indent=2, ensure_ascii=False) + "\n"
-    return text.encode()
+    return text.encode(errors="backslashreplace")  # half of a surrogate pair, as JSON spells it
 
 
 def _labels(named: Any) -> tuple[str, ...]:

@@ -177,24 +177,18 @@ def read_limited(path: Path, limit: int, directory: Path | None = None, *, remed
 
 
 def read_json(path: Path, directory: Path | None = None, *, remedy: str = "copy it again") -> Any:
-    r"""Reads a JSON file of at most `JSON_BYTES`; see `open_regular`.
+    """Reads a JSON file of at most `JSON_BYTES`; see `open_regular`.
 
     Raises:
-        UserError: the file cannot be read, is too large or not JSON; or a string in it has half of
-            a surrogate pair ("\ud83d"), which no encoding can write.
+        UserError: the file cannot be read, is too large or not JSON.
     """
     content = read_limited(path, JSON_BYTES, directory, remedy=remedy)
     try:
-        value = json.loads(content.decode())
-        if b"\\ud" in content.lower():
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
+        return json.loads(content.decode())
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}; {remedy}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: byte {error.start} is not UTF-8; {remedy}") from error
-    except UnicodeEncodeError as error:
-        raise UserError(f"{path}: half of a surrogate pair is not a character; {remedy}") from error
     except RecursionError as error:
         raise UserError(f"{path}: its JSON is nested too deeply; {remedy}") from error
     except ValueError as error:  # a number of thousands of digits

@@ -280,6 +280,14 @@ def test_a_size_that_is_null_is_missing(read):
         read(vocab_size=None)
 
 
+def test_half_of_a_surrogate_pair(read, tmp_path):
+    with pytest.raises(UserError, match="a label has half of a surrogate pair, which is not a cha"):
+        read(id2label={"0": "\ud83d", "1": "b"})
+    described = read(**{"\ud83d": "\ude00"})
+    write_config(tmp_path / "again.json", described)
+    assert read_config(tmp_path / "again.json") == described
+
+
 def test_nesting_without_end_is_one_line(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[" * 200_000)
