@@ -1,4 +1,4 @@
-"""The function that a cross-encoder of sentence-transformers applies to its score.
+"""What sentence-transformers says of a cross-encoder: the function that it applies to its score.
 
 Source: sentence-transformers 6, cross_encoder/model.py, `_parse_model_config` and
 `get_default_activation_fn`.
@@ -11,35 +11,48 @@ from typing import Any
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 
-_FILE = "config_sentence_transformers.json"
+_FILE, _ENCODER = "config_sentence_transformers.json", "sentence_bert_config.json"
+# Fields of the encoder's file that change no score.
+_HARMLESS = (
+    *("transformer_task", "modality_config", "module_output_name", "unpad_inputs"),
+    *("query_length", "document_length", "query_expansion"),
+)
 # The keys of `config.json`: since version 4, and before.
 _SECTION, _OLD_KEY = "sentence_transformers", "sbert_ce_default_activation_function"
 _KEY, _PROMPT = "activation_fn", "default_prompt_name"
 
 
 def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]:
-    """The further fields of a `config.json`, with what stands in a file beside it.
+    """The further fields of a `config.json`, with those of the files beside it in their section.
 
     There the function has precedence; in `config.json` versions 4 and later find it, too.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: a file is damaged.
     """
-    if not is_there(directory / _FILE):
+    files = [
+        read_json_object(directory / name, directory) if is_there(directory / name) else {}
+        for name in (_FILE, _ENCODER)
+    ]
+    fields, encoder = ({key: value for key, value in file.items() if value} for file in files)
+    if fields.pop("model_type", None) != "CrossEncoder":
         return dict(other)
-    fields = read_json_object(directory / _FILE, directory)
-    found = {key: fields[key] for key in (_KEY, _PROMPT) if fields.get(key) is not None}
-    if fields.get("model_type") != "CrossEncoder" or not found:
-        return dict(other)
-    return {**other, _SECTION: {**_section(other), **found}}
+    if encoder := {key: value for key, value in encoder.items() if key not in _HARMLESS}:
+        fields[_ENCODER] = encoder
+    return {**other, _SECTION: {**_section(other), **fields}}
 
 
-def check_no_prompt(other: Mapping[str, Any]) -> None:
-    """Raises UserError if texts have a prompt by default, which is not supported here."""
+def check_computed(other: Mapping[str, Any]) -> None:
+    """Raises UserError if texts have a prompt, a length or other rules of a cross-encoder's own."""
     if name := _section(other).get(_PROMPT):
         raise UserError(
             f"{_FILE}: {_PROMPT} is {name!r}; prompts of cross-encoders are not supported: put the "
             "prompt before the texts, and remove the key"
+        )
+    for key, value in _section(other).get(_ENCODER, {}).items():
+        raise UserError(
+            f"{_ENCODER}: {key} is {value!r:.80}; it is not supported for cross-encoders: remove "
+            "the key, and set model_max_length or do_lower_case in tokenizer_config.json"
         )
 
 

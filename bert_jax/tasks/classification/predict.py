@@ -15,7 +15,7 @@ from bert_jax.checkpoints.config_file import (
     SINGLE_LABEL,
     ModelDescription,
 )
-from bert_jax.checkpoints.cross_encoder import check_no_prompt, stored_activation
+from bert_jax.checkpoints.cross_encoder import check_computed, stored_activation
 from bert_jax.data.examples import Entry
 from bert_jax.data.outputs import Layout
 from bert_jax.data.readers.texts import Text
@@ -105,10 +105,10 @@ class ClassificationPredictor(TextPredictor[Any]):
 
         Raises:
             UserError: the model has no classifier of texts, a problem type or an activation that
-                is not known, or a prompt.
+                is not known, or a rule for its texts that is not computed.
         """
         check_head(model, PREDICT.heads, "classify texts", "classification")
-        check_no_prompt(model.description.other)
+        check_computed(model.description.other)
         super().__init__(model, options)
         self._activation = _identity if raw_scores else score_activation(model.description)
 

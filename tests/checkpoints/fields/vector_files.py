@@ -1,6 +1,7 @@
 """The fields of the files of sentence-transformers; observables are those of `TextVectors`.
 
-The key of a field is its path in the file: "1.type" is `type` of the second entry.
+The key of a field is its path in the file: "1.type" is `type` of the second entry. Of a
+cross-encoder, `test_the_activation_beside_config_json_comes_first_and_is_kept` shows the same.
 """
 
 from collections.abc import Mapping

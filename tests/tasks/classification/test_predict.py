@@ -140,9 +140,16 @@ def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, mak
     path.write_text(json.dumps(beside | {"prompts": {"a": "Q: "}, "default_prompt_name": "a"}))
     with pytest.raises(UserError, match="default_prompt_name is 'a'; prompts of cross-encoders"):
         bert_jax.load(tmp_path / "model").classify(["the cat"])
-    path.write_text(json.dumps(beside))
+    path.write_text(json.dumps(beside | {"prompts": {"a": "Q: "}, "my_note": 1}))
+    encoder = tmp_path / "model/sentence_bert_config.json"
+    encoder.write_text('{"transformer_task": "sequence-classification", "max_seq_length": 5}')
+    with pytest.raises(UserError, match="bert_config.json: max_seq_length is 5; it is not supp"):
+        bert_jax.load(tmp_path / "model").classify(["the cat"])
+    encoder.write_text('{"transformer_task": "sequence-classification", "max_seq_length": null}')
     bert_jax.load(tmp_path / "model").save(tmp_path / "again")
-    assert json.loads((tmp_path / "again/config.json").read_text()).items() >= STORED.items()
+    saved = json.loads((tmp_path / "again/config.json").read_text())["sentence_transformers"]
+    kept = {"prompts": {"a": "Q: "}, "my_note": 1}
+    assert saved == STORED["sentence_transformers"] | kept
     assert bert_jax.load(tmp_path / "again").classify(["the cat"]) == [pytest.approx(-0.9640276)]
 
 
