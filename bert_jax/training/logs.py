@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.errors import RetryableError, UserError
+from bert_jax.errors import LARGEST, RetryableError, UserError
 from bert_jax.files import (
     is_remote,
     is_there,
@@ -228,4 +228,7 @@ def _record(line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     has_place = isinstance(record, dict) and isinstance(record.get("step"), int)
-    return record if has_place and "split" in record else None
+    if not has_place or "split" not in record:
+        return None
+    wholes = (value for value in record.values() if isinstance(value, int))
+    return record if all(abs(value) <= LARGEST for value in wholes) else None

@@ -71,6 +71,7 @@ def test_damaged_lines_are_dropped_and_what_is_no_file_is_named(workdir):
     path = workdir / "metrics.jsonl"
     lines = lines_of(workdir)
     damaged = [
+        f'{{"step": 1, "split": "train", "loss": 1{"0" * 400}}}',
         '{"steq": 2}',
         '{"step": 3, "splht": ""}',
         '{"step": "3", "split": ""}',
