@@ -19,6 +19,12 @@ def add_arguments(parser: Parser) -> None:
     add("--hidden-act", metavar="NAME", help="overrides the one in config.json")
     add("--add-words", type=Path, metavar="FILE", help="words to add, one per line")
     add(
+        "--add-markers",
+        type=Path,
+        metavar="FILE",
+        help="words such as [E1] to add, one per line, that are found before text is split",
+    )
+    add(
         "--keep-layers",
         type=_layers,
         metavar="N or N,N",
@@ -43,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
         to=options.to,
         hidden_act=options.hidden_act,
         words=options.add_words,
+        markers=options.add_markers,
         positions=options.positions,
         keep_layers=options.keep_layers,
     )

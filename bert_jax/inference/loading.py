@@ -202,6 +202,7 @@ def convert(
     to: str = "huggingface",
     hidden_act: str | None = None,
     words: Path | None = None,
+    markers: Path | None = None,
     positions: int | None = None,
     keep_layers: int | Sequence[int] | None = None,
 ) -> LoadedModel:
@@ -214,6 +215,7 @@ def convert(
         to: "huggingface", a model directory; "google", files of google-research/bert.
         hidden_act: activation function that overrides the config, see `load`.
         words: a file of words to add, one per line; empty lines are ignored.
+        markers: a file of words to add as markers, see `Tokenizer.with_words`.
         positions: new length of the position table.
         keep_layers: layers that stay, see `LoadedModel.keep_layers`; None: all.
 
@@ -224,11 +226,12 @@ def convert(
         UserError: the source cannot be loaded, or not be written in this format.
     """
     model = load(source, task, hidden_act=hidden_act)
-    if words is not None:
-        try:
-            model = model.add_words(_read_words(words))
-        except UserError as error:
-            raise UserError(f"{words}: {error}") from error
+    for path, whole in ((words, False), (markers, True)):
+        if path is not None:
+            try:
+                model = model.add_words(_read_words(path), whole=whole)
+            except UserError as error:
+                raise UserError(f"{path}: {error}") from error
     if positions is not None:
         with renamed_options(length="positions"):
             model = model.extend_positions(positions)

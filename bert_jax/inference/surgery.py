@@ -20,7 +20,7 @@ MOST_POSITIONS = 2**20
 ModelT = TypeVar("ModelT", bound=Model)
 
 
-def add_words(model: ModelT, words: Sequence[str]) -> ModelT:
+def add_words(model: ModelT, words: Sequence[str], *, whole: bool = False) -> ModelT:
     """A model whose tokenizer has each word as one piece, see `Tokenizer.with_words`.
 
     A new row is the mean of the pieces that the word had before (`models.surgery.add_vocabulary`).
@@ -29,13 +29,14 @@ def add_words(model: ModelT, words: Sequence[str]) -> ModelT:
     Args:
         model: the model, which is not changed; single-host only.
         words: words to add; known words are skipped.
+        whole: whether they are markers such as "[E1]", which are found before a text is split.
 
     Raises:
         UserError: `words` is a string, a word cannot be a single piece, the tokenizer cannot take
             words, or the mesh does not divide the larger table.
     """
     words = list(not_one_string(words, "words"))
-    tokenizer = model.tokenizer.with_words(words)
+    tokenizer = model.tokenizer.with_words(words, whole=whole)
     first_id = model.tokenizer.vocab_size
     before = model.tokenizer.encode_sentences(words)
     after = tokenizer.encode_sentences(words)

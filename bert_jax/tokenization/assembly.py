@@ -6,9 +6,11 @@ so that a limit of one call never stays in a library object, where the next call
 
 import abc
 from collections.abc import Sequence
+from typing import Self
 
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
+from bert_jax.tokenization.special_tokens import Token
 
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
 
@@ -109,6 +111,26 @@ class AssemblingTokenizer(Tokenizer):
     @abc.abstractmethod
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
         """The pieces of each text; a literal "[MASK]" becomes the special token."""
+
+    @abc.abstractmethod
+    def _with_tokens(self, tokens: Sequence[Token]) -> Self:
+        """This tokenizer with more added tokens; this one is not changed."""
+
+    @abc.abstractmethod
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        """This tokenizer with more words, without `whole`, see `Tokenizer.with_words`."""
+
+    def with_words(self, words: Sequence[str], *, whole: bool = False) -> Self:
+        """See `Tokenizer.with_words`."""
+        check_texts(words)
+        words = list(dict.fromkeys(words))
+        if not whole:
+            return self._with_pieces(words)
+        for word in words:
+            if not word.strip():
+                raise UserError(f"words: nothing is left of {word!r}; remove it")
+        new = [word for word in words if self.token_to_id(word) is None]
+        return self._with_tokens([Token(word, special=False) for word in new])
 
     def encode_batch(
         self,

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -183,15 +183,13 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         """
         return pieces_without(WORD_MARKERS, self._pieces, self.special_ids)
 
-    def with_words(self, words: Sequence[str]) -> "ByteLevelBPETokenizer":
-        """See `Tokenizer.with_words`.
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        """See `AssemblingTokenizer`.
 
         The words become "added tokens" that are found only where no letter or digit is next to
         them, so all other words keep their ids. The space before such a word stays a piece of its
         own, "Ġ", which keeps `decode` exact.
         """
-        check_texts(words)
-        words = list(dict.fromkeys(words))
         for word in words:
             _check_whole(word)
         forms = self.encode_batch(

@@ -380,7 +380,7 @@ class Tokenizer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def with_words(self, words: Sequence[str]) -> "Tokenizer":
+    def with_words(self, words: Sequence[str], *, whole: bool = False) -> Self:
         """A tokenizer with more words; this one is not changed.
 
         Each word is normalised like text, and becomes one piece, with the ids V, V+1, … in the
@@ -388,12 +388,21 @@ class Tokenizer(abc.ABC):
         are those from V on. Only whole words can be added: a piece inside words ("##19") would
         change the ids of other words.
 
+        With `whole`, each is a marker such as "[E1]" or "<user>", which is found as it is written,
+        anywhere in a text and before the text is split. A marker is not a special token: `decode`
+        keeps it, and `encode_sentences` finds it. Every kind of tokenizer takes them.
+
         Words that do not begin with a new word keep their ids. Others are split after the new word:
         with "covid", "covids" is "covid", "##s", and unknown if the rest has no pieces.
 
+        Args:
+            words: the words.
+            whole: whether they are markers.
+
         Raises:
-            UserError: a word is empty, is never a single piece of text, because it is split
-                ("New York", "covid-19") or too long; or the tokenizer cannot take words.
+            UserError: a word is empty; or, without `whole`, it is never a single piece of text,
+                because it is split ("New York", "covid-19") or too long, or the tokenizer cannot
+                take words.
         """
 
     @abc.abstractmethod

@@ -100,7 +100,7 @@ class LibraryTokenizer(AssemblingTokenizer):
         self._sentence_library = self._for_sentences(library)
 
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
-        """This tokenizer with more added tokens; this one is not changed."""
+        """See `AssemblingTokenizer`."""
         changed = copy.copy(self)
         more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
         changed._use(copy_of(self._library), "the vocabulary with the new words", more)

@@ -1,11 +1,12 @@
 """SentencePiece models as used by ALBERT, run by the C++ library `sentencepiece`."""
 
+import copy
 import dataclasses
 import hashlib
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -40,8 +41,8 @@ CONFIG_FILE = "tokenizer_config.json"
 WORD_MARKER = "▁"
 
 NO_NEW_WORDS = (
-    "words: a SentencePiece model cannot take new words, which have no learned scores; train a new "
-    "one, or use a WordPiece tokenizer"
+    "words: a SentencePiece model cannot take new words, which have no learned scores; add them as "
+    "markers (whole=True), which are found wherever they stand, or train a new one"
 )
 
 
@@ -138,6 +139,14 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         self._splitter = self._make_splitter(ordered)
         plain = [token for token in ordered if not token.special]
         self._plain_splitter = self._make_splitter(plain) if plain else None
+
+    def _with_tokens(self, tokens: Sequence[Token]) -> Self:
+        """See `AssemblingTokenizer`."""
+        changed = copy.copy(self)
+        changed._ids, changed._pieces = dict(self._ids), list(self._pieces)
+        more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
+        changed._use(more, "the vocabulary with the new words")
+        return changed
 
     def _make_splitter(self, tokens: Sequence[Token]) -> "tokenizers.Tokenizer":
         """A tokenizer of the library that finds added tokens; the text between is one token, 0."""
@@ -302,8 +311,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
         return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
 
-    def with_words(self, words: Sequence[str]) -> "SentencePieceTokenizer":
-        """See `Tokenizer.with_words`: refused.
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        """See `AssemblingTokenizer`: refused.
 
         A SentencePiece model weighs its pieces against each other, with learned scores.
 

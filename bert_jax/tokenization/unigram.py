@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -194,8 +194,8 @@ class UnigramTokenizer(LibraryTokenizer):
         """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
         return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
 
-    def with_words(self, words: Sequence[str]) -> "UnigramTokenizer":
-        """See `Tokenizer.with_words`: refused.
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        """See `AssemblingTokenizer`: refused.
 
         Raises:
             UserError: always.

@@ -1,12 +1,13 @@
 """WordPiece (BERT paper, section 3), run by the Rust library `tokenizers`."""
 
+import copy
 import dataclasses
 import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -159,8 +160,8 @@ class WordPieceTokenizer(LibraryTokenizer):
         """See `Tokenizer.continuations`: the pieces that begin with "##"."""
         return np.array([piece.startswith(CONTINUATION_PREFIX) for piece in self._pieces])
 
-    def with_words(self, words: Sequence[str]) -> "WordPieceTokenizer":
-        """See `Tokenizer.with_words`.
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        """See `AssemblingTokenizer`.
 
         The words become entries of the vocabulary, not "added tokens" of the library: those are
         also found inside other words ("art" in "party"), and readers of `vocab.txt` miss them.
@@ -169,29 +170,34 @@ class WordPieceTokenizer(LibraryTokenizer):
 
         definition = json.loads(self._library.to_str())
         vocabulary = definition["model"]["vocab"]
-        outside = [piece for piece in self._pieces if piece not in vocabulary]
-        if outside:
+        # In the vocabulary, their ids stay where they are. What is split is never found there.
+        outside = {piece: i for i, piece in enumerate(self._pieces) if piece not in vocabulary}
+        outside.pop("", None)
+        if single := [piece for piece in outside if len(self._words_of(piece)) == 1]:
             raise UserError(
-                f"words: this tokenizer has {len(outside)} added tokens beside its vocabulary "
-                f"({', '.join(outside[:3])}), whose ids would move; add the words as those were, "
-                "with tokenizer.add_tokens of transformers"
+                f"words: this tokenizer has {len(single)} added tokens beside its vocabulary "
+                f"({', '.join(single[:3])}), whose ids would move; add the words with whole=True"
             )
-        check_texts(words)
         wholes = dict.fromkeys(map(self._whole_word, words))
         added = [whole for whole in wholes if whole not in vocabulary]
+        vocabulary |= outside
         vocabulary |= {whole: self.vocab_size + index for index, whole in enumerate(added)}
         library = tokenizers.Tokenizer.from_str(json.dumps(definition))
-        origin = "the vocabulary with the new words"
-        longer = WordPieceTokenizer(library, origin, self.template, self._tokens)
-        return longer.with_settings(self.settings)
+        longer = copy.copy(self)
+        longer._use(library, "the vocabulary with the new words", self._tokens)
+        return longer
+
+    def _words_of(self, text: str) -> list[str]:
+        """The words of a text, normalised, as the model sees them."""
+        normalizer, splitter = self._library.normalizer, self._library.pre_tokenizer
+        text = text if normalizer is None else normalizer.normalize_str(text)
+        if splitter is None:
+            return [text]
+        return [part for part, _ in splitter.pre_tokenize_str(text)]
 
     def _whole_word(self, word: str) -> str:
         """The normalised word that the model sees; it must be a single word."""
-        normalizer, splitter = self._library.normalizer, self._library.pre_tokenizer
-        text = word if normalizer is None else normalizer.normalize_str(word)
-        parts = (
-            [text] if splitter is None else [part for part, _ in splitter.pre_tokenize_str(text)]
-        )
+        parts = self._words_of(word)
         if not "".join(parts):
             raise UserError(f"words: nothing is left of {word!r} once normalised; remove it")
         if len(parts) > 1:
