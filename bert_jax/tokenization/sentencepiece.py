@@ -168,12 +168,14 @@ class SentencePieceTokenizer(AssemblingTokenizer):
     ) -> list[list[tuple[int | None, int, int]]]:
         """Of each text the added tokens, with their ids, and the text between: (id, start, end)."""
         parts_of_texts = []
+        added = splitter.get_added_tokens_decoder()
+        ids = {number: self._ids[token.content] for number, token in added.items()}
         for text, encoding in zip(texts, splitter.encode_batch(list(texts)), strict=True):
             parts: list[tuple[int | None, int, int]] = []
             last = 0
-            for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-                if token:
-                    parts += [(None, last, start), (self._ids[token], start, end)]
+            for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                if number in ids:
+                    parts += [(None, last, start), (ids[number], start, end)]
                     last = end
             parts_of_texts.append([*parts, (None, last, len(text))])
         return parts_of_texts
