@@ -160,7 +160,9 @@ def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path
     words.write_text("lighthouse\n\nfish\n")
     output = tmp_path / "converted"
     arguments = ["convert", "--input", model, "--output", output, "--task", "tagging"]
-    arguments += ["--add-words", words, "--positions", 80]
+    markers = tmp_path / "markers.txt"
+    markers.write_text("[E1]\n")
+    arguments += ["--add-words", words, "--add-markers", markers, "--positions", 80]
     assert cli.main([str(argument) for argument in arguments]) == 0
     said = capsys.readouterr()
     assert said.out.startswith(f"{output}: BertForTokenClassification, ")
@@ -168,9 +170,9 @@ def test_convert_makes_another_head_and_adds_words_and_positions(model, tmp_path
     found, before = bert_jax.load(output), bert_jax.load(model)
     assert found.description.head is Head.TAGGING
     assert found.config.max_position_embeddings == 80
-    assert found.config.vocab_size == before.config.vocab_size + 2
-    (encoding,) = found.tokenizer.encode_batch(["the fish"])
-    assert encoding.tokens == ["[CLS]", "the", "fish", "[SEP]"]
+    assert found.config.vocab_size == before.config.vocab_size + 3
+    (encoding,) = found.tokenizer.encode_batch(["the fish[E1]"])
+    assert encoding.tokens == ["[CLS]", "the", "fish", "[E1]", "[SEP]"]
 
 
 @pytest.mark.slow

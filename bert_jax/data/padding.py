@@ -13,6 +13,7 @@ from bert_jax.tokenization import Encoding, Tokenizer
 
 def bucket_length(length: int, most: int) -> int:
     """The next of 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, …, but not above `most`."""
+    length = max(length, 1)  # rows without a token, where a template adds none
     # Two buckets per power of two.
     step = max(16, 1 << max((length - 1).bit_length() - 2, 0))
     return min(-(-length // step) * step, most)

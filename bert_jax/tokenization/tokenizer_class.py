@@ -34,11 +34,15 @@ class TokenizerClass(NamedTuple):
 
 
 # Without "Fast". Those of transformers 5 that are a BertTokenizer, and the others.
-_OF_BERT = ("Bert", "ConvBert", "Electra", "LayoutLM", "Lxmert", "MobileBert", "SqueezeBert")
 _CLASSES = {
-    **{f"{name}Tokenizer": (WORDPIECE, True) for name in _OF_BERT},
-    "DPRContextEncoderTokenizer": (WORDPIECE, True),
-    "DPRQuestionEncoderTokenizer": (WORDPIECE, True),
+    **dict.fromkeys(
+        (
+            *("BertTokenizer", "ConvBertTokenizer", "ElectraTokenizer", "LayoutLMTokenizer"),
+            *("LxmertTokenizer", "MobileBertTokenizer", "SqueezeBertTokenizer"),
+            *("DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer"),
+        ),
+        (WORDPIECE, True),
+    ),
     "DPRReaderTokenizer": (WORDPIECE, False),
     "DistilBertTokenizer": (WORDPIECE, False),
     "AlbertTokenizer": (SENTENCEPIECE, True),
@@ -49,11 +53,16 @@ _CLASSES = {
 }
 # These never read a `tokenizer.json`: they split text by programs of their own.
 _PROGRAMS = (
-    *("Bartpho", "BertGeneration", "BertJapanese", "Bertweet", "BioGpt", "BlenderbotSmall"),
-    *("ByT5", "CTRL", "Canine", "Character", "Clvp", "CpmAnt", "Cpm", "Dia", "Esm", "FSMT"),
-    *("Flaubert", "GPTNeoXJapanese", "GPTSw3", "M2M100", "Marian", "Mecab", "Mgpstr"),
-    *("MyT5", "PLBart", "Perceiver", "Phobert", "ProphetNet", "Rag", "RoCBert", "Siglip"),
-    *("SpeechT5", "Tapas", "Vits", "Wav2Vec2CTC", "XLM"),
+    *("BartphoTokenizer", "BertGenerationTokenizer", "BertJapaneseTokenizer"),
+    *("BertweetTokenizer", "BioGptTokenizer", "BlenderbotSmallTokenizer"),
+    *("ByT5Tokenizer", "CTRLTokenizer", "CanineTokenizer", "CharacterTokenizer"),
+    *("ClvpTokenizer", "CpmAntTokenizer", "CpmTokenizer", "DiaTokenizer", "EsmTokenizer"),
+    *("FSMTTokenizer", "FlaubertTokenizer", "GPTNeoXJapaneseTokenizer"),
+    *("GPTSw3Tokenizer", "M2M100Tokenizer", "MarianTokenizer", "MecabTokenizer"),
+    *("MgpstrTokenizer", "MyT5Tokenizer", "PLBartTokenizer", "PerceiverTokenizer"),
+    *("PhobertTokenizer", "ProphetNetTokenizer", "RagTokenizer", "RoCBertTokenizer"),
+    *("SiglipTokenizer", "SpeechT5Tokenizer", "TapasTokenizer", "VitsTokenizer"),
+    *("Wav2Vec2CTCTokenizer", "XLMTokenizer"),
 )
 
 
@@ -79,7 +88,7 @@ def named_class(
     base = str(name).removesuffix("Fast")
     if base in _CLASSES:
         return TokenizerClass(name, *_CLASSES[base])
-    if base.removesuffix("Tokenizer") in _PROGRAMS:
+    if base in _PROGRAMS:
         raise UserError(
             f"{path}: {key} is {name}, a program that splits text in its own way; it is not "
             "supported: give a model with another tokenizer"

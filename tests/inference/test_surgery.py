@@ -52,6 +52,17 @@ def test_new_words_have_ids_and_begin_as_their_pieces(model):
         np.testing.assert_allclose(new[42], (old[17] + old[37]) / 2, rtol=1e-6)
 
 
+def test_a_marker_begins_as_its_pieces(model):
+    (pieces,) = model.tokenizer.encode_sentences(["[dog]"])
+
+    more = model.add_words(["[dog]"], whole=True)
+
+    assert more.tokenizer.encode_sentences(["sun[dog]"]) == [[17, 40]]
+    old, new = leaf(model, "mlm_head/bias"), leaf(more, "mlm_head/bias")
+    assert_same_bits(new[:40], old)
+    np.testing.assert_allclose(new[40], old[pieces].mean(), rtol=1e-6)
+
+
 def test_the_source_model_stays_as_it_is(model):
     config, vocab_size = model.config, model.tokenizer.vocab_size
     before = jax.tree.map(np.array, model.params)

@@ -1,6 +1,7 @@
 """Words that join a vocabulary after it was made."""
 
 import json
+import time
 
 import hypothesis
 import hypothesis.strategies as st
@@ -10,6 +11,7 @@ import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer, load_tokenizer
 from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
+from tests.tokenization.folders import write_folder
 
 
 def pieces_of(tokenizer, text: str) -> list[str]:
@@ -197,6 +199,71 @@ def test_tokens_beside_the_vocabulary_keep_their_ids_so_no_word_joins_them(uncas
 
     with pytest.raises(UserError, match=r"2 added tokens beside its vocabulary \(\[E1\], \[E2\]\)"):
         tokenizer.with_words(["dogs"])
+
+
+MARKERS = ["[E1]", "<user>", "covid-19", "[E1]", "ice cream"]
+
+
+@pytest.fixture
+def byte_level(tmp_path):
+    write_folder(tmp_path / "bpe", "BPE, tokenizer.json")
+    return load_tokenizer(tmp_path / "bpe")
+
+
+@pytest.fixture
+def unigram(tmp_path):
+    write_folder(tmp_path / "unigram", "XLM-R in a BERT")
+    return load_tokenizer(tmp_path / "unigram")
+
+
+@pytest.mark.parametrize("name", ["uncased", "byte_level", "cat_tokenizer", "unigram"])
+def test_markers_are_found_before_a_text_is_split(request, tmp_path, name):
+    old = request.getfixturevalue(name)
+    new = old.with_words(MARKERS, whole=True)
+    new.save(tmp_path / "saved")
+    saved = load_tokenizer(tmp_path / "saved")
+    assert saved.fingerprint() == new.fingerprint() != old.fingerprint()
+    markers = [marker for marker in dict.fromkeys(MARKERS) if old.token_to_id(marker) is None]
+    ids = list(range(old.vocab_size, old.vocab_size + len(markers)))
+    text = "the[E1] xcovid-19x <user> ice cream <USER>"
+    for each in (new, saved):
+        assert each.vocab_size == old.vocab_size + len(markers)
+        assert [each.token_to_id(marker) for marker in markers] == ids
+        (encoding,) = each.encode_batch([text])
+        found = [text[slice(*offsets)] for offsets in encoding.offsets]
+        added = [(i, word) for i, word in zip(encoding.ids, found, strict=True) if i in ids]
+        of_text = ["[E1]", "covid-19", "<user>", "ice cream"]
+        assert added == [(each.token_to_id(word), word) for word in of_text if word in markers]
+        (sentence,) = each.encode_sentences([text])
+        assert [i for i in sentence if i in ids] == [i for i, _ in added]
+        assert "<user>" in each.decode(encoding.ids)
+    assert [e.ids for e in new.encode_batch(["the dog"])] == [
+        e.ids for e in old.encode_batch(["the dog"])
+    ]
+    assert old.token_to_id("<user>") is None
+    with pytest.raises(UserError, match="^words: nothing is left of ' '; remove it"):
+        old.with_words([" "], whole=True)
+
+
+def test_words_may_follow_markers(uncased):
+    longer = uncased.with_words(["[E1]", "<user>"], whole=True).with_words(["dogs"])
+
+    assert [longer.id_to_token(i) for i in (20, 21, 22)] == ["[E1]", "<user>", "dogs"]
+    assert longer.encode_sentences(["the dogs [E1]<user>"]) == [[5, 22, 20, 21]]
+
+
+def test_many_words_and_markers_take_linear_time(uncased, byte_level):
+    """Less than a second each; 8,000 one by one took a minute."""
+    markers = [f"[E{number}]" for number in range(8000)]
+    words = [
+        "".join(map(chr, (97 + n // 676, 97 + n // 26 % 26, 97 + n % 26))) for n in range(8000)
+    ]
+    for tokenizer in (uncased, byte_level):
+        begin = time.process_time()
+        assert tokenizer.with_words(markers, whole=True).vocab_size >= tokenizer.vocab_size + 7999
+        longer = tokenizer.with_words(words)
+        assert longer.vocab_size >= tokenizer.vocab_size + 7990
+        assert time.process_time() - begin < 20
 
 
 def test_sentencepiece_refuses_words(cat_tokenizer):
