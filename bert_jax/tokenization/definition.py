@@ -299,7 +299,7 @@ def read_template(
         names: the five special tokens, in the order of the fields of `SpecialIds`.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: it cannot be read, or gives a token another id than the vocabulary.
     """
     steps = [definition.get("post_processor") or {"type": "ByteLevel"}]
     if isinstance(steps[0], dict) and steps[0].get("type") == "Sequence":
@@ -311,6 +311,7 @@ def read_template(
         return Template("A", "A B:1")
     try:
         (step,) = adding
+        _check_ids(path, definition, step)
         if step["type"] == "TemplateProcessing":
             texts = [
                 [_template_part(part, step["special_tokens"], names) for part in step[key]]
@@ -335,6 +336,28 @@ def read_template(
             "are TemplateProcessing, BertProcessing, RobertaProcessing and ByteLevel, with the "
             f"first text before the second: {READ_REMEDY}"
         ) from None
+
+
+def _check_ids(path: Path, definition: Mapping[str, Any], step: Mapping[str, Any]) -> None:
+    """Raises UserError if a post-processor, whose ids count, gives one to another token."""
+    vocabulary = definition["model"]["vocab"]
+    if isinstance(vocabulary, list):
+        vocabulary = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    added = {token["content"]: token["id"] for token in definition.get("added_tokens") or []}
+    for token, token_id in (
+        *(step[role] for role in ("cls", "sep") if role in step),
+        *(
+            pair
+            for entry in step.get("special_tokens", {}).values()
+            for pair in zip(entry["tokens"], entry["ids"], strict=True)
+        ),
+    ):
+        known = added.get(token, vocabulary.get(token, token_id))
+        if token_id != known:
+            raise UserError(
+                f"{path}: the ids in the post_processor have {token_id!r:.80} for {token!r:.80}, "
+                f"and the vocabulary has {known}; save the tokenizer again"
+            )
 
 
 def _template_part(
