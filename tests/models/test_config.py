@@ -20,9 +20,8 @@ from bert_jax.models.config import EncoderConfig
             "hidden_size is 100; it must be a multiple of num_attention_heads, 12",
         ),
         (
-            {"hidden_act": "gelu_fast"},
-            "hidden_act is 'gelu_fast'; known are gelu, gelu_new, "
-            "gelu_pytorch_tanh, relu, silu, swish, tanh",
+            {"hidden_act": "prelu"},
+            "hidden_act is 'prelu'; known are gelu, gelu_python, gelu_10, quick_gelu, gelu_new, ",
         ),
         (
             {"hidden_dropout_prob": 1.0},
