@@ -53,7 +53,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
                 yield file
             return
         target = Path(os.path.realpath(path))
-        with replaced(target) as partial, partial.open("wb") as file:
+        with replaced(target) as partial, partial.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -98,6 +98,7 @@ def replaced(path: Path) -> Iterator[Path]:
     The name is unique to this process, so two processes never write to the same file.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)  # of a process with this number, or a link that others made
     try:
         yield partial
         partial.replace(path)
