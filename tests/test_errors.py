@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from bert_jax.checkpoints.parameters import LoadReport
 from bert_jax.cli.common import Parser, outcome
 from bert_jax.errors import (
     OptionError,
@@ -119,6 +120,7 @@ def test_what_is_printed_cannot_control_a_terminal(capsys):
     show(f"1\n{name}")
     printed = capsys.readouterr()
     assert printed.err == f"unexpected: {kept}\\n!\n7\n"
+    assert str(LoadReport((), (), (name,))) == f"0 tensors loaded; unexpected keys: {kept}"
     assert printed.out == f"1\n{kept}\n"
 
 
