@@ -174,6 +174,9 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
             f"{path} lacks {', '.join(missing)}; give the whole {family.model_type} config"
         )
     named = fields.get("id2label") or None
+    count = fields.get("num_labels")
+    if isinstance(named, dict | list) and count not in (None, len(named)):
+        named = None  # as in transformers; its version 2 wrote the default names beside any number
     labels = _labels(named)
     # What a file may lack, such as dropout, is as in a new model of the family, and in its class.
     known = dict(family.defaults)

@@ -78,6 +78,13 @@ def test_labels_stand_in_the_order_of_their_numbers(read):
     assert described.problem_type == "single_label_classification"
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_number_of_labels_comes_before_their_names(read, count):
+    """As in transformers 5.24: the names are then LABEL_0, LABEL_1, …"""
+    described = read(num_labels=count, id2label={"0": "LABEL_0", "1": "LABEL_1"})
+    assert (described.config.num_labels, described.labels, described.other) == (count, (), {})
+
+
 def test_null_is_the_default(read):
     described = read(pad_token_id=None, classifier_dropout=None, id2label=None, problem_type=None)
     assert described == ModelDescription(CONFIG, head=None)

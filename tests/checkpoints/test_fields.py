@@ -20,6 +20,7 @@ from bert_jax.tokenization import Tokenizer, load_tokenizer
 from tests.checkpoints.fields import (
     CARRIED,
     COMPUTED,
+    OTHER_FILES,
     REFUSED,
     Field,
     at,
@@ -219,3 +220,11 @@ def test_every_test_that_a_row_names_exists():
     files = *CONFIGS.values(), *VECTORS.values(), *TOKENIZERS.values()
     named = {field.test for fields in files for field in fields.values()} - {""}
     assert {name for name in named if f"def {name}(" not in text} == set()
+
+
+def test_the_documentation_says_what_becomes_of_every_file():
+    text = (TESTS.parent / "docs" / "models.md").read_text()
+    table = text[text.index("What becomes of each file") : text.index("A head that the files lack")]
+    assert "the folders that it names" in table  # those of modules
+    names = {name for name in (*OTHER_FILES, *VECTORS, *TOKENIZERS) if "/" not in name}
+    assert {name for name in names if f"`{name}`" not in table} == set()

@@ -82,8 +82,7 @@ def write(directory: Path, files: Mapping[str, Any]) -> None:
 
 
 # Files beside those whose fields are listed; docs/models.md says what becomes of each.
-FILES = (
+OTHER_FILES = (
     *("model.safetensors", "Dense/model.safetensors", "LayerNorm/model.safetensors"),
-    *("tokenizer.json", "tokenizer_config.json", "config.json"),
-    "README.md",
+    *("config.json", "README.md"),
 )
