@@ -10,9 +10,9 @@ from bert_jax.data.tensorflow import import_tensorflow
 
 Batch = dict[str, np.ndarray]
 
-# So few batches are made when they are read: to import TensorFlow takes longer, and steps are timed
-# on accelerators where it is not installed.
-_FEW = 8
+# Batches of so few numbers in all are made when they are read: to import TensorFlow takes longer,
+# and steps are timed on accelerators where it is not installed.
+_FEW_NUMBERS = 20_000_000
 
 _open: "weakref.WeakSet[Generator[Batch, None, None]]" = weakref.WeakSet()
 
@@ -40,11 +40,14 @@ def batches_in_order(
 def _batches(
     make_batch: Callable[[int], Batch], start: int, stop: int, parallel_calls: int | None
 ) -> Generator[Batch, None, None]:
-    if stop - start <= _FEW:
-        yield from map(make_batch, range(start, stop))
+    if stop <= start:
+        return
+    example = make_batch(start)
+    if (stop - start) * sum(array.size for array in example.values()) <= _FEW_NUMBERS:
+        yield example
+        yield from map(make_batch, range(start + 1, stop))
         return
     tf = import_tensorflow()
-    example = make_batch(start)
     dtypes = [tf.as_dtype(array.dtype) for array in example.values()]
     # None at the end: TensorFlow never frees `make` and the objects that it refers to.
     current: Callable[[int], Batch] | None = make_batch

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from bert_jax.data import pipeline
 from bert_jax.data.pipeline import batches_in_order
 
 
@@ -16,7 +17,14 @@ def make_batch(number: int) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.fixture
+def few_numbers(monkeypatch):
+    """Up to eight batches are made when they are read."""
+    monkeypatch.setattr(pipeline, "_FEW_NUMBERS", 8 * 8)
+
+
 @pytest.mark.parametrize("parallel_calls", [None, 1, 4])
+@pytest.mark.usefixtures("few_numbers")
 def test_batches_come_in_order(parallel_calls):
     found = list(batches_in_order(make_batch, 3, 40, parallel_calls=parallel_calls))
     assert [batch["ids"][0, 0] for batch in found] == list(range(3, 40))
@@ -33,6 +41,7 @@ def test_no_batches(start, stop):
     assert list(batches_in_order(make_batch, start, stop)) == []
 
 
+@pytest.mark.usefixtures("few_numbers")
 def test_an_error_in_a_batch_reaches_the_caller():
     def fail_at_three(number: int) -> dict[str, np.ndarray]:
         if number == 3:
@@ -46,6 +55,7 @@ def test_an_error_in_a_batch_reaches_the_caller():
             list(batches)
 
 
+@pytest.mark.usefixtures("few_numbers")
 def test_few_batches_need_no_tensorflow(monkeypatch):
     """To time a step, or to plan one, where TensorFlow is not installed."""
     monkeypatch.setitem(sys.modules, "tensorflow", None)  # an import fails
