@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO
 
 from bert_jax.errors import UserError
 from bert_jax.files import atomic_file, not_written
@@ -42,17 +42,11 @@ class Layout:
         return target.with_name(f"{self.prefix}_{target.name}") if self.prefix else target
 
 
-class _Stream(Protocol):
-    def write(self, data: bytes, /) -> object: ...
-
-    def flush(self) -> None: ...
-
-
 class TextFile:
     """A file that is being written."""
 
     def __init__(
-        self, name: str, layout: Layout, stream: _Stream, *, is_begun: bool = False
+        self, name: str, layout: Layout, stream: BinaryIO, *, is_begun: bool = False
     ) -> None:
         """Args: `is_begun`: whether the stream has rows already and is at their end."""
         self._name, self._layout, self._stream = name, layout, stream

@@ -354,3 +354,12 @@ def test_a_json_file_that_holds_no_object(tmp_path, content, message):
         read_json_object(path, remedy="try")
     path.write_text('{"a": 1}')
     assert read_json_object(path) == {"a": 1}
+
+
+def test_a_link_under_the_hidden_name_is_not_followed(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / f".a.{os.getpid()}.partial").symlink_to("mine")
+    write_atomically(tmp_path / "a", b"new")
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (tmp_path / "a").read_text() == "new"
+    assert not (tmp_path / "a").is_symlink()
