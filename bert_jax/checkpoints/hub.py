@@ -18,7 +18,7 @@ from bert_jax.files.manifest import MANIFEST
 DESCRIPTION_PATTERNS = (
     MANIFEST,
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "*.model", *VECTOR_FILES),
+    *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "*.model", *VECTOR_FILES),
     ADAPTER,
 )
 SAFETENSORS_PATTERNS = ("model.safetensors", "model-*.safetensors", "model.safetensors.index.json")

@@ -288,7 +288,7 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, st
         if problem := merge_problem(pieces, vocabulary):
             raise UserError(f"{path}:{number}: the merge {problem}; {remedy}")
         merges.append((pieces[0], pieces[1]))
-    check_made(path, merges, vocabulary, remedy)
+    check_made(path, merges, vocabulary, remedy, is_ended=data.endswith(b"\n"))
     return merges
 
 

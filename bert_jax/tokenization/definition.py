@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import read_json_object
+from bert_jax.standard_streams import say
 from bert_jax.tokenization.interface import (
     BRACKETED,
     BYTE_LEVEL_BPE,
@@ -61,6 +62,7 @@ MAX_CHARACTERS_PER_WORD_OF_FILE = 1000
 _MOST_MERGES = 8
 # Pieces that no merge makes are special tokens and a few that a vocabulary has for its size.
 _MOST_UNMADE = 0.1
+_FEW_UNMADE = 0.001
 
 # Parts of the file that are set anew or not used, see `LibraryTokenizer._complete`.
 _UNUSED = ("truncation", "padding", "post_processor", "decoder")
@@ -221,16 +223,34 @@ def check_merges(path: Path, count: int, vocabulary: Mapping[str, int], remedy: 
 
 
 def check_made(
-    path: Path, merges: list[tuple[str, str]], vocabulary: Mapping[str, int], remedy: str
+    path: Path,
+    merges: list[tuple[str, str]],
+    vocabulary: Mapping[str, int],
+    remedy: str,
+    *,
+    is_ended: bool = True,
 ) -> None:
-    """Refuses a list of merges that is cut off."""
+    """Refuses a list of merges that is cut off; a line on stderr if it may be.
+
+    Args:
+        path: file to name.
+        merges: the merges.
+        vocabulary: ids of all pieces.
+        remedy: end of the message.
+        is_ended: whether the last line of the file has a line end.
+    """
     made = {"".join(merge) for merge in merges}
     unmade = [piece for piece in vocabulary if len(piece) > 1 and piece not in made]
     words = [piece for piece in unmade if piece[0] not in "<["]
-    if len(unmade) > _MOST_UNMADE * len(vocabulary) or (words and not merges):
+    if len(unmade) > _MOST_UNMADE * len(vocabulary) or (words and not (merges and is_ended)):
         raise UserError(
             f"{path}: no merge makes {len(unmade)} of the {len(vocabulary)} pieces, such as "
             f"{unmade[-1]!r:.80}; the limit is {_MOST_UNMADE:.0%}: the file is cut off, {remedy}"
+        )
+    if len(words) > _FEW_UNMADE * len(vocabulary):
+        say(
+            f"{path}: no merge makes {len(words):,} of the {len(vocabulary):,} pieces, such as "
+            f"{words[-1]!r:.80}; if the file was cut off, copy it again"
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_limited
+from bert_jax.standard_streams import say
 from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.definition import CONTINUATION_PREFIX, library_errors
 from bert_jax.tokenization.interface import (
@@ -269,11 +270,14 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
         pieces.pop()
     if not pieces:
         raise UserError(f"{path}: the vocabulary is empty; give a file with one piece a line")
-    if vocab_size and not data.endswith(b"\n") and not is_padded(len(pieces), vocab_size):
-        raise UserError(
-            f"{path}: the file is cut off in line {len(pieces)}, without a line end, and has "
-            f"{len(pieces):,} pieces for a model with {vocab_size:,}; copy it again"
+    if vocab_size and len(pieces) < vocab_size and not data.endswith(b"\n"):
+        found = (
+            f"{path}: the last line, {len(pieces)}, has no line end, and there are {len(pieces):,} "
+            f"pieces for a model with {vocab_size:,} ids"
         )
+        if not is_padded(len(pieces), vocab_size):
+            raise UserError(f"{found}: the file is cut off, copy it again")
+        say(f"{found}; if the file was cut off, copy it again")
     return pieces
 
 

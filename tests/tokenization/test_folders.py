@@ -129,7 +129,7 @@ LINES = "".join(f"{piece}\n" for piece in PIECES)
     [
         (LINES, len(PIECES), ""),
         (LINES.strip(), len(PIECES), ""),  # written without a last line end
-        (LINES.strip(), 32, ""),  # rounded up to a multiple of 8
+        (LINES, 32, ""),  # rounded up to a multiple of 8
         (LINES, 128, ""),
         (LINES, 26, "the tokenizer has 25 ids, and the model's table 26 rows; if a file of the"),
         (LINES, 300, "the tokenizer has 25 ids, and the model's table 300 rows; if a file of the"),
@@ -146,8 +146,12 @@ def test_a_table_that_is_much_larger_is_said(tmp_path, capsys, vocabulary, rows,
 @pytest.mark.parametrize(
     ("vocabulary", "rows", "message"),
     [
-        (LINES[:-3], 27, "cut off in line 25, without a line end, and has 25 pieces for a model"),
-        (LINES[:40], 25, "the file is cut off in line 8, without a line end, and has 8 pieces"),
+        (
+            LINES[:-3],
+            27,
+            "last line, 25, has no line end, and there are 25 pieces for a model",
+        ),
+        (LINES[:40], 25, "the last line, 8, has no line end, .* 8 pieces .*: the file is cut off"),
         ("", 25, "the vocabulary is empty"),
     ],
 )
