@@ -1,11 +1,13 @@
 """Labels and scores of texts (paper, figure 4, a and b): JSON lines, or GLUE's submissions."""
 
 import dataclasses
+import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from bert_jax.checkpoints.config_file import (
@@ -22,6 +24,7 @@ from bert_jax.data.readers.texts import Text
 from bert_jax.data.records import shortest
 from bert_jax.errors import OptionError, UserError
 from bert_jax.models.config import Head
+from bert_jax.models.text_vectors import ACTIVATIONS
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     OutputFile,
@@ -50,26 +53,7 @@ MOST_PROBABILITIES = 1000
 # The column of the labels in a table of predictions.
 _PREDICTION = "prediction"
 
-Activation = Callable[[np.ndarray], np.ndarray]
-
-
-def _identity(scores: np.ndarray) -> np.ndarray:
-    return scores
-
-
-def _sigmoid(scores: np.ndarray) -> np.ndarray:
-    return np.exp(-np.logaddexp(0, -scores))
-
-
-# Classes of torch.nn that a cross-encoder may name for its score.
-_ACTIVATIONS: dict[str, Activation] = {
-    "Identity": _identity,
-    "Sigmoid": _sigmoid,
-    "LogSigmoid": lambda scores: -np.logaddexp(0, -scores),
-    "Softplus": lambda scores: np.logaddexp(0, scores),
-    "Tanh": np.tanh,
-    "ReLU": lambda scores: np.maximum(scores, 0),
-}
+_IDENTITY = "Identity"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,10 +94,16 @@ class ClassificationPredictor(TextPredictor[Any]):
         check_head(model, PREDICT.heads, "classify texts", "classification")
         check_computed(model.description.other)
         super().__init__(model, options)
-        self._activation = _identity if raw_scores else score_activation(model.description)
+        self._activation = _IDENTITY if raw_scores else score_activation(model.description)
+
+    def compute(self, batch: dict[str, jax.Array]) -> Any:
+        logits = super().compute(batch)
+        if self._activation == _IDENTITY:  # without a program of its own
+            return logits
+        return _activated(logits, name=self._activation)
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
-        return self._activation(check_finite(output.copy(), "the scores of a text"))
+        return check_finite(output.copy(), "the scores of a text")
 
 
 class LabelPredictor(ClassificationPredictor):
@@ -136,7 +126,7 @@ def to_prediction(
     if kind == REGRESSION and len(scores) == 1:
         return float(scores[0])
     labels, exact = label_names(description), scores.astype(np.float64)
-    probabilities = _sigmoid(exact) if kind == MULTI_LABEL else softmax(scores)
+    probabilities = np.exp(-np.logaddexp(0, -exact)) if kind == MULTI_LABEL else softmax(scores)
     is_raw = raw_scores or kind == REGRESSION
     values = exact if is_raw else probabilities
     if kind == MULTI_LABEL:
@@ -164,8 +154,8 @@ def problem_type(description: ModelDescription) -> str:
     return stored or SINGLE_LABEL
 
 
-def score_activation(description: ModelDescription) -> Activation:
-    """The function of a classifier with one output, the identity for one with several.
+def score_activation(description: ModelDescription) -> str:
+    """The function of a classifier with one output, a key of `ACTIVATIONS`; else the identity.
 
     It is the one that the files store, as for sentence-transformers' CrossEncoder; else, as in
     Hugging Face's pipelines, the sigmoid, and none for a regression.
@@ -174,17 +164,23 @@ def score_activation(description: ModelDescription) -> Activation:
         UserError: a function is stored that is not one of PyTorch's simple ones.
     """
     if problem_type(description) != REGRESSION or description.config.num_labels > 1:
-        return _identity
+        return _IDENTITY
     stored = stored_activation(description.other)
     if stored is None:
-        return _identity if description.problem_type == REGRESSION else _sigmoid
+        return _IDENTITY if description.problem_type == REGRESSION else "Sigmoid"
     package, _, name = str(stored).rpartition(".")
-    if not package.startswith("torch") or name not in _ACTIVATIONS:
+    if not package.startswith("torch") or name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
         raise UserError(
-            f"config.json: activation_fn is {stored!r}; known are torch's {', '.join(_ACTIVATIONS)}"
-            ": set raw_scores for the scores without it"
+            f"config.json: activation_fn is {stored!r}; known are torch's {known}: set raw_scores "
+            "for the scores without it"
         )
-    return _ACTIVATIONS[name]
+    return name
+
+
+@functools.partial(jax.jit, static_argnames="name")
+def _activated(scores: jax.Array, *, name: str) -> jax.Array:
+    return ACTIVATIONS[name](scores)
 
 
 def as_record(prediction: TextPrediction) -> dict[str, Any]:
