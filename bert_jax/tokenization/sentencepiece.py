@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,6 +44,33 @@ NO_NEW_WORDS = (
     "words: a SentencePiece model cannot take new words, which have no learned scores; add them as "
     "markers (whole=True), which are found wherever they stand, or train a new one"
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Splitter:
+    """Finds added tokens in a text, before the model sees it.
+
+    Attributes:
+        library: a tokenizer with the added tokens; all other text is one token of it.
+        ids: the id of each of its added tokens.
+        firsts: characters with which the tokens begin; None if others may stand for them.
+    """
+
+    library: "tokenizers.Tokenizer"
+    ids: Mapping[int, int]
+    firsts: Collection[str] | None
+
+    def parts(self, text: str) -> list[tuple[int | None, int, int]]:
+        """The added tokens of a text with their ids, and the text between: (id, start, end)."""
+        parts: list[tuple[int | None, int, int]] = []
+        last = 0
+        if self.firsts is None or any(first in text for first in self.firsts):
+            encoding = self.library.encode(text)
+            for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                if number in self.ids:
+                    parts += [(None, last, start), (self.ids[number], start, end)]
+                    last = end
+        return [*parts, (None, last, len(text))]
 
 
 class SentencePieceTokenizer(AssemblingTokenizer):
@@ -148,40 +175,26 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         changed._use(more, "the vocabulary with the new words")
         return changed
 
-    def _make_splitter(self, tokens: Sequence[Token]) -> "tokenizers.Tokenizer":
-        """A tokenizer of the library that finds added tokens; the text between is one token, 0."""
+    def _make_splitter(self, tokens: Sequence[Token]) -> "_Splitter":
         import tokenizers
         from tokenizers import models, normalizers
 
-        splitter = tokenizers.Tokenizer(models.WordLevel({"": 0}, unk_token=""))
+        library = tokenizers.Tokenizer(models.WordLevel({"": 0}, unk_token=""))
         steps: list[tokenizers.normalizers.Normalizer] = []
         if not self.cleaner.keep_accents:
             steps += [normalizers.NFKD(), normalizers.StripAccents()]
         if self.cleaner.lowercase:
             steps.append(normalizers.Lowercase())
-        splitter.normalizer = normalizers.Sequence(steps)
-        splitter.add_tokens([token.for_library() for token in tokens])
-        return splitter
-
-    def _parts(
-        self, texts: Sequence[str], splitter: "tokenizers.Tokenizer"
-    ) -> list[list[tuple[int | None, int, int]]]:
-        """Of each text the added tokens, with their ids, and the text between: (id, start, end)."""
-        parts_of_texts = []
-        added = splitter.get_added_tokens_decoder()
-        ids = {number: self._ids[token.content] for number, token in added.items()}
-        for text, encoding in zip(texts, splitter.encode_batch(list(texts)), strict=True):
-            parts: list[tuple[int | None, int, int]] = []
-            last = 0
-            for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-                if number in ids:
-                    parts += [(None, last, start), (ids[number], start, end)]
-                    last = end
-            parts_of_texts.append([*parts, (None, last, len(text))])
-        return parts_of_texts
+        library.normalizer = normalizers.Sequence(steps)
+        library.add_tokens([token.for_library() for token in tokens])
+        added = library.get_added_tokens_decoder().items()
+        ids = {number: self._ids[token.content] for number, token in added}
+        is_plain = not any(token.normalized for token in tokens)
+        firsts = {token.content[0] for token in tokens} if is_plain else None
+        return _Splitter(library, ids, firsts)
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        parts = self._parts(texts, self._splitter)
+        parts = [self._splitter.parts(text) for text in texts]
         return [self._pieces_of(*each) for each in zip(texts, parts, strict=True)]
 
     def _pieces_of(self, text: str, parts: Sequence[tuple[int | None, int, int]]) -> Pieces:
@@ -258,7 +271,7 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         check_texts(sentences)
         if self._plain_splitter is None:
             return self._encode_plain(sentences)
-        rows = self._parts(sentences, self._plain_splitter)
+        rows = [self._plain_splitter.parts(sentence) for sentence in sentences]
         texts = [
             text[start:end]
             for text, parts in zip(sentences, rows, strict=True)
