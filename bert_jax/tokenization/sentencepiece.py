@@ -29,7 +29,6 @@ from bert_jax.tokenization.special_tokens import (
     SpecialTokens,
     Token,
     check_added_ids,
-    ordered_tokens,
 )
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ class SentencePieceTokenizer(AssemblingTokenizer):
 
     def _use(self, tokens: SpecialTokens, origin: str, rows: int | None = None) -> None:
         self._tokens = tokens
-        ordered = ordered_tokens(tokens, self._ids, rows)
+        ordered = tokens.ordered(self._ids, rows)
         for token in ordered:
             if token.content not in self._ids:
                 self._ids[token.content] = len(self._pieces)

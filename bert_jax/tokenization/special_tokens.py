@@ -87,25 +87,30 @@ class SpecialTokens:
         tokens = (self.named.get(key) for key in TOKEN_KEYS)
         return tuple(token.content if token else None for token in tokens)
 
-    def in_order(self, known: Collection[str], *, room: bool) -> list[Token]:
-        """The tokens in the order in which those that a vocabulary lacks get their ids.
+    def ordered(self, vocabulary: Collection[str], rows: int | None) -> list[Token]:
+        """The tokens in the order in which those that a vocabulary lacks get the ids after it.
+
+        As in transformers, also those get ids that are only named; but not if the model has no
+        rows for them.
 
         Args:
-            known: pieces of the vocabulary.
-            room: whether there are ids for named tokens that neither a file adds nor `known` has.
+            vocabulary: pieces of the vocabulary.
+            rows: number of ids of the model; None: unknown, and only extra tokens get ids.
         """
-        in_files = {token.content for token in self.added.values()}
         names = {token.content for token in self.named.values()}
         tokens = [
             dataclasses.replace(token, special=token.special or token.content in names)
             for _, token in sorted(self.added.items())
         ]
-        ordered = [*(key for key in _NAMED if key in self.named), *self.named]
-        for key in dict.fromkeys(ordered):
-            token = self.named[key]
-            if token.content not in in_files and (room or token.content in known):
-                tokens.append(token)
-        return [*tokens, *(token for token in self.extra if token.content not in in_files)]
+        in_files = {token.content for token in tokens}
+        keys = dict.fromkeys([*(key for key in _NAMED if key in self.named), *self.named])
+        named = [self.named[key] for key in keys]
+        others = [each for each in (*named, *self.extra) if each.content not in in_files]
+        left_out: list[Token] = named if rows is None else []
+        if rows and len({*vocabulary, *in_files, *(each.content for each in others)}) > rows:
+            left_out = others
+        absent = {token.content for token in left_out}.difference(vocabulary)
+        return [*tokens, *(token for token in others if token.content not in absent)]
 
 
 def read_special_tokens(
@@ -232,35 +237,17 @@ def add_tokens(
         library: the tokenizer, which is changed.
         tokens: the tokens.
         origin: file to name in errors.
-        rows: see `ordered_tokens`.
+        rows: see `SpecialTokens.ordered`.
 
     Raises:
         UserError: a token gets another id than the files give it.
     """
-    ordered = ordered_tokens(tokens, library.get_vocab(with_added_tokens=True), rows)
+    ordered = tokens.ordered(library.get_vocab(with_added_tokens=True), rows)
     # Those of a `tokenizer.json` stay as they are.
     known = {token.content for token in library.get_added_tokens_decoder().values()}
     known.difference_update(token.content for token in tokens.added.values())
     library.add_tokens([token.for_library() for token in ordered if token.content not in known])
     check_added_ids(tokens, library.token_to_id, origin)
-
-
-def ordered_tokens(
-    tokens: SpecialTokens, vocabulary: Collection[str], rows: int | None
-) -> list[Token]:
-    """The tokens in the order in which those that a vocabulary lacks get the ids after it.
-
-    Args:
-        tokens: the tokens.
-        vocabulary: pieces of the vocabulary.
-        rows: number of ids of the model; None: unknown. Named tokens that the vocabulary lacks get
-            ids, as in transformers, only if the model has rows for them.
-    """
-    ordered = tokens.in_order(vocabulary, room=rows is not None)
-    new = {token.content for token in ordered}.difference(vocabulary)
-    if rows is not None and len(vocabulary) + len(new) > rows:
-        return tokens.in_order(vocabulary, room=False)
-    return ordered
 
 
 def check_added_ids(

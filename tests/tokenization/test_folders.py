@@ -161,6 +161,16 @@ def test_a_cut_vocabulary_is_refused(tmp_path, vocabulary, rows, message):
         load_tokenizer(path)
 
 
+def test_tokens_that_are_only_named_need_rows(tmp_path):
+    names = {"extra_special_tokens": ["[E1]", "<user>"]}
+    config = {"tokenizer_class": "BertTokenizer", **names}
+    with_rows = load_tokenizer(write(tmp_path / "with", bert(config, rows=27)))
+    without = load_tokenizer(write(tmp_path / "without", bert(config, rows=26)))
+
+    assert [with_rows.token_to_id(name) for name in ("[E1]", "<user>")] == [25, 26]
+    assert [without.token_to_id(name) for name in ("[E1]", "<user>")] == [None, None]
+
+
 def test_what_a_use_needs_is_asked_for_there(tmp_path):
     write_folder(tmp_path / "model", "no mask, no rows")
 
