@@ -25,6 +25,7 @@ from bert_jax.tokenization.interface import (
     SpecialIds,
     Template,
     check_vocabulary_size,
+    is_unicode,
 )
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def check_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
     Raises:
         UserError: it is not.
     """
-    if not isinstance(vocabulary, dict):
+    if not isinstance(vocabulary, dict) or not is_unicode("".join(vocabulary)):
         raise UserError(f"{path}: the vocabulary is no object of pieces and ids; {READ_REMEDY}")
     for piece, token_id in vocabulary.items():
         if type(token_id) is not int or not 0 <= token_id < MAX_VOCABULARY_SIZE:
@@ -321,9 +322,10 @@ def read_template(
     Raises:
         UserError: it cannot be read, or gives a token another id than the vocabulary.
     """
-    steps = [definition.get("post_processor") or {"type": "ByteLevel"}]
-    if isinstance(steps[0], dict) and steps[0].get("type") == "Sequence":
-        steps = steps[0].get("processors") or []
+    found = definition.get("post_processor") or {"type": "ByteLevel"}
+    is_sequence = isinstance(found, dict) and found.get("type") == "Sequence"
+    inner = found.get("processors") if is_sequence else None
+    steps = inner if isinstance(inner, list) else [found]
     kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
     adding = [step for step, kind in zip(steps, kinds, strict=True) if kind != "ByteLevel"]
     # Without a template, the library adds nothing, and gives the second text type 1.

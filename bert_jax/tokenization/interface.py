@@ -144,6 +144,15 @@ def check_vocabulary_size(origin: Any, count: int, vocab_size: int | None) -> No
         )
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which JSON can contain."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_padded(count: int, rows: int) -> bool:
     """Whether a table has only the rows that round its size up to a multiple of 8 to 128."""
     return any(rows == -(-count // multiple) * multiple for multiple in (1, 8, 16, 32, 64, 128))

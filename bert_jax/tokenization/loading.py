@@ -133,7 +133,11 @@ def _load_directory(directory: Path, options: Options) -> Tokenizer:
     source = Source(definition_path, config, definition, options, named is not None)
     tokenizer = _load_kind(source, named.kind if named else _default_kind(source))
     _check_rows(directory, tokenizer, options.rows)
-    inputs = config.get("model_input_names", () if named and not named.has_types else MODEL_INPUTS)
+    inputs = config.get("model_input_names")
+    if inputs is None:
+        inputs = [] if named and not named.has_types else list(MODEL_INPUTS)
+    if not isinstance(inputs, list):
+        raise UserError(f"{config_path}: model_input_names is {inputs!r:.80}; give a list of names")
     if MODEL_INPUTS[1] not in inputs:
         tokenizer = tokenizer.without_token_types()
     return tokenizer.with_settings(settings)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
-from bert_jax.tokenization.interface import TOKEN_KEYS
+from bert_jax.tokenization.interface import TOKEN_KEYS, is_unicode
 
 if TYPE_CHECKING:
     import tokenizers
@@ -152,7 +152,7 @@ def read_special_tokens(
         special = {token.content for token in (*named.values(), *extra)}
         fields[extra_key] = fields[extra_key] or later
         for content, token_id in _read(directory, ADDED_TOKENS_FILE).items():
-            if type(token_id) is not int or token_id < 0:
+            if type(token_id) is not int or token_id < 0 or not is_unicode(content):
                 raise UserError(
                     f"{added_path}: the id of {content!r:.80} is {token_id!r:.80}; {_REMEDY}"
                 )
@@ -220,7 +220,7 @@ def _by_id(path: Path, key: str, entries: Any) -> dict[int, Token]:
 def _token(path: Path, key: str, value: Any, *, special: bool = True) -> Token:
     fields = value if isinstance(value, dict) else {"content": value}
     content = fields.get("content")
-    if not isinstance(content, str) or not content:
+    if not isinstance(content, str) or not content or not is_unicode(content):
         raise UserError(f"{path}: {key} has {value!r:.80} for a token; {_REMEDY}")
     flags = {flag: bool(fields[flag]) for flag in _FLAGS if flag in fields}
     flags["special"] = special or flags.get("special", False)

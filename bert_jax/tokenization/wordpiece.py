@@ -106,7 +106,7 @@ class WordPieceTokenizer(LibraryTokenizer):
             if isinstance(pieces, Mapping)
             else {piece: token_id for token_id, piece in enumerate(pieces)}
         )
-        unknown = (tokens or cls.class_tokens).named["unk_token"].content
+        unknown = (tokens or cls.class_tokens).names[1] or BRACKETED[1]
         if unknown not in vocabulary:
             raise UserError(
                 f"{origin}: the vocabulary has no {unknown}; copy all files of the model's "

@@ -9,9 +9,11 @@ from bert_jax.errors import UserError
 from bert_jax.families.family import find_family
 from bert_jax.tokenization import load_tokenizer
 from tests.tokenization.folders import (
+    BERT,
     FOLDERS,
     PIECES,
     XLM_R,
+    V,
     bert,
     of,
     unigram,
@@ -108,6 +110,9 @@ def write(path: Path, files) -> Path:
             bert({"tokenizer_class": "BertTokenizer", "cls_token": "<s>"}, rows=len(PIECES)),
             "vocab.txt: the vocabulary has no <s>; copy all files of the model's tokenizer, or nam",
         ),
+        (bert(added_tokens__json={"\ud800": V}), r"the id of '\\ud800' is 25; copy"),
+        (bert(BERT | {"cls_token": "\ud800"}), r"cls_token has '\\ud800' for a token"),
+        (bert(BERT | {"model_input_names": 1}), "model_input_names is 1; give a list of names"),
         (of("bert", XLM_R), r"has no \*.model file, and no tokenizer.json with a Unigram model"),
         (
             of("bert", XLM_R | {"add_prefix_space": False}, tokenizer__json=unigram()),
