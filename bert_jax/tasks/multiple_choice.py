@@ -148,8 +148,7 @@ class ChoicePredictor(Predictor[ChoiceExample, np.ndarray]):
         return beginnings + sum(map(len, example.choices))
 
     def report(self) -> None:
-        if self.options.says_cuts or self.options.max_length is None:
-            self._rows.report()
+        self._rows.report()
 
 
 def best_choice(choices: Sequence[str], scores: np.ndarray) -> Choice:

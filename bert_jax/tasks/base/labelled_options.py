@@ -51,7 +51,7 @@ class LabelledOptions:
     @property
     def batches(self) -> BatchOptions:
         """How rows are grouped when examples are predicted."""
-        return BatchOptions(self.batch_size, self.length or None, says_cuts=True)
+        return BatchOptions(self.batch_size, self.length or None)
 
 
 def labelled_defaults(

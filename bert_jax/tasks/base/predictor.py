@@ -117,13 +117,11 @@ class BatchOptions:
         max_length: maximum number of tokens per row, special tokens included; None: what the files
             of the model say, at most its number of positions.
         window: number of batches that are sorted by length together.
-        says_cuts: whether a line says how many texts were cut even if `max_length` is given.
     """
 
     batch_size: int = 32
     max_length: int | None = None
     window: int = 64
-    says_cuts: bool = False
 
     def __post_init__(self) -> None:
         require_at_least("batch_size", self.batch_size, 1)

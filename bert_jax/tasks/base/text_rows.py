@@ -153,8 +153,7 @@ class TextPredictor(Predictor[Text, Prediction]):
         return text_characters(example)
 
     def report(self) -> None:
-        if self.options.says_cuts or self.options.max_length is None:
-            self.rows.report()
+        self.rows.report()
 
 
 def beginning(tokenizer: Tokenizer, text: str, tokens: int) -> str:
