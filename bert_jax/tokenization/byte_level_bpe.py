@@ -16,14 +16,16 @@ from bert_jax.tokenization.assembly import assemble_batch, check_texts
 from bert_jax.tokenization.definition import check_made, check_merges, check_pieces, merge_problem
 from bert_jax.tokenization.interface import (
     FAIRSEQ,
-    FAIRSEQ_TEMPLATE,
     Encoding,
-    Template,
     check_vocabulary_size,
     pieces_without,
 )
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
+from bert_jax.tokenization.template import (
+    FAIRSEQ_TEMPLATE,
+    Template,
+)
 
 if TYPE_CHECKING:
     import tokenizers

@@ -18,22 +18,24 @@ from bert_jax.tokenization.definition import (
     model_type,
     read_bpe,
     read_pieces,
-    read_template,
 )
 from bert_jax.tokenization.interface import (
     ALBERT,
     BYTE_LEVEL_BPE,
     SENTENCEPIECE,
-    Template,
     Tokenizer,
 )
 from bert_jax.tokenization.library import CONFIG_FILE, TOKENIZER_FILE
+from bert_jax.tokenization.post_processor import read_template
 from bert_jax.tokenization.sentencepiece import (
     SentencePieceTokenizer,
     parse_model,
     spelled_tokens,
 )
 from bert_jax.tokenization.special_tokens import SpecialTokens, read_special_tokens
+from bert_jax.tokenization.template import (
+    Template,
+)
 from bert_jax.tokenization.tokenizer_class import LIBRARY
 from bert_jax.tokenization.unigram import (
     LAYOUTS,

@@ -14,10 +14,12 @@ from bert_jax.tokenization.interface import (
     TOKEN_KEYS,
     Pieces,
     SpecialIds,
-    Template,
     check_vocabulary_size,
 )
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token, add_tokens
+from bert_jax.tokenization.template import (
+    Template,
+)
 
 if TYPE_CHECKING:
     import tokenizers

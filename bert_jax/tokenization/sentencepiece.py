@@ -17,11 +17,9 @@ from bert_jax.tokenization.interface import (
     ALBERT,
     ANGLED,
     BRACKETED,
-    DEFAULT_TEMPLATE,
     TOKEN_KEYS,
     Pieces,
     SpecialIds,
-    Template,
     check_vocabulary_size,
     pieces_without,
 )
@@ -29,6 +27,10 @@ from bert_jax.tokenization.special_tokens import (
     SpecialTokens,
     Token,
     check_added_ids,
+)
+from bert_jax.tokenization.template import (
+    DEFAULT_TEMPLATE,
+    Template,
 )
 
 if TYPE_CHECKING:

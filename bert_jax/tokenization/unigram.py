@@ -16,17 +16,19 @@ from bert_jax.tokenization.definition import READ_REMEDY, library_errors
 from bert_jax.tokenization.interface import (
     ALBERT,
     CAMEMBERT,
-    DEFAULT_TEMPLATE,
     FAIRSEQ,
-    FAIRSEQ_TEMPLATE,
     XLM_ROBERTA,
-    Template,
     check_vocabulary_size,
     pieces_without,
 )
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import NO_NEW_WORDS, WORD_MARKER
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
+from bert_jax.tokenization.template import (
+    DEFAULT_TEMPLATE,
+    FAIRSEQ_TEMPLATE,
+    Template,
+)
 
 if TYPE_CHECKING:
     import tokenizers

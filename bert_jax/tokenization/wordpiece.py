@@ -18,13 +18,15 @@ from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.definition import CONTINUATION_PREFIX, library_errors
 from bert_jax.tokenization.interface import (
     BRACKETED,
-    DEFAULT_TEMPLATE,
-    Template,
     check_vocabulary_size,
     is_padded,
 )
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.special_tokens import SpecialTokens
+from bert_jax.tokenization.template import (
+    DEFAULT_TEMPLATE,
+    Template,
+)
 
 if TYPE_CHECKING:
     import tokenizers
