@@ -14,18 +14,10 @@ from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
 from bert_jax.tokenization.assembly import assemble_batch, check_texts
 from bert_jax.tokenization.definition import check_made, check_merges, check_pieces, merge_problem
-from bert_jax.tokenization.interface import (
-    FAIRSEQ,
-    Encoding,
-    check_vocabulary_size,
-    pieces_without,
-)
+from bert_jax.tokenization.interface import FAIRSEQ, Encoding, check_vocabulary_size, pieces_without
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
-from bert_jax.tokenization.template import (
-    FAIRSEQ_TEMPLATE,
-    Template,
-)
+from bert_jax.tokenization.template import FAIRSEQ_TEMPLATE, Template
 
 if TYPE_CHECKING:
     import tokenizers

@@ -19,12 +19,7 @@ from bert_jax.tokenization.definition import (
     read_bpe,
     read_pieces,
 )
-from bert_jax.tokenization.interface import (
-    ALBERT,
-    BYTE_LEVEL_BPE,
-    SENTENCEPIECE,
-    Tokenizer,
-)
+from bert_jax.tokenization.interface import ALBERT, BYTE_LEVEL_BPE, SENTENCEPIECE, Tokenizer
 from bert_jax.tokenization.library import CONFIG_FILE, TOKENIZER_FILE
 from bert_jax.tokenization.post_processor import read_template
 from bert_jax.tokenization.sentencepiece import (
@@ -33,9 +28,7 @@ from bert_jax.tokenization.sentencepiece import (
     spelled_tokens,
 )
 from bert_jax.tokenization.special_tokens import SpecialTokens, read_special_tokens
-from bert_jax.tokenization.template import (
-    Template,
-)
+from bert_jax.tokenization.template import Template
 from bert_jax.tokenization.tokenizer_class import LIBRARY
 from bert_jax.tokenization.unigram import (
     LAYOUTS,
@@ -181,11 +174,7 @@ def load_wordpiece(source: Source) -> Tokenizer:
         pieces = read_vocabulary(path, options.rows)
         lowercase = source.has_class or looks_lowercased(pieces)
     else:
-        if model_type(source.definition) != "WordPiece":
-            raise UserError(
-                f"{path}: the model is {model_type(source.definition)}, but the class of the "
-                f"tokenizer needs WordPiece; {READ_REMEDY}"
-            )
+        _check_model(path, source.definition, "WordPiece")
         check_prefix(path, source.definition["model"])
         pieces = read_pieces(path, source.definition["model"], options.rows)
         lowercase = True
@@ -202,6 +191,15 @@ def load_wordpiece(source: Source) -> Tokenizer:
     )
 
 
+def _check_model(path: Path, definition: Mapping[str, Any], needed: str) -> None:
+    found = model_type(definition)
+    if found != needed:
+        raise UserError(
+            f"{path}: the model is {found}, but the class of the tokenizer needs {needed}; "
+            f"{READ_REMEDY}"
+        )
+
+
 def load_byte_level(source: Source, kind: str = BYTE_LEVEL_BPE) -> Tokenizer:
     path, options, definition = source.path, source.options, source.definition
     options.check_no_rules(path, "do not apply to byte-level BPE, which encodes text as it is")
@@ -211,6 +209,7 @@ def load_byte_level(source: Source, kind: str = BYTE_LEVEL_BPE) -> Tokenizer:
     )
     tokens = ByteLevelBPETokenizer.class_tokens
     if definition is not None:
+        _check_model(path, definition, "BPE")
         vocabulary, merges = read_bpe(path, definition, options.rows)
         if kind == LIBRARY:
             switches = byte_level_bpe.read_switches(definition)

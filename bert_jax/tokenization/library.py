@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Self
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
-from bert_jax.tokenization.interface import (
-    TOKEN_KEYS,
-    Pieces,
-    SpecialIds,
-    check_vocabulary_size,
-)
+from bert_jax.tokenization.interface import TOKEN_KEYS, Pieces, SpecialIds, check_vocabulary_size
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token, add_tokens
-from bert_jax.tokenization.template import (
-    Template,
-)
+from bert_jax.tokenization.template import Template
 
 if TYPE_CHECKING:
     import tokenizers
@@ -166,7 +159,7 @@ class LibraryTokenizer(AssemblingTokenizer):
         definition = json.loads(content)
         complete = definition | self.settings.library
         if complete != definition:
-            content = json.dumps(complete, ensure_ascii=False)
+            content = json.dumps(complete)  # ASCII: a half surrogate stays what it is
         bare = self.template.without_token_types()
         if bare != self.class_template.without_token_types():
             class_name = LIBRARY_CLASS

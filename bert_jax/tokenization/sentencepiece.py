@@ -23,15 +23,8 @@ from bert_jax.tokenization.interface import (
     check_vocabulary_size,
     pieces_without,
 )
-from bert_jax.tokenization.special_tokens import (
-    SpecialTokens,
-    Token,
-    check_added_ids,
-)
-from bert_jax.tokenization.template import (
-    DEFAULT_TEMPLATE,
-    Template,
-)
+from bert_jax.tokenization.special_tokens import SpecialTokens, Token, check_added_ids
+from bert_jax.tokenization.template import DEFAULT_TEMPLATE, Template
 
 if TYPE_CHECKING:
     import tokenizers

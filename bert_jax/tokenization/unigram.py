@@ -24,11 +24,7 @@ from bert_jax.tokenization.interface import (
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import NO_NEW_WORDS, WORD_MARKER
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
-from bert_jax.tokenization.template import (
-    DEFAULT_TEMPLATE,
-    FAIRSEQ_TEMPLATE,
-    Template,
-)
+from bert_jax.tokenization.template import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE, Template
 
 if TYPE_CHECKING:
     import tokenizers

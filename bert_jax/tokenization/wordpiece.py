@@ -16,17 +16,10 @@ from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.standard_streams import say
 from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.definition import CONTINUATION_PREFIX, library_errors
-from bert_jax.tokenization.interface import (
-    BRACKETED,
-    check_vocabulary_size,
-    is_padded,
-)
+from bert_jax.tokenization.interface import BRACKETED, check_vocabulary_size, is_padded
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.special_tokens import SpecialTokens
-from bert_jax.tokenization.template import (
-    DEFAULT_TEMPLATE,
-    Template,
-)
+from bert_jax.tokenization.template import DEFAULT_TEMPLATE, Template
 
 if TYPE_CHECKING:
     import tokenizers
