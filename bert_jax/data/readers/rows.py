@@ -18,7 +18,7 @@ _SEPARATORS = ",;\t"
 # The length limit of a CSV field; the default of the `csv` module is 128 KiB.
 _FIELD_CHARACTERS = 1 << 26
 
-# The rows that a cell of several lines is compared with.
+# The most rows of several lines that are compared with rows of one line, and the most of these.
 _RECENT_ROWS = 100
 
 NumberedFields = Iterator[tuple[int, list[str]]]
@@ -57,7 +57,8 @@ class TableShape:
             yield (
                 f"{self.name}:{first}: a quotation mark makes one row of {count} lines that look "
                 f"like rows{_more(self.swallowed)}; if it is a character, double it and enclose "
-                "the cell in others, or read them all as characters with quotes=none"
+                "the cell in others, or read them all as characters with data.quotes=none "
+                "(predict --quotes none)"
             )
         if self.headers:
             yield (
@@ -154,20 +155,19 @@ def _parsed(
     csv.field_size_limit(_FIELD_CHARACTERS)
     reader = csv.reader(take(), delimiter=delimiter, quoting=quoting, strict=True)
     recent: collections.deque[list[str]] = collections.deque(maxlen=_RECENT_ROWS)
-    early: list[tuple[int, list[list[str]]]] = []  # of the first rows, compared with the last ones
+    # Compared with the rows before, and with the last rows of the file.
+    suspects: list[tuple[int, list[list[str]], list[list[str]]]] = []
     first, width = 1, 0
     try:
         for fields in reader:
             if fields:
                 shape.lines += len(taken)
-                if len(taken) > 1:
-                    rows = [without_end(line).split(delimiter) for line in taken]
-                    if _are_rows(rows, recent, width):
-                        shape.swallowed.append((first, len(rows)))
-                    elif len(recent) < _RECENT_ROWS:
-                        early.append((first, rows))
-                elif width:  # the first row may be a header
+                if len(taken) == 1 and width:  # the first row may be a header
                     recent.append(fields)
+                elif len(taken) > 1 and len(suspects) < _RECENT_ROWS:
+                    rows = [without_end(line).split(delimiter) for line in taken]
+                    if width > 1 and all(len(row) == width for row in rows):
+                        suspects.append((first, rows, list(recent)))
                 width = width or len(fields)
                 yield first, fields
             first += len(taken)
@@ -179,37 +179,25 @@ def _parsed(
             "fix it, or set {quotes=none} if quotation marks are characters",
             problem=f"{name}:{first}: not valid CSV: {error}",
         ) from error
-    shape.swallowed += [
-        (start, len(rows)) for start, rows in early if _are_rows(rows, recent, width)
-    ]
-    shape.swallowed.sort()
+    for start, rows, before in suspects:
+        if _are_rows(rows, [row for row in (*before, *recent) if len(row) == width]):
+            shape.swallowed.append((start, len(rows)))
 
 
-def _are_rows(
-    lines: Sequence[Sequence[str]], others: Collection[Sequence[str]], width: int
-) -> bool:
+def _are_rows(lines: Sequence[Sequence[str]], others: Collection[Sequence[str]]) -> bool:
     """Whether the lines of a row are rows themselves, if quotation marks are characters.
 
     A text may have lines with as many separators as a row. So one of the columns must also look
-    like this column in other rows: it has their values (classes), or numbers, or a few values
-    several times.
+    like this column in other rows: it has their values (classes), or numbers.
 
     Args:
         lines: fields of each line of the row.
-        others: fields of rows of one line.
-        width: number of columns.
+        others: as many fields of rows of one line.
     """
-    if width < 2 or any(len(line) != width for line in lines):
-        return False
-    known = zip(*(row for row in others if len(row) == width), strict=True)
-    for values, usual in itertools.zip_longest(zip(*lines, strict=True), known, fillvalue=()):
-        if (
-            set(usual).issuperset(values)
-            or 2 * len(set(values)) <= len(values)
-            or all(map(is_number, (*values, *usual)))
-        ):
-            return True
-    return False
+    return any(
+        set(usual).issuperset(values) or all(map(is_number, (*values, *usual)))
+        for values, usual in zip(zip(*lines, strict=True), zip(*others, strict=True), strict=False)
+    )
 
 
 def is_number(text: str) -> bool:
