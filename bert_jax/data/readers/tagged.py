@@ -18,11 +18,11 @@ from bert_jax.data.readers.conll import (
 )
 from bert_jax.data.readers.labels import names_by_number
 from bert_jax.data.readers.lines import open_lines, uncompressed_name
-from bert_jax.data.readers.rows import Report, TableShape
+from bert_jax.data.readers.rows import Report, TableShape, is_number
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, format_of
 from bert_jax.data.readers.texts import TextOptions, TextReader, open_texts, text_entries
-from bert_jax.data.readers.word_tables import WordColumns, read_word_table
+from bert_jax.data.readers.word_tables import WordColumns, word_records
 from bert_jax.errors import LARGEST_WHOLE, OptionError, UserError, require_one_of
 
 CONLL = "conll"
@@ -63,6 +63,15 @@ class TaggedOptions(FileOptions, ColumnOptions):
     def find(self, table: Table) -> WordColumns:
         """The columns of a table, see `WordColumns.find`."""
         return WordColumns.find(table, self.text_column, self.label_column, self.id_column)
+
+    def keys(self, record: Record) -> WordColumns:
+        """The keys of an object; `words` may be missing."""
+        words, tags = self.text_column, self.label_column
+        if words not in record.fields:
+            words = usual_column(USUAL_WORDS, record.keys) or ""
+        if tags not in record.fields:
+            tags = usual_column(USUAL_TAGS, [key for key in record.fields if key != words]) or ""
+        return WordColumns(words, tags, None, self.id_column or "id")
 
     def is_conll(self, source: str | Path) -> bool:
         """Whether a source of tagged sentences has its words in columns."""
@@ -108,12 +117,12 @@ def _read(
             yield from read_sentences(lines, options, needs_tags=needs_tags)
         return
     with open_records(source, options.table(), options.data_dir, report) as table:
-        if table.columns is None or is_dataset(source):
-            for number, record in enumerate(table.records):
-                yield _tagged_sentence(record, number, options, needs_tags=needs_tags)
-        else:
-            for sentence, _ in read_word_table(table, options.find(table), needs_tags=needs_tags):
-                yield sentence
+        columns = None if table.columns is None or is_dataset(source) else options.find(table)
+        records = word_records(table, columns) if columns else table.records
+        for number, record in enumerate(records):
+            yield _tagged_sentence(
+                record, number, columns or options.keys(record), options, needs_tags=needs_tags
+            )
 
 
 @contextlib.contextmanager
@@ -165,14 +174,8 @@ def _entries(table: Table, options: TaggedOptions, texts: TextOptions) -> Iterat
         columns = options.find(table)
         # Tags are read only where they tell a row for each word from one for each sentence.
         read = columns if columns.sentence else dataclasses.replace(columns, tags=None)
-        for sentence, rows in read_word_table(table, read):
-            fields = rows[0].fields
-            if columns.sentence and len(rows) == len(sentence.words):  # a row for each word
-                fields = {name: [row.fields[name] for row in rows] for name in fields}
-                fields[columns.sentence] = sentence.id
-            other = {name: value for name, value in fields.items() if name != columns.words}
-            tags = columns.tags or ""
-            yield Entry(sentence.words, other, sentence.place, sentence.id, tags, fields)
+        for number, record in enumerate(word_records(table, read)):
+            yield _word_entry(record, number, columns)
 
 
 def _is_word_table(columns: Sequence[str], options: TaggedOptions) -> bool:
@@ -182,24 +185,35 @@ def _is_word_table(columns: Sequence[str], options: TaggedOptions) -> bool:
 
 
 def _tagged_sentence(
-    record: Record, number: int, options: TaggedOptions, *, needs_tags: bool
+    record: Record, number: int, columns: WordColumns, options: TaggedOptions, *, needs_tags: bool
 ) -> TaggedSentence:
     place = record.place
-    key = _words_key(record, options)
-    if key is None:
+    if columns.words not in record.fields:
         raise UserError(
             f"{place}: there is no list {USUAL_WORDS[0]!r} or {USUAL_WORDS[1]!r}; give one"
         )
-    entry = _word_entry(record, number, key, options)
-    tags = None
+    entry = _word_entry(record, number, columns)
+    tags: tuple[str, ...] | None = None
     if entry.other.get(entry.gold) is not None:
-        tags = _tags(record, entry.gold, options)
-    elif needs_tags:
+        tags = tuple(filter(None, _strings(record, entry.gold, str | int | float)))
+    if tags and not options.names and all(map(is_number, tags)):
+        raise OptionError(
+            "labels",
+            (),
+            "give tags by their names, or name their numbers with {labels}",
+            f"{place}: {entry.gold!r} is not a list of strings but of numbers",
+        )
+    if entry.item and not tags:
+        tags = None
+    if tags is None and needs_tags:
         raise UserError(
             f"{place}: there is no list of tags ({', '.join(map(repr, USUAL_TAGS))}); give one"
         )
     if tags is not None and len(tags) != len(entry.item):
-        raise UserError(f"{place}: {len(entry.item)} words, but {len(tags)} tags; fix the line")
+        raise UserError(
+            f"{place}: {len(entry.item)} words, but {len(tags)} tags; fix the line: each word has "
+            "one, O for none"
+        )
     return TaggedSentence(entry.item, tags, entry.id, place)
 
 
@@ -207,46 +221,26 @@ def _object_entry(
     record: Record, number: int, reader: TextReader, options: TaggedOptions
 ) -> Entry[Sentence]:
     """The entry of an object with a list of words, or with a text."""
-    key = _words_key(record, options)
-    if key is None or isinstance(record.fields[key], str):
+    columns = options.keys(record)
+    if isinstance(record.fields.get(columns.words, ""), str):
         return _text_entry(reader.entry(record, number))
-    return _word_entry(record, number, key, options)
+    return _word_entry(record, number, columns)
 
 
-def _words_key(record: Record, options: TaggedOptions) -> str | None:
-    named = options.text_column
-    return named if named in record.fields else usual_column(USUAL_WORDS, record.keys)
+def _word_entry(record: Record, number: int, columns: WordColumns) -> Entry[Any]:
+    other = {name: value for name, value in record.fields.items() if name != columns.words}
+    id = record_id(record.fields, columns.id, number, record.place)
+    words = _strings(record, columns.words)
+    return Entry(words, other, record.place, id, columns.tags or "", record.fields)
 
 
-def _word_entry(record: Record, number: int, key: str, options: TaggedOptions) -> Entry[Any]:
-    other = {name: value for name, value in record.fields.items() if name != key}
-    named = options.label_column
-    label = named if named in other else usual_column(USUAL_TAGS, tuple(other)) or ""
-    id = record_id(record.fields, options.id_column or "id", number, record.place)
-    return Entry(_strings(record, key), other, record.place, id, label, record.fields)
-
-
-def _tags(record: Record, key: str, options: TaggedOptions) -> tuple[str, ...]:
+def _strings(record: Record, key: str, kinds: Any = str) -> tuple[str, ...]:
     values = record.fields[key]
-    if not (isinstance(values, list) and values and all(type(value) is int for value in values)):
-        return _strings(record, key)
-    if not options.labels:
-        raise OptionError(
-            "labels",
-            (),
-            "give tags by their names, or name their numbers with {labels}",
-            f"{record.place}: {key!r} is not a list of strings but of numbers",
-        )
-    return tuple(map(str, values))
-
-
-def _strings(record: Record, key: str) -> tuple[str, ...]:
-    values = record.fields[key]
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
         raise UserError(
             f"{record.place}: {key!r} is not a list of strings; give words and tags by their names"
         )
-    return tuple(values)
+    return tuple(map(str, values))
 
 
 def _text_entry(entry: Entry[str | tuple[str, str]]) -> Entry[Sentence]:

@@ -10,15 +10,14 @@ Consecutive rows with the same id of their sentence, or none, belong to it. A ce
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from bert_jax.data.examples import TaggedSentence
 from bert_jax.data.readers.columns import (
     USUAL_IDS,
     USUAL_TAGS,
     USUAL_WORDS,
     named_column,
-    record_id,
     usual_column,
 )
 from bert_jax.data.readers.label_cells import parse_list
@@ -32,6 +31,8 @@ _SENTENCES = (
     *("sentence_no", "sentence"),
 )
 
+# A text may begin with "( ".
+_LIST = re.compile(r"\[|\(['\")\d]|(?:np\.)?array\(")
 # Words may contain a no-break space.
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
@@ -80,32 +81,36 @@ class WordColumns:
         return cls(of_words, of_tags, of_sentence, of_sentence or usual_column(USUAL_IDS, others))
 
 
-def read_word_table(
-    table: Table, columns: WordColumns, *, needs_tags: bool = False
-) -> Iterator[tuple[TaggedSentence, Sequence[Record]]]:
-    """The sentences of a table with their rows, in order.
+def word_records(table: Table, columns: WordColumns) -> Iterator[Record]:
+    """The sentences of a table, in order, with lists of words and of tags in their columns.
+
+    A sentence with a row for each word has a list in each column but the one of its id.
 
     Raises:
-        UserError: during iteration, words and tags do not correspond, or required tags are missing;
-            or the rows of a sentence are not together, or all rows have one word and no column says
-            which sentence they belong to.
+        UserError: during iteration, the rows of a sentence are not together, a cell looks like a
+            list and is none, or all rows have one word and no column says which sentence they
+            belong to.
     """
     count, longest, last = 0, 0, ""
-    for count, rows in enumerate(_grouped(table.records, columns.sentence), 1):
-        parts = [_words_and_tags(row, columns) for row in rows]
-        words = tuple(word for of_row, _ in parts for word in of_row)
-        tags = tuple(tag for _, of_row in parts for tag in of_row or ())
-        place = rows[0].place
-        if len(tags) != len(words) and (tags or needs_tags):
-            raise OptionError(
-                "label_column",
-                None,
-                "give every word one, O for none, or set {label_column} to where they are",
-                f"{place}: the sentence has {len(words)} words, but {len(tags)} tags",
-            )
-        id = record_id(rows[0].fields, columns.id, count - 1, place)
-        yield TaggedSentence(words, tags if tags or not words else None, id, place), rows
-        longest, last = max(longest, len(words)), place
+    for rows in _grouped(table.records, columns.sentence):
+        if columns.sentence and all(_is_word(row, columns) for row in rows):
+            fields: dict[str, Any] = {
+                name: [row.fields[name] for row in rows] for name in rows[0].fields
+            }
+            for name in filter(None, (columns.words, columns.tags)):
+                fields[name] = [*map(str.strip, fields[name])]
+            fields[columns.sentence] = rows[0].fields[columns.sentence]
+            records = [Record(fields, rows[0].place)]
+        else:
+            cells = [*filter(None, (columns.words, columns.tags))]
+            records = [
+                Record(row.fields | {name: _parts(row, name) for name in cells}, row.place)
+                for row in rows
+            ]
+        for record in records:
+            yield record
+            count += 1
+            longest, last = max(longest, len(record.fields[columns.words])), record.place
     if count > 1 and longest == 1 and columns.sentence is None:
         raise OptionError(
             "id_column",
@@ -137,40 +142,20 @@ def _grouped(records: Iterable[Record], sentence: str | None) -> Iterator[list[R
         yield rows
 
 
-def _words_and_tags(
-    record: Record, columns: WordColumns
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a row, and its tags: as many, or none."""
-    tags = _readings(record, columns.tags)[0] if columns.tags else ()
-    is_bare = not tags or tags == (record.fields[columns.tags or ""].strip(),)
-    if columns.sentence and is_bare:  # a row for each word, which may have blanks or brackets
-        return (record.fields[columns.words].strip(),), tags
-    readings = _readings(record, columns.words)
-    if not tags:
-        return readings[0], ()
-    words = next((parts for parts in readings if len(parts) == len(tags)), None)
-    if words is None:
-        raise UserError(
-            f"{record.place}: {len(readings[0])} words, but {len(tags)} tags; fix the row"
-        )
-    return words, tags
+def _is_word(row: Record, columns: WordColumns) -> bool:
+    """Whether a row has a word, which may have blanks or brackets, and its tag, if it has one."""
+    tag = row.fields[columns.tags].strip() if columns.tags else ""
+    return not tag or _parts(row, columns.tags or "") == [tag]
 
 
-def _readings(record: Record, column: str) -> list[tuple[str, ...]]:
-    """The parts of a cell that is a list, and those between its blanks: "( a , b )" is both.
-
-    Raises:
-        UserError: the cell looks like a list only.
-    """
+def _parts(record: Record, column: str) -> list[str]:
+    """The parts of a cell that is a list, or those between its blanks."""
     cell = record.fields[column].strip()
-    between = tuple(_BLANKS.split(cell)) if cell else ()
     try:
-        parts = parse_list(cell)
+        parts = parse_list(cell) if _LIST.match(cell) else None
     except ValueError as error:
-        if re.match(r"\[|[({]\s*['\"]", cell):
-            raise UserError(
-                f"{record.place}: {column!r} is {cell!r:.40}, which looks like a list, but "
-                f"{error}; fix the row"
-            ) from error
-        parts = None
-    return [between] if parts is None else [parts, between]
+        raise UserError(
+            f"{record.place}: {column!r} is {cell!r:.40}, which looks like a list, but {error}; "
+            "fix the row"
+        ) from error
+    return [*filter(None, _BLANKS.split(cell))] if parts is None else list(parts)
