@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.standard_streams import say
 from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
 from bert_jax.tokenization.cleaning import TextCleaner
@@ -47,7 +48,7 @@ def train_wordpiece(
     min_frequency: int = 2,
     character_coverage: float = COVERAGE,
     alphabet_size: int = 1000,
-    report: Callable[[OptionError], object] = lambda problem: None,
+    report: Callable[[OptionError], object] = lambda problem: say(f"warning: {problem}"),
 ) -> WordPieceTokenizer:
     """Trains a WordPiece vocabulary.
 

@@ -7,34 +7,28 @@ A cell is read part by part and never evaluated.
 """
 
 import ast
-import json
 import re
 from collections.abc import Iterator
 
 # A cell is enclosed in brackets; or begins with one and a quotation mark; or is in parentheses or
 # braces and has a comma, or nothing but numbers: "(other)" is a class.
 _LIST = re.compile(
-    "|".join(
-        (
-            r"(?:np\.)?(?:array|tensor|frozenset)\(\s*[\[{(].*\)",
-            r"(?:frozen)?set\(\)",
-            r"\[.*\]",
-            r"[\[({]\s*['\"].*",
-            r"[({](?:[^,]*,.*|[\s\d.]*)[)}]",
-        )
-    ),
+    r"\[.*\]|[\[({]\s*['\"].*|[({](?:[^,]*,.*|[\s\d.]*)[)}]",
     re.DOTALL,
 )
-_CALL = re.compile(r"(?:np\.)?(?:array|tensor|(?:frozen)?set)\(")
+_CALL = re.compile(
+    r"(?:np\.)?(?:array|tensor|(?:frozen)?set)\((?:(?P<list>[\[({].*[\])}])[^\])}]*)?\)",
+    re.DOTALL,
+)
 _PART = re.compile(
     r"\s*(?:np\.\w+\()?"
     r"(?:(?P<quoted>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<bare>[^\s,'\"()\[\]{}]+))"
     r"\)?(?P<gap>\s*,|\s+|$)\s*",
     re.DOTALL,
 )
-_CLOSING = {"[": "]", "(": ")", "{": "}"}
 _BIT = r"(?:[01](?:\.0*)?|true|false)"
 _VECTOR = re.compile(rf"{_BIT}(?:(?:\s*[,;|]\s*|\s+){_BIT})+", re.IGNORECASE)
+_NUMBERS = re.compile(r"\d+(\s*[,;|]\s*\d+)+")
 
 # The longest cell that is read as a list, in characters: about 300,000 numbers.
 _LONGEST = 1 << 20
@@ -50,23 +44,29 @@ def parse_list(text: str) -> tuple[str, ...] | None:
         ValueError: it looks like a list but is none; the message says why.
     """
     text = text.strip()
+    if call := _CALL.fullmatch(text):
+        text = call["list"] or "[]"
     if not _LIST.fullmatch(text):
         return None
     if len(text) > _LONGEST:
         raise ValueError(f"it has more than {_LONGEST:,} characters")
-    call = _CALL.match(text)
-    if call:
-        text = text[call.end() : -1].strip() or "[]"
-        text = text[: text.rfind(_CLOSING.get(text[0], "")) + 1]  # without a dtype after the list
-    if len(text) < 2 or _CLOSING.get(text[0]) != text[-1]:
+    if text[0] + text[-1] not in ("[]", "()", "{}"):
         raise ValueError("it does not end like one")
     return tuple(_parts(text[1:-1].strip()))
 
 
 def parse_vector(text: str) -> tuple[str, ...] | None:
-    """The numbers of a cell such as "0 1 0", "0,1,0" or "True|False"; None if it is none."""
+    """The numbers of a cell such as "0 1 0", "0,1,0" or "True|False"; None if it is none.
+
+    Raises:
+        ValueError: it has several numbers as "2,10", which may be one class.
+    """
     text = text.strip()
-    return tuple(re.split(r"[\s,;|]+", text.lower())) if _VECTOR.fullmatch(text) else None
+    if _VECTOR.fullmatch(text):
+        return tuple(re.split(r"[\s,;|]+", text.lower()))
+    if _NUMBERS.fullmatch(text):
+        raise ValueError("it has no brackets")
+    return None
 
 
 def _parts(inside: str) -> Iterator[str]:
@@ -87,22 +87,19 @@ def _unquoted(part: str) -> str:
     if "\\" not in part:
         return part[1:-1]
     try:
-        text = str(json.loads(part) if part[0] == '"' else ast.literal_eval(part))
-        text.encode()
-    except UnicodeEncodeError as error:
+        text: str = ast.literal_eval(part.replace(r"\/", "/"))  # PHP's JSON escapes it
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")  # JSON has pairs
+    except UnicodeDecodeError as error:
         raise ValueError("half of a surrogate pair is not a character") from error
     except (ValueError, SyntaxError) as error:
         raise ValueError(f"{part:.20} has an unknown escape sequence") from error
-    return text
 
 
 def _number(part: str) -> str:
     word = part.removeprefix("np.").removesuffix("_").lower()
-    if word in ("true", "false"):
+    if word in ("true", "false") or re.fullmatch(r"[+-]?\d+", word):
         return word
-    if re.fullmatch(r"[+-]?\d+", part):
-        return part
     try:
-        return str(float(part))
+        return str(float(word))
     except ValueError as error:
         raise ValueError(f"{part!r:.20} is neither quoted nor a number") from error

@@ -21,27 +21,6 @@ MISSING = frozenset({"", "nan", "<na>", "#n/a", "nat"})
 _BITS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelForm:
-    """What is known of the labels of a file before it is read.
-
-    Attributes:
-        regression: whether a label is a number.
-        one_class: whether a cell is one class, also if it looks like a list.
-        separator: separator of several classes in a cell; "": there is none.
-        names: names of the classes, in the order of their numbers; (): they have no names.
-        classes: the classes as the file writes them; (): any.
-        needed: whether missing labels are an error.
-    """
-
-    regression: bool = False
-    one_class: bool = False
-    separator: str = ""
-    names: tuple[str, ...] = ()
-    classes: Collection[str] = ()
-    needed: bool = False
-
-
 def names_by_number(names: Sequence[str]) -> dict[str, str]:
     """The names of classes by their numbers, from "0"; {} if a name is a number itself.
 
@@ -52,33 +31,37 @@ def names_by_number(names: Sequence[str]) -> dict[str, str]:
     return {str(number): name for number, name in enumerate(names)}
 
 
+@dataclasses.dataclass
 class Labels:
-    """Reads the labels of a file; the first row decides whether there are any, and their kind."""
+    """Reads the labels of a file; the first row decides whether there are any, and their kind.
 
-    def __init__(
-        self,
-        column: str | None,
-        form: LabelForm = LabelForm(),
-        *,
-        label_columns: Sequence[str] = (),
-        header_label: str = "",
-    ) -> None:
-        """Starts a file; the first row is not read yet.
+    Attributes:
+        columns: the column of the label, or a column of 0 and 1 for each class; (): no labels.
+        regression: whether a label is a number.
+        one_class: whether a cell is one class, also if it looks like a list.
+        separator: separator of several classes in a cell; "": there is none.
+        names: names of the classes, in the order of their numbers; (): they have no names.
+        known: the classes as the file writes them; (): any.
+        needed: whether missing labels are an error.
+        are_bits: whether there is a column for each class.
+        header: field of the header line in the column of the label, if that is configured by its
+            number. If it equals a label of the rows, the line is not a header.
+    """
 
-        Args:
-            column: column of the label; None: there are no labels, or they have several columns.
-            form: what is known of the labels.
-            label_columns: a column of 0 and 1 for each class.
-            header_label: field of the header line in this column, if the column is configured by
-                its number. If it equals a label of the rows, the line is not a header.
-        """
-        self._column = column
-        self._form = form
-        self._label_columns = tuple(label_columns)
-        self._header_label = header_label
-        self._by_number = names_by_number(form.names)
+    columns: tuple[str, ...]
+    regression: bool = False
+    one_class: bool = False
+    separator: str = ""
+    names: tuple[str, ...] = ()
+    known: Collection[str] = ()
+    needed: bool = False
+    are_bits: bool = False
+    header: str = ""
+
+    def __post_init__(self) -> None:
+        self._by_number = names_by_number(self.names)
         self._kind: str | None = None
-        self._what = repr(column) if column else ", ".join(label_columns)
+        self._what = ", ".join(map(repr, self.columns))
 
     def read(self, record: Record) -> Label | None:
         """The label of a row; None if its file has no labels. A list is not final, see `named`.
@@ -87,21 +70,24 @@ class Labels:
             UserError: a label is empty, of another kind than the one before, not a number, or not
                 one of the classes; or it looks like a list and is none.
         """
-        if self._label_columns:
-            label: Label | None = self._of_columns(record)
-        elif self._column is None:
+        if not self.columns:
             return None
+        if self.are_bits:
+            label: Label | None = self._of_columns(record)
         else:
-            label = self._parse(record.fields.get(self._column), record.place)
+            label = self._parse(record.fields.get(self.columns[0]), record.place)
         kind = _kind(label)
-        if label is None and (self._form.needed or self._kind not in (None, kind)):
+        if label is None and (self.needed or self._kind not in (None, kind)):
             raise UserError(
                 f"{record.place}: the label ({self._what}) is empty; give the row one, or remove it"
             )
         if self._kind not in (None, kind):
-            raise UserError(
-                f"{record.place}: {self._what} is {kind}, but {self._kind} in the rows before; "
-                "give every row the same"
+            hint = ", or set {label_separator} if a row may have several"
+            raise OptionError(
+                "label_separator",
+                self.separator,
+                "give every row the same" + (hint if _kind(()) in (kind, self._kind) else ""),
+                f"{record.place}: {self._what} is {kind}, but {self._kind} in the rows before",
             )
         self._kind = kind
         return label
@@ -116,12 +102,12 @@ class Labels:
             UserError: a vector has another length than the first, or not only 0 and 1; or a number
                 in a list is not whole.
         """
-        if self._label_columns or self._kind != _kind(()):
+        if self.are_bits or self._kind != _kind(()):
             yield from examples
             return
         lists = [cast(tuple[str, ...], example.label) for example in examples]
         are_vectors, width = self._are_vectors(lists), len(lists[0])
-        names = self._form.names or tuple(f"LABEL_{number}" for number in range(width))
+        names = self.names or tuple(f"LABEL_{number}" for number in range(width))
         for example, parts in zip(examples, lists, strict=True):
             label: Label
             if are_vectors:
@@ -135,33 +121,31 @@ class Labels:
         if any(len(set(parts)) < len(parts) for parts in of_bits):
             return True
         lengths = set(map(len, lists))
-        expected = len(self._form.names) or max(lengths)
+        expected = len(self.names) or max(lengths)
         return len(of_bits) == len(lists) and lengths == {expected} and expected > 1
 
     def _of_columns(self, record: Record) -> LabelVector | None:
         """The classes whose columns are 1; None if all are empty."""
-        values = [record.fields.get(column) for column in self._label_columns]
+        values = [record.fields.get(column) for column in self.columns]
         texts = ["" if value is None else str(value).strip().lower() for value in values]
         if not any(texts):
             return None
-        for column, text in zip(self._label_columns, texts, strict=True):
+        for column, text in zip(self.columns, texts, strict=True):
             if text not in _BITS:
                 raise OptionError(
                     "label_columns",
-                    self._label_columns,
+                    self.columns,
                     "fix the row, or choose the columns with {label_columns}",
                     problem=f"{record.place}: {column!r} is {text!r:.40}, but the column of a "
                     "label is 0 or 1",
                 )
-        names = self._form.names or self._label_columns
-        return _vector(texts, len(self._label_columns), names, record.place)
+        names = self.names or self.columns
+        return _vector(texts, len(self.columns), names, record.place)
 
     def _parse(self, value: Any, place: str) -> Label | None:
-        if value is None or (
-            isinstance(value, str) and not (value.strip() or self._form.separator)
-        ):
+        if value is None or (isinstance(value, str) and not (value.strip() or self.separator)):
             return None
-        if self._form.regression:
+        if self.regression:
             return self._number(value, place)
         parts = self._parts(value, place)
         if parts is not None:
@@ -171,7 +155,7 @@ class Labels:
 
     def _parts(self, value: Any, place: str) -> Sequence[Any] | None:
         """The labels of a list, or of a cell that is one; None: the value is one label."""
-        if isinstance(value, list) and self._form.one_class:
+        if isinstance(value, list) and self.one_class:
             raise OptionError(
                 "problem_type",
                 None,
@@ -180,21 +164,22 @@ class Labels:
             )
         if isinstance(value, list):
             return value
-        if not isinstance(value, str) or self._form.one_class:
+        if not isinstance(value, str) or self.one_class:
             return None
         try:
             parts = parse_list(value)
+            if parts is None and self.separator:
+                return [part for part in map(str.strip, value.split(self.separator)) if part]
+            return parse_vector(value) if parts is None else parts
         except ValueError as error:
             raise OptionError(
                 "problem_type",
                 None,
-                "fix it; or, if it is one class, set {problem_type=single_label_classification}",
+                "fix it, or set {label_separator}; or, if it is one class, set "
+                "{problem_type=single_label_classification}",
                 problem=f"{place}: {self._what} is {value!r:.40}, which looks like a list, but "
                 f"{error}",
             ) from error
-        if parts is None and self._form.separator:
-            return [part for part in map(str.strip, value.split(self._form.separator)) if part]
-        return parse_vector(value) if parts is None else parts
 
     def _number(self, value: Any, place: str) -> float:
         try:
@@ -206,7 +191,7 @@ class Labels:
                 f"{place}: {self._what} is {value!r:.40}, which is not a number, or one that is "
                 "not finite in float32; a regression needs one"
             )
-        self._check_header(is_number(self._header_label), place)
+        self._check_header(is_number(self.header), place)
         return number
 
     def _class(self, value: Any, place: str) -> str:
@@ -224,10 +209,10 @@ class Labels:
                 f"{place}: the label ({self._what}) is {label!r}, which stands for a missing "
                 "one; give the row a label, or remove it"
             )
-        if self._form.classes and label not in self._form.classes:
-            known = ", ".join(self._form.classes)
+        if self.known and label not in self.known:
+            known = ", ".join(self.known)
             raise UserError(f"{place}: the label {label!r:.40} is none of {known}; fix the line")
-        self._check_header(label == self._header_label, place)
+        self._check_header(label == self.header, place)
         return label
 
     def _name(self, label: str, place: str) -> str:
@@ -240,13 +225,13 @@ class Labels:
         return self._by_number.get(label.removesuffix(".0"), label)
 
     def _check_header(self, is_row: bool, place: str) -> None:
-        if is_row and self._header_label:
+        if is_row and self.header:
             raise OptionError(
                 "header",
                 True,
                 "if it is a row, set {header=False}",
                 problem=f"{place}: the first line of the file is taken for its header, but has the "
-                f"label {self._header_label!r:.40}, like a row",
+                f"label {self.header!r:.40}, like a row",
             )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from bert_jax.data.examples import Entries, Entry, TextExample
 from bert_jax.data.readers.columns import ResolvedColumns, TextColumns, find_columns, record_id
 from bert_jax.data.readers.glue import GlueLayout, glue_layout
-from bert_jax.data.readers.labels import LabelForm, Labels
+from bert_jax.data.readers.labels import Labels
 from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
@@ -145,15 +145,18 @@ def read_texts(
             entry = reader.entry(record, number)
             columns = reader.columns
             if labels is None:
-                form = LabelForm(
+                by_number = options.header and options.columns.label not in ("", columns.label)
+                labels = Labels(
+                    columns.classes or ((columns.label,) if columns.label else ()),
                     regression=regression,
                     one_class=one_class,
                     separator=options.label_separator,
                     names=options.names,
-                    classes=options.layout.classes if options.layout else (),
+                    known=options.layout.classes if options.layout else (),
                     needed=needs_labels,
+                    are_bits=bool(columns.classes),
+                    header=(columns.label or "") if by_number else "",
                 )
-                labels = _labels(columns, options, form)
                 # `Labels` decides whether a missing label is an error.
                 allowed = (columns, columns.without_labels)
             if columns not in allowed:
@@ -279,16 +282,6 @@ class TextReader:
     def _update(self, names: tuple[str, ...], place: str) -> None:
         self.columns = self._find(names, place, needs_labels=self._needs_labels)
         self._names, self._needs_labels = names, False  # from here on, see `Labels`
-
-
-def _labels(columns: ResolvedColumns, options: TextOptions, form: LabelForm) -> Labels:
-    by_number = options.header and options.columns.label not in ("", columns.label)
-    return Labels(
-        columns.label,
-        form,
-        label_columns=columns.classes,
-        header_label=(columns.label or "") if by_number else "",
-    )
 
 
 def _report(places: Sequence[str], what: str) -> None:

@@ -166,6 +166,14 @@ class DataSummary:
             yield f"{more:,} more classes are written in several ways"
         if missing := [name for name in classes if name.strip().casefold() in _MISSING]:
             yield f"does the class {listed(list(map(repr, missing)))} stand for a missing label?"
+        for name in () if self.of_words else classes:
+            mark = next((mark for mark in ",;|" if mark in name), "")
+            if mark and {part.strip() for part in name.split(mark)} <= classes.keys():
+                yield (
+                    f"the class {name!r} is made of others: data.label_separator={mark!r} reads "
+                    "several"
+                )
+                break
         most, times = max(classes.items(), key=lambda item: item[1])
         if not self.of_words and count > 1 and times / total >= _MAJORITY:
             yield (

@@ -26,7 +26,8 @@ ABC = ("a", "b", "c")
         ("[\"it's\", 'say \"no\"', 'a\\'b\"']", ("it's", 'say "no"', "a'b\"")),
         ("[True, False]", ("true", "false")),
         ("[np.str_('joy'), np.int64(0), np.True_]", ("joy", "0", "true")),
-        ('["joy","fear"]', ("joy", "fear")),  # JSON
+        ("[\"it's\\xa0\", '\\u00e9']", ("it's\xa0", "é")),
+        ('["joy","a\\/b"]', ("joy", "a/b")),  # JSON
         ('["\\u00e9", "\\ud83d\\ude00"]', ("é", "😀")),
         ("[0, 1.0, true]", ("0", "1.0", "true")),
         ("['joy' 'fear']", ("joy", "fear")),  # NumPy
@@ -74,7 +75,7 @@ def test_cells_that_are_no_lists():
     assert parse_vector("0 1 0") == parse_vector("0,1,0") == parse_vector("0 | 1 | 0")
     assert parse_vector("0.0;1.0") == ("0.0", "1.0")
     assert parse_vector("True False") == ("true", "false")
-    for cell in ("0", "0 2", "0,5", "01", "true or false"):
+    for cell in ("0", "0 2", "01", "true or false"):
         assert parse_vector(cell) is None
 
 
@@ -102,6 +103,7 @@ def labels(tmp_path):
         # Names of classes.
         (["['x', 'y']", "[]"], {}, [("x", "y"), ()]),
         ([["x", "x"], []], {}, [("x",), ()]),
+        (["27", "2,10", "0,1"], {"label_separator": ","}, [("27",), ("2", "10"), ("0", "1")]),
         (["['x']", "y;z"], {"label_separator": ";"}, [("x",), ("y", "z")]),
         # Vectors: a number twice, or all of one length.
         (["[0, 1, 0]", "[1, 1, 0]"], {}, [("LABEL_1",), ("LABEL_0", "LABEL_1")]),
@@ -147,6 +149,7 @@ def test_labels_of_a_column(labels, values, options, expected):
             "a.csv:3: 'label' is a list of labels, but one label in the rows befo",
         ),
         (["['x']", ""], {}, "a.csv:3: the label ('label') is empty"),
+        (["3", "2,10"], {}, "a.csv:3: 'label' is '2,10', which looks like a list, but it has no "),
         (["[0, 1, 0]", "[0, 1]"], {}, "a.csv:3: a vector of 2 numbers, but the first row has 3"),
         (["[]", "[0, 1, 0]"], {}, "a.csv:3: a vector of 3 numbers, but the first row has 0; fix"),
         (["[0, 1, 0]", "[0, 2]"], {}, "a.csv:3: '2' in a list is neither 0 nor 1, as in the other"),
@@ -183,7 +186,7 @@ def test_labels_that_are_refused(labels, values, options, message):
         ("1,0\n", {"label_columns": ("rude", "x")}, "a.csv:1: there is no column 'x', only 'text'"),
         ("1,0\n-1,0\n", {}, "a.csv:3: 'rude' is '-1', but the column of a label is 0 or 1; fix"),
         ("1,0\n,0\n", {}, "a.csv:3: 'rude' is '', but the column of a label is 0 or 1"),
-        ("1,0\n,\n", {}, "a.csv:3: the label (rude, spam) is empty; give the row one"),
+        ("1,0\n,\n", {}, "a.csv:3: the label ('rude', 'spam') is empty; give the row one"),
         ("1,0\n", {"labels": ABC}, "a.csv:2: a vector of 2 numbers, but 3 labels are named"),
         ("1,0\n", {"label_column": "rude"}, "leave out one of it and label_column"),
     ],

@@ -70,6 +70,10 @@ def test_few_warnings_about_many_classes():
         ({"classes": {"1.0": 300, "2.5": 300, "4.0": 300}}, "3 classes for 900 rows, as 1.0, 2.5"),
         ({"classes": {f"title {n}": 9 for n in range(60)}}, "60 classes for 540 rows, as title 0"),
         (
+            {"classes": {"joy": 300, "fear": 300, "joy, fear": 300}},
+            "the class 'joy, fear' is made of others: data.label_separator=',' reads several",
+        ),
+        (
             {"classes": {"Pos": 300, "neg": 300, "pos ": 300}},
             "the classes 'Pos' and 'pos ' differ in case, spaces or encoding only: write them ",
         ),
