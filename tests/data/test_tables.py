@@ -155,7 +155,7 @@ CLASSES = "good,pos\nbad,neg\n" * 3
         (f'text,label\n{CLASSES}"Hi, all\nNo, me\nbye",pos\n', ["9 lines → 7 rows"]),
         ('text\n"a\nb"\n', ["2 lines → 1 rows"]),
         (
-            "text,label\na,pos\ntext,label\n\ntext,label\nb,neg\n",
+            "text,label\na,pos\ntext,label\n\n\ufefftext,label\nb,neg\n",
             [":3: the line repeats the header and is skipped (and 1 more); remo", "4 lines → 2"],
         ),
         (f"text,label\n{CLASSES}", []),

@@ -38,7 +38,7 @@ class Labels:
     Attributes:
         columns: the column of the label, or a column of 0 and 1 for each class; (): no labels.
         regression: whether a label is a number.
-        one_class: whether a cell is one class, also if it looks like a list.
+        one_class: whether a cell is one class, also if it looks like a list; lists in JSON stay.
         separator: separator of several classes in a cell; "": there is none.
         names: names of the classes, in the order of their numbers; (): they have no names.
         known: the classes as the file writes them; (): any.
@@ -155,13 +155,6 @@ class Labels:
 
     def _parts(self, value: Any, place: str) -> Sequence[Any] | None:
         """The labels of a list, or of a cell that is one; None: the value is one label."""
-        if isinstance(value, list) and self.one_class:
-            raise OptionError(
-                "problem_type",
-                None,
-                "leave {problem_type} out",
-                problem=f"{place}: {self._what} is a list, but a text has one class",
-            )
         if isinstance(value, list):
             return value
         if not isinstance(value, str) or self.one_class:

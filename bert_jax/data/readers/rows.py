@@ -76,10 +76,10 @@ class TableShape:
             header: the header's fields; (): the file has none.
             report: called at the end if the rows are not the lines.
         """
-        # A row of one field may well be the name of its column.
-        repeated = list(header) if len(header) > 1 else None
+        name, *others = header or ("",)
         for number, fields in rows:
-            if fields == repeated:
+            # A row of one field may well be the name of its column. Joined files have inner marks.
+            if others and fields[1:] == others and fields[0].removeprefix("\ufeff") == name:
                 self.headers.append(number)
             else:
                 self.rows += 1

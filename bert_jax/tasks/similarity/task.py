@@ -261,6 +261,7 @@ def create(config: ConfigDict, model_init: ModelInit) -> SimilarityTask:
                 source,
                 options,
                 regression=data.loss != "softmax",
+                one_class=True,
                 needs_labels=split == "train" and data.loss != "in_batch_negatives",
                 report=report,
             )
