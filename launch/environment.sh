@@ -17,7 +17,8 @@ make_environment() { # EXTRAS, as "" or "[test]"
         # Debian makes one without pip where its package python3-venv is missing, and says so.
         .venv/bin/python -m pip --version > /dev/null 2>&1 || .venv/bin/python -m ensurepip
         echo "installing bert_jax$extras into .venv (about a minute)" >&2
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extras"
+        # Python compiles what it imports; all of TensorFlow would take pip as long as all the rest.
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".$extras"
         echo "$checksum" > "$stamp"
     fi
 }
