@@ -31,19 +31,18 @@ def last_token(hidden: jax.Array, mask: jax.Array) -> jax.Array:
 
 def masked_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
     """The mean over the tokens, including [CLS] and [SEP]; zeros for a row without tokens."""
-    return _sum(hidden, mask) / jnp.maximum(_count(mask, hidden), 1)
+    return _sum(hidden, mask) / _total(mask)
 
 
 def mean_of_root_length(hidden: jax.Array, mask: jax.Array) -> jax.Array:
     """The sum over the tokens, divided by the root of their number."""
-    return _sum(hidden, mask) / jnp.sqrt(jnp.maximum(_count(mask, hidden), 1))
+    return _sum(hidden, mask) / jnp.sqrt(_total(mask))
 
 
 def weighted_mean(hidden: jax.Array, mask: jax.Array) -> jax.Array:
     """The mean over the tokens, weighted with their positions 1, 2, … in the row."""
-    weights = mask * jnp.arange(1, mask.shape[1] + 1, dtype=hidden.dtype)  # BT
-    total = jnp.maximum(weights.sum(axis=1, keepdims=True), 1)
-    return (hidden * weights[:, :, None]).sum(axis=1) / total
+    weights = mask * jnp.arange(1, mask.shape[1] + 1)  # BT
+    return _sum(hidden, weights) / _total(weights)
 
 
 def masked_max(hidden: jax.Array, mask: jax.Array) -> jax.Array:
@@ -56,12 +55,12 @@ def _at(hidden: jax.Array, positions: jax.Array) -> jax.Array:
     return jnp.take_along_axis(hidden, positions[:, None, None], axis=1)[:, 0]
 
 
-def _sum(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-    return (hidden * mask[:, :, None].astype(hidden.dtype)).sum(axis=1)
+def _sum(hidden: jax.Array, weights: jax.Array) -> jax.Array:
+    return (hidden * weights[:, :, None].astype(hidden.dtype)).sum(axis=1)
 
 
-def _count(mask: jax.Array, hidden: jax.Array) -> jax.Array:
-    return mask.sum(axis=1, keepdims=True).astype(hidden.dtype)
+def _total(weights: jax.Array) -> jax.Array:
+    return jnp.maximum(weights.sum(axis=1, keepdims=True), 1)
 
 
 OF_TOKENS: dict[str, Pool] = {

@@ -33,7 +33,7 @@ ACTIVATIONS = {
     "SELU": jax.nn.selu,
     "GELU": lambda x: jax.nn.gelu(x, approximate=False),
     "SiLU": jax.nn.silu,
-    "Mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
+    "Mish": jax.nn.mish,
     "Sigmoid": jax.nn.sigmoid,
     "LogSigmoid": jax.nn.log_sigmoid,
     "Softplus": jax.nn.softplus,
@@ -50,12 +50,7 @@ _TORCH_NORM_EPSILON = 1e-5
 class Dense:
     """activation(x · kernel + bias), and x, or a linear map of it, added with `use_residual`.
 
-    Attributes:
-        in_features: size of the input.
-        out_features: size of the output.
-        bias: whether there is a bias.
-        activation_function: full name of a class of PyTorch that `ACTIVATIONS` has.
-        use_residual: whether the input is added; with another size through a linear map.
+    `activation_function` is the full name of a class of PyTorch that `ACTIVATIONS` has.
     """
 
     in_features: int
@@ -204,8 +199,7 @@ class TextPooling(nn.Module):
     """Token vectors → text vectors.
 
     Attributes:
-        poolings: see `TextVectors`.
-        modules: see `TextVectors`.
+        poolings, modules: see `TextVectors`.
         prompt_length: number of first tokens that do not count.
     """
 

@@ -1,7 +1,6 @@
 """Labels and scores of texts (paper, figure 4, a and b): JSON lines, or GLUE's submissions."""
 
 import dataclasses
-import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,8 +52,6 @@ MOST_PROBABILITIES = 1000
 # The column of the labels in a table of predictions.
 _PREDICTION = "prediction"
 
-_IDENTITY = "Identity"
-
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
@@ -94,13 +91,12 @@ class ClassificationPredictor(TextPredictor[Any]):
         check_head(model, PREDICT.heads, "classify texts", "classification")
         check_computed(model.description.other)
         super().__init__(model, options)
-        self._activation = _IDENTITY if raw_scores else score_activation(model.description)
+        self.raw_scores = raw_scores
+        name = "Identity" if raw_scores else score_activation(model.description)
+        self._activation = ACTIVATIONS[name]
 
     def compute(self, batch: dict[str, jax.Array]) -> Any:
-        logits = super().compute(batch)
-        if self._activation == _IDENTITY:  # without a program of its own
-            return logits
-        return _activated(logits, name=self._activation)
+        return self._activation(super().compute(batch))
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
         return check_finite(output.copy(), "the scores of a text")
@@ -109,12 +105,8 @@ class ClassificationPredictor(TextPredictor[Any]):
 class LabelPredictor(ClassificationPredictor):
     """The `Classification` of each text, or the number of a model with one output."""
 
-    def __init__(self, model: Model, options: BatchOptions, *, raw_scores: bool = False) -> None:
-        super().__init__(model, options, raw_scores=raw_scores)
-        self._raw_scores = raw_scores
-
     def transform(self, decoded: Iterator[np.ndarray]) -> Iterator[Any]:
-        description, raw = self.model.description, self._raw_scores
+        description, raw = self.model.description, self.raw_scores
         return (to_prediction(description, scores, raw_scores=raw) for scores in decoded)
 
 
@@ -164,10 +156,10 @@ def score_activation(description: ModelDescription) -> str:
         UserError: a function is stored that is not one of PyTorch's simple ones.
     """
     if problem_type(description) != REGRESSION or description.config.num_labels > 1:
-        return _IDENTITY
+        return "Identity"
     stored = stored_activation(description.other)
     if stored is None:
-        return _IDENTITY if description.problem_type == REGRESSION else "Sigmoid"
+        return "Identity" if description.problem_type == REGRESSION else "Sigmoid"
     package, _, name = str(stored).rpartition(".")
     if not package.startswith("torch") or name not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
@@ -176,11 +168,6 @@ def score_activation(description: ModelDescription) -> str:
             "for the scores without it"
         )
     return name
-
-
-@functools.partial(jax.jit, static_argnames="name")
-def _activated(scores: jax.Array, *, name: str) -> jax.Array:
-    return ACTIVATIONS[name](scores)
 
 
 def as_record(prediction: TextPrediction) -> dict[str, Any]:
