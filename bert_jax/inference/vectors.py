@@ -1,5 +1,6 @@
 """Vectors of texts, similarities between them, and the texts nearest to a query."""
 
+import functools
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,36 +76,16 @@ def similarity(
     batch_size: int = 32,
     max_length: int | None = None,
 ) -> np.ndarray:
-    """The similarity of every text to every other, float32 [B, S].
+    """The similarity of B texts to S others, or to each other, float32 [B, S].
 
     It is the cosine, or what the model's files name: "dot", or "euclidean" or "manhattan", the
-    distance with a minus.
-
-    Args:
-        model: the model.
-        texts: B strings.
-        others: S strings; None: the same as `texts`.
-        pooling: pooling of the vectors, see `embed`.
-        prompt: prompt before all texts, see `embed`.
-        batch_size: maximum number of rows computed together; short texts share rows.
-        max_length: maximum number of tokens of a text.
-
-    Raises:
-        UserError: see `embed`.
+    distance with a minus. For the other arguments and for errors see `embed`.
     """
-
-    def vectors(texts: Iterable[str]) -> np.ndarray:
-        return embed(
-            model,
-            checked_texts(texts),
-            pooling,
-            prompt=prompt,
-            batch_size=batch_size,
-            max_length=max_length,
-        )
-
-    left = vectors(texts)
-    right = left if others is None else vectors(others)
+    vectors = functools.partial(
+        embed, model, pooling=pooling, prompt=prompt, batch_size=batch_size, max_length=max_length
+    )
+    left = vectors(checked_texts(texts))
+    right = left if others is None else vectors(checked_texts(others))
     return similarities(left, right, model.description.vectors.similarity)
 
 
@@ -121,22 +102,9 @@ def search(
 ) -> list[Match]:
     """The texts that are nearest to a query by `similarity`, the nearest first.
 
-    The model's prompt "document", "passage" or "corpus" is put before the texts; without one, its
-    default prompt.
-
-    Args:
-        model: the model.
-        query: a string.
-        texts: strings, read once; only the best are kept.
-        top_k: number of matches.
-        pooling: pooling of the vectors, see `embed`.
-        prompt: prompt before the query, see `embed`; None: the one with the name "query", else the
-            default prompt.
-        batch_size: maximum number of rows computed together; short texts share rows.
-        max_length: maximum number of tokens of a text.
-
-    Raises:
-        UserError: `top_k` is below 1, or see `embed`.
+    The texts are read once, and only the best `top_k` are kept. The model's prompt "document",
+    "passage" or "corpus" is put before them, and "query" before the query unless `prompt` says
+    another; without such a prompt, its default. For the other arguments and for errors see `embed`.
     """
     require_at_least("top_k", top_k, 1)
     waiting: deque[str] = deque()  # texts without a vector yet

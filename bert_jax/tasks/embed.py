@@ -14,13 +14,7 @@ from bert_jax.data.readers.texts import Text
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
-from bert_jax.tasks.base.predict_spec import (
-    JSONL,
-    PredictOptions,
-    PredictSpec,
-    json_lines,
-    open_texts,
-)
+from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
     Model,
@@ -153,19 +147,15 @@ def stored_length(description: ModelDescription, tokenizer: Tokenizer) -> int | 
     return tokenizer.model_max_length if own is None else own
 
 
-def _predictor(model: Model, options: PredictOptions) -> EmbeddingPredictor:
-    return EmbeddingPredictor(
+PREDICT = PredictSpec(
+    open_texts,
+    lambda model, options: EmbeddingPredictor(
         model,
         options.batches(),
         pooling=options.pooling,
         normalize=options.normalize,
         prompt=options.prompt,
-    )
-
-
-PREDICT = PredictSpec(
-    open_texts,
-    _predictor,
+    ),
     {JSONL: json_lines(lambda text, vector: {"embedding": vector})},
     options=("pooling", "normalize", "prompt"),
 )

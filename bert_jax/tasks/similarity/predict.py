@@ -78,17 +78,7 @@ class PairPredictor(Predictor[Pair, PairPrediction]):
         pooling: str | None = None,
         prompt: str | None = None,
     ) -> None:
-        """For a model with any head.
-
-        Args:
-            model: a model with any head.
-            options: batch options; `batch_size` counts texts.
-            pooling: pooling, see `LoadedModel.embed`.
-            prompt: prompt, see `LoadedModel.embed`.
-
-        Raises:
-            OptionError: see `EmbeddingPredictor`.
-        """
+        """For a model with any head, see `EmbeddingPredictor`; `batch_size` counts texts."""
         # A pair has two rows, so a batch holds half as many examples.
         super().__init__(model, dataclasses.replace(options, window=options.window // 2))
         self._texts = EmbeddingPredictor(model, options, pooling=pooling, prompt=prompt)
