@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.sentence_transformers import encoder_directory
+from bert_jax.checkpoints.sentence_transformers.layout import encoder_directory
 from bert_jax.errors import OptionError, listed
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.models import surgery
@@ -193,9 +193,7 @@ def of_model(config: ConfigDict, description: ModelDescription, directory: Path)
         execution=execution(config),
         architecture=lambda tokenizer: description.config,
         family=description.family,
-        tokenizer=description.family.load_tokenizer(
-            encoder_directory(directory), config=description.config
-        ),
+        tokenizer=model_directory.load_tokenizer(directory, description),
         description=description,
         is_finished=True,
     )

@@ -8,15 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_jax.checkpoints.sentence_transformers.layout import ENCODER, MODEL, OF_OTHER_METHODS
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 
-_FILE, _ENCODER = "config_sentence_transformers.json", "sentence_bert_config.json"
-# Fields of the encoder's file that change no score.
-_HARMLESS = (
-    *("transformer_task", "modality_config", "module_output_name", "unpad_inputs"),
-    *("query_length", "document_length", "query_expansion"),
-)
 # The keys of `config.json`: since version 4, and before.
 _SECTION, _OLD_KEY = "sentence_transformers", "sbert_ce_default_activation_function"
 _KEY, _PROMPT = "activation_fn", "default_prompt_name"
@@ -32,13 +27,14 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
     """
     files = [
         read_json_object(directory / name, directory) if is_there(directory / name) else {}
-        for name in (_FILE, _ENCODER)
+        for name in (MODEL, ENCODER)
     ]
     fields, encoder = ({key: value for key, value in file.items() if value} for file in files)
     if fields.pop("model_type", None) != "CrossEncoder":
         return dict(other)
-    if encoder := {key: value for key, value in encoder.items() if key not in _HARMLESS}:
-        fields[_ENCODER] = encoder
+    harmless = {"transformer_task", "modality_config", "module_output_name", *OF_OTHER_METHODS}
+    if encoder := {key: value for key, value in encoder.items() if key not in harmless}:
+        fields[ENCODER] = encoder
     return {**other, _SECTION: {**_section(other), **fields}}
 
 
@@ -46,22 +42,18 @@ def check_computed(other: Mapping[str, Any]) -> None:
     """Raises UserError if texts have a prompt, a length or other rules of a cross-encoder's own."""
     if name := _section(other).get(_PROMPT):
         raise UserError(
-            f"{_FILE}: {_PROMPT} is {name!r}; prompts of cross-encoders are not supported: put the "
+            f"{MODEL}: {_PROMPT} is {name!r}; prompts of cross-encoders are not supported: put the "
             "prompt before the texts, and remove the key"
         )
-    for key, value in _section(other).get(_ENCODER, {}).items():
+    for key, value in _section(other).get(ENCODER, {}).items():
         raise UserError(
-            f"{_ENCODER}: {key} is {value!r:.80}; it is not supported for cross-encoders: remove "
+            f"{ENCODER}: {key} is {value!r:.80}; it is not supported for cross-encoders: remove "
             "the key, and set model_max_length or do_lower_case in tokenizer_config.json"
         )
 
 
 def stored_activation(other: Mapping[str, Any]) -> Any:
-    """The name of the function, as "torch.nn.modules.activation.Sigmoid"; None if none is stored.
-
-    Args:
-        other: the further fields of a `config.json`.
-    """
+    """The name of the function, as "torch.nn.modules.activation.Sigmoid"; None: none is stored."""
     return _section(other).get(_KEY, other.get(_OLD_KEY))
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bert_jax.checkpoints.sentence_transformers import (
+from bert_jax.checkpoints.sentence_transformers.layout import (
     VECTOR_FILES,
     encoder_directory,
     module_folders,

@@ -32,15 +32,14 @@ from bert_jax.checkpoints.parameters import (
     read_parameters,
     to_tensors,
 )
-from bert_jax.checkpoints.sentence_transformers import (
+from bert_jax.checkpoints.sentence_transformers.layout import (
     OBSOLETE,
     VECTOR_FILES,
     encoder_directory,
-    module_tensors,
-    read_modules,
-    read_vectors,
-    write_vectors,
 )
+from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
+from bert_jax.checkpoints.sentence_transformers.weights import module_tensors, read_modules
+from bert_jax.checkpoints.sentence_transformers.writing import write_vectors
 from bert_jax.checkpoints.tensors import SAFETENSORS, TensorFile, open_tensors
 from bert_jax.files import atomic_directory, check_undamaged
 from bert_jax.models.config import EncoderConfig, Head
@@ -59,15 +58,8 @@ _OF_VECTORS = (Head.ENCODER, Head.MASKED_LM, Head.NEXT_SENTENCE, Head.PRETRAININ
 _OBSOLETE = (
     *("model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
-    *(
-        "tokenizer.json",
-        "vocab.txt",
-        "vocab.json",
-        "merges.txt",
-        "*.model",
-        "tokenizer_config.json",
-    ),
-    *("special_tokens_map.json", "added_tokens.json"),
+    *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "*.model"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *OBSOLETE,
 )
 
@@ -175,6 +167,12 @@ def _has_pooler(config: EncoderConfig, parameters: set[str]) -> bool:
     return config.has_pooler and (not config.classifier_activation or POOLER in parameters)
 
 
+def load_tokenizer(directory: Path, description: ModelDescription) -> Tokenizer:
+    """The tokenizer beside the encoder; see `Family.load_tokenizer`."""
+    folder = encoder_directory(directory)
+    return description.family.load_tokenizer(folder, config=description.config)
+
+
 def load_params(
     directory: Path,
     description: ModelDescription,
@@ -200,18 +198,8 @@ def load_params(
             file, names, module, mesh=mesh, seed=seed, reinitialize=reinitialize
         )
     if description.vectors.has_parameters and TEXT_VECTORS in abstract_params(module):
-        params |= load_modules(directory, description, mesh=mesh)
+        params |= read_modules(directory, description, mesh)
     return params, report
-
-
-def load_modules(directory: Path, description: ModelDescription, *, mesh: Mesh) -> dict[str, Any]:
-    """Parameters of the modules after the pooling: {TEXT_VECTORS: tree}, or {} without any.
-
-    Raises:
-        UserError: a file of weights is missing or damaged, or has other tensors.
-    """
-    vectors, width = description.vectors, description.config.hidden_size
-    return read_modules(directory, vectors, width, mesh)
 
 
 def _tensors(description: ModelDescription, params: Any) -> dict[str, np.ndarray]:

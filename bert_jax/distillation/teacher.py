@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.checkpoints.hub import model_files, resolve
-from bert_jax.checkpoints.sentence_transformers import encoder_directory
 from bert_jax.errors import OptionError
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import abstract_params
@@ -58,9 +57,7 @@ class Teacher:
         directory = resolve(path)
         description = model_directory.load_description(directory)
         _check(path, description, task)
-        tokenizer = description.family.load_tokenizer(
-            encoder_directory(directory), config=description.config
-        )
+        tokenizer = model_directory.load_tokenizer(directory, description)
         if length > description.config.max_length:
             rule = f"the teacher {path} has {description.config.max_length} positions: lower it"
             raise OptionError("length", length, rule)

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from bert_jax.checkpoints import google_files, model_directory
 from bert_jax.checkpoints.config_file import LABEL_KEYS, HeadError, ModelDescription
 from bert_jax.checkpoints.hub import resolve
-from bert_jax.checkpoints.sentence_transformers import encoder_directory
+from bert_jax.checkpoints.sentence_transformers.weights import read_modules
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
@@ -94,9 +94,7 @@ def load(
     if not google and head in description.family.heads_of_labels:
         stored_head = model_directory.load_description(directory).head
     description, reinitialize = _with_requested_labels(description, stored_head, labels)
-    tokenizer = description.family.load_tokenizer(
-        directory if google else encoder_directory(directory), config=description.config
-    )
+    tokenizer = model_directory.load_tokenizer(directory, description)
     if mesh is None:
         mesh = one_device_mesh()
     if mesh.devices.flat[0].platform == "cpu":
@@ -116,7 +114,7 @@ def load(
         module = description.make_module(execution)
         params, report = files.load_params(source, description, module, mesh=mesh, seed=seed)
     if not google:
-        params |= model_directory.load_modules(directory, description, mesh=mesh)
+        params |= read_modules(directory, description, mesh)
     if not report.complete and is_main_host():
         say(f"{directory}: {report}")
     again = functools.partial(

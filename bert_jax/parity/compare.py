@@ -18,7 +18,7 @@ from bert_jax.checkpoints.parameters import (
     WORD_EMBEDDINGS,
     to_tensors,
 )
-from bert_jax.checkpoints.sentence_transformers import encoder_directory
+from bert_jax.checkpoints.sentence_transformers.layout import encoder_directory
 from bert_jax.errors import UserError
 from bert_jax.families.family import Family, TensorNames
 from bert_jax.inference.loading import load

@@ -10,8 +10,8 @@ import pytest
 
 import bert_jax
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes, read_config
-from bert_jax.checkpoints.sentence_transformers import read_vectors
-from bert_jax.checkpoints.sentence_transformers import vector_files as files_of_vectors
+from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
+from bert_jax.checkpoints.sentence_transformers.writing import vector_files as files_of_vectors
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head

@@ -10,13 +10,10 @@ import pytest
 import bert_jax
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.checkpoints.sentence_transformers import (
-    encoder_directory,
-    module_folders,
-    module_shapes,
-    read_vectors,
-    vector_files,
-)
+from bert_jax.checkpoints.sentence_transformers.layout import encoder_directory, module_folders
+from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
+from bert_jax.checkpoints.sentence_transformers.weights import module_shapes
+from bert_jax.checkpoints.sentence_transformers.writing import vector_files
 from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
@@ -198,6 +195,12 @@ def test_what_is_refused_by_its_name(write, model, files, message):
     ("files", "message"),
     [
         ({"modules.json": '[{"path": ""}]'}, r"modules\.json is damaged: KeyError"),
+        ({"modules.json": "{}"}, "modules.json is damaged: .*must be a list"),
+        ({"modules.json": modules(("no", f"{OLD}Pooling"))}, r"no/config\.json does not exist"),
+        (
+            {"modules.json": modules(("1_Pooling", f"{OLD}Pooling"), ("no", f"{OLD}Dense"))},
+            r"no/config\.json does not exist",
+        ),
         ({"modules.json": modules(("../x", f"{OLD}Pooling"))}, r"modules.json names '\.\./x', wh"),
         ({"modules.json": modules(("/x", f"{OLD}Pooling"))}, "modules.json names '/x', which"),
         ({"sentence_bert_config.json": {"max_seq_length": "8"}}, "max_seq_length is '8'"),

@@ -8,30 +8,3 @@
 They are read in all forms since version 0: each field is computed, written back, or refused by its
 name. Source: version 6.2, base/model.py, base/modules/ and sentence_transformer/modules/.
 """
-
-from bert_jax.checkpoints.sentence_transformers.layout import (
-    OBSOLETE,
-    VECTOR_FILES,
-    encoder_directory,
-    module_folders,
-)
-from bert_jax.checkpoints.sentence_transformers.reading import read_vectors
-from bert_jax.checkpoints.sentence_transformers.weights import (
-    module_shapes,
-    module_tensors,
-    read_modules,
-)
-from bert_jax.checkpoints.sentence_transformers.writing import vector_files, write_vectors
-
-__all__ = [
-    "OBSOLETE",
-    "VECTOR_FILES",
-    "encoder_directory",
-    "module_folders",
-    "module_shapes",
-    "module_tensors",
-    "read_modules",
-    "read_vectors",
-    "vector_files",
-    "write_vectors",
-]

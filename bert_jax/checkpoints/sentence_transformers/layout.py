@@ -36,6 +36,9 @@ FLAGS = {
 }
 """The form of a pooling before version 6, in which several are concatenated in this order."""
 
+OF_OTHER_METHODS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
+"""Fields of ENCODER that change no vector and no score."""
+
 TO_TOKENS = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 TO_POOLER = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
 """`modality_config` of an encoder: its last hidden states, or the output of its pooler."""
@@ -91,6 +94,8 @@ def entries_of(directory: Path) -> list[dict[str, Any]]:
         return []
     entries = read_json(path)
     try:
+        if not isinstance(entries, list) or not entries:
+            raise TypeError("it must be a list of modules")
         for entry in entries:
             folder = PurePosixPath(entry["path"]).as_posix()
             if folder != ".":

@@ -15,6 +15,7 @@ from bert_jax.checkpoints.sentence_transformers.layout import (
     MODEL,
     MODULES,
     OF_MODEL,
+    OF_OTHER_METHODS,
     REMEDY,
     TO_POOLER,
     TO_TOKENS,
@@ -47,24 +48,16 @@ _OF_POOLING = (
 )
 # Fields of the encoder's file with the only supported value.
 _FIXED = {"transformer_task": "feature-extraction", "tokenizer_name_or_path": None}
-# Those that change no vector: the lengths are of other methods of sentence-transformers.
-_HARMLESS = ("unpad_inputs", "query_length", "document_length", "query_expansion")
-# Those with arguments of transformers, and the keys in them that are known.
-_OF_MODEL_CALL = (
-    *("torch_dtype", "dtype", "attn_implementation", "device_map"),
-    *("add_pooling_layer", "trust_remote_code"),
+# Those with arguments of transformers, for its model, its config and its tokenizer.
+_ARGUMENTS = (
+    *("model_args", "config_args", "tokenizer_args"),
+    *("model_kwargs", "config_kwargs", "processor_kwargs"),
 )
-_OF_CONFIG_CALL = ("use_cache", "trust_remote_code")
-_OF_TOKENIZER_CALL = ("model_max_length", "use_fast", "trust_remote_code")
-_ARGUMENTS = {
-    "model_args": _OF_MODEL_CALL,
-    "model_kwargs": _OF_MODEL_CALL,
-    "config_args": _OF_CONFIG_CALL,
-    "config_kwargs": _OF_CONFIG_CALL,
-    "tokenizer_args": _OF_TOKENIZER_CALL,
-    "processor_kwargs": _OF_TOKENIZER_CALL,
-}
-_OF_TOKENS_CALL = ("max_length", "padding", "return_tensors", "pad_to_multiple_of")
+_OF_ARGUMENTS = (
+    *("torch_dtype", "dtype", "attn_implementation", "device_map", "add_pooling_layer"),
+    *("use_cache", "use_fast", "trust_remote_code", "model_max_length"),
+)
+_OF_TEXTS = ("max_length", "padding", "return_tensors", "pad_to_multiple_of")
 
 
 def read_vectors(directory: Path) -> TextVectors | None:
@@ -99,8 +92,8 @@ def _of_modules(directory: Path, entries: list[dict[str, Any]]) -> TextVectors:
         if not rest or kind_of(rest[0]) != "Pooling":
             what = f"the module {rest[0]['type']} as the second" if rest else "an encoder alone"
             raise not_supported(path, what)
-        poolings, include = _of_pooling(directory / rest.pop(0)["path"] / CONFIG, directory)
-        vectors = dataclasses.replace(vectors, poolings=poolings, include_prompt=include)
+        pooling = _of_pooling(directory / rest.pop(0)["path"] / CONFIG, directory)
+        vectors = dataclasses.replace(vectors, **pooling)
     modules = []
     for entry in rest:
         if (kind := _KINDS.get(kind_of(entry))) is None:
@@ -109,7 +102,7 @@ def _of_modules(directory: Path, entries: list[dict[str, Any]]) -> TextVectors:
     return dataclasses.replace(vectors, modules=tuple(modules))
 
 
-def _of_pooling(path: Path, directory: Path) -> tuple[tuple[str, ...], bool]:
+def _of_pooling(path: Path, directory: Path) -> dict[str, Any]:
     fields = read_json_object(path, directory)
     _check_known(path, fields, _OF_POOLING)
     flags = [name for name, flag in FLAGS.items() if fields.get(flag)]
@@ -117,11 +110,14 @@ def _of_pooling(path: Path, directory: Path) -> tuple[tuple[str, ...], bool]:
     poolings = [poolings] if isinstance(poolings, str) else poolings
     if not isinstance(poolings, list) or not poolings or set(poolings) - set(OF_TOKENS):
         raise not_supported(path, f"pooling_mode {fields.get('pooling_mode')!r}")
-    return tuple(poolings), bool(fields.get("include_prompt", True))
+    include = bool(fields.get("include_prompt", True))
+    return {"poolings": tuple(poolings), "include_prompt": include}
 
 
 def _of_module(kind: type[Module], path: Path, directory: Path) -> Module:
-    fields = read_json_object(path, directory) if is_there(path) else {}
+    # The folder of a Normalize may be missing: older versions have no file in it.
+    has_file = kind is not Normalize or is_there(path)
+    fields = read_json_object(path, directory) if has_file else {}
     for key in ("module_input_name", "module_output_name"):
         if (value := fields.pop(key, None)) not in (None, "sentence_embedding"):
             raise not_supported(path, f"{key} {value!r}")
@@ -152,12 +148,16 @@ def _of_encoder(folder: Path, directory: Path) -> tuple[TextVectors, bool]:
     with _named(path):
         for key, value in fields.items():
             if key in _ARGUMENTS:
-                _check_known(path, value or {}, _ARGUMENTS[key], f"{key}.")
+                _check_known(path, value or {}, _OF_ARGUMENTS, f"{key}.")
                 max_length = (value or {}).get("model_max_length", max_length)
-            elif key not in (*_HARMLESS, "processing_kwargs"):
+            elif key not in (*OF_OTHER_METHODS, "processing_kwargs"):
                 raise not_supported(path, f"{key} {value!r}")
-        called = _of_call(path, fields.get("processing_kwargs") or {})
-        max_length = called.get("max_length", max_length)
+        processing = fields.get("processing_kwargs") or {}
+        of_texts = {**processing.get("common", {}), **processing.get("text", {})}
+        if of_texts.get("truncation") in (True, "longest_first"):
+            del of_texts["truncation"]
+        _check_known(path, of_texts, _OF_TEXTS, "processing_kwargs.")
+        max_length = of_texts.get("max_length", max_length)
     _check_size(path, "max_seq_length", max_length)
     return TextVectors(
         poolings=(POOLER,) if is_pooled else ("mean",),
@@ -165,15 +165,6 @@ def _of_encoder(folder: Path, directory: Path) -> tuple[TextVectors, bool]:
         lower_case=lower_case,
         other={ENCODER: fields} if fields else {},
     ), is_pooled
-
-
-def _of_call(path: Path, processing: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of the tokenizer for each text."""
-    arguments = {**processing.get("common", {}), **processing.get("text", {})}
-    if arguments.get("truncation") in (True, "longest_first"):
-        arguments.pop("truncation")
-    _check_known(path, arguments, _OF_TOKENS_CALL, "processing_kwargs.")
-    return arguments
 
 
 def _of_model(path: Path, fields: Mapping[str, Any]) -> dict[str, Any]:

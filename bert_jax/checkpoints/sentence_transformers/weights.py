@@ -1,6 +1,6 @@
 """The weights of the modules after the pooling, in their folders under PyTorch's names."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,49 +10,49 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import Mesh
 
-from bert_jax.checkpoints.sentence_transformers.layout import (
-    CONFIG,
-    REMEDY,
-    entries_of,
-    folders_of,
-)
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.checkpoints.sentence_transformers.layout import CONFIG, REMEDY, entries_of, folders_of
 from bert_jax.checkpoints.tensors import SAFETENSORS, open_tensors
 from bert_jax.errors import UserError
 from bert_jax.models.text_vectors import TEXT_VECTORS, TextVectors
 from bert_jax.sharding.hosts import fetch
 from bert_jax.sharding.rules import state_shardings
 
-# Name of a parameter, without the number of its module → its tensor, and whether it is transposed.
+# Name of a parameter, without the number of its module → its tensor, which is transposed.
 _TENSORS = {
-    "dense/kernel": ("linear.weight", True),
-    "dense/bias": ("linear.bias", False),
-    "residual/kernel": ("residual.weight", True),
-    "norm/scale": ("norm.weight", False),
-    "norm/bias": ("norm.bias", False),
+    "dense/kernel": "linear.weight",
+    "dense/bias": "linear.bias",
+    "residual/kernel": "residual.weight",
+    "norm/scale": "norm.weight",
+    "norm/bias": "norm.bias",
 }
 
 
-def read_modules(
-    directory: Path, vectors: TextVectors, hidden_size: int, mesh: Mesh
-) -> dict[str, Any]:
+def read_modules(directory: Path, description: ModelDescription, mesh: Mesh) -> dict[str, Any]:
     """The parameters of the modules, float32, on a mesh: {TEXT_VECTORS: tree}, or {}.
 
     Raises:
         UserError: a file of weights is missing or damaged, or has other tensors.
     """
-    shapes = module_shapes(vectors, hidden_size)
+    vectors = description.vectors
+    shapes = module_shapes(vectors, description.config.hidden_size)
     if not shapes:
         return {}
     folders = [entry["path"] for entry in entries_of(directory)][-len(vectors.modules) :]
-    expected: dict[str, dict[str, tuple[int, ...]]] = {}
-    for name, leaf in flatten_dict(shapes[TEXT_VECTORS], sep="/").items():
-        number, _, parameter = name.partition("_")
-        expected.setdefault(number, {})[parameter] = leaf.shape
-    arrays = {
-        f"{number}_{parameter}": array
-        for number, own in expected.items()
-        for parameter, array in _read(directory / folders[int(number)], own).items()
-    }
+    parameters = flatten_dict(shapes[TEXT_VECTORS], sep="/")
+    arrays: dict[str, np.ndarray] = {}
+    for number, folder in enumerate(folders):
+        if not (own := _tensors_of(number, parameters)):
+            continue
+        with open_tensors(directory / folder) as file:
+            found = {tensor: info.shape for tensor, info in file.tensors.items()}
+            needed = {tensor: parameters[name].shape[::-1] for name, tensor in own.items()}
+            if found != needed:
+                raise UserError(
+                    f"{file.path} has the tensors {found}, and {CONFIG} says {needed}; {REMEDY}"
+                )
+            for name, tensor in own.items():
+                arrays[name] = np.array(file.read(tensor), np.float32).T
     return jax.tree.map(
         lambda array, sharding: jax.make_array_from_callback(
             array.shape, sharding, lambda index: array[index]
@@ -62,23 +62,11 @@ def read_modules(
     )
 
 
-def _read(folder: Path, own: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """The parameters of one module, whose shapes are given."""
-    with open_tensors(folder) as file:
-        found = {name: info.shape for name, info in file.tensors.items()}
-        needed = {
-            tensor: own[parameter][::-1] if transposed else own[parameter]
-            for parameter, (tensor, transposed) in _TENSORS.items()
-            if parameter in own
-        }
-        if found != needed:
-            raise UserError(
-                f"{file.path} has the tensors {found}, and {CONFIG} says {needed}; {REMEDY}"
-            )
-        arrays = {
-            parameter: np.array(file.read(_TENSORS[parameter][0]), np.float32) for parameter in own
-        }
-    return {name: array.T if _TENSORS[name][1] else array for name, array in arrays.items()}
+def _tensors_of(number: int, parameters: Iterable[str]) -> dict[str, str]:
+    """{parameter: tensor} of one module."""
+    prefix = f"{number}_"
+    own = (name for name in parameters if name.startswith(prefix))
+    return {name: _TENSORS[name.removeprefix(prefix)] for name in own}
 
 
 def module_shapes(vectors: TextVectors, hidden_size: int) -> Any:
@@ -95,23 +83,14 @@ def module_shapes(vectors: TextVectors, hidden_size: int) -> Any:
 def module_tensors(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The parameters of the modules in PyTorch's form; all hosts that hold them call it."""
     flat = flatten_dict(params.get(TEXT_VECTORS, {}), sep="/")
-    arrays = {name: np.asarray(fetch(value)) for name, value in flat.items()}
-    return {
-        name: np.ascontiguousarray(array.T if _TENSORS[name.partition("_")[2]][1] else array)
-        for name, array in arrays.items()
-    }
+    return {name: np.ascontiguousarray(np.asarray(fetch(x)).T) for name, x in flat.items()}
 
 
 def write_modules(directory: Path, vectors: TextVectors, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes the tensors of each module to its folder, which exists."""
     from safetensors.numpy import save_file
 
-    folders = folders_of(vectors)[-len(vectors.modules) :]
-    for number, folder in enumerate(folders if tensors else ()):
-        own = {
-            _TENSORS[name.partition("_")[2]][0]: tensor
-            for name, tensor in tensors.items()
-            if name.startswith(f"{number}_")
-        }
-        if own:
-            save_file(own, directory / folder / SAFETENSORS, metadata={"format": "pt"})
+    for number, folder in enumerate(folders_of(vectors)[-len(vectors.modules) :]):
+        if own := _tensors_of(number, tensors):
+            named = {tensor: tensors[name] for name, tensor in own.items()}
+            save_file(named, directory / folder / SAFETENSORS, metadata={"format": "pt"})
