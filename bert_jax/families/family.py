@@ -155,7 +155,8 @@ class Family:
         label_parameters: prefixes of the names of these parameters.
         pooling: pooling of the vectors of texts where the files of a model name none.
         tokenizer_kind: a kind of `tokenization.interface`, see `kind` of `load_tokenizer`.
-        token_types: whether its models tell two texts apart by token types.
+        token_types: whether its models tell two texts apart by token types; None: if their table
+            has two.
         others: families of the same `model_type` whose classes have other tensor names.
     """
 
@@ -180,7 +181,7 @@ class Family:
     label_parameters: tuple[str, ...] = ()
     pooling: str = "mean"
     tokenizer_kind: str = WORDPIECE
-    token_types: bool = True
+    token_types: bool | None = True
     others: tuple["Family", ...] = ()
 
     def with_class(self, class_names: Collection[str]) -> tuple["Family", Head | None]:
@@ -237,7 +238,8 @@ class Family:
         tokenizer = load_tokenizer(
             path, kind=self.tokenizer_kind, vocab_size=config.vocab_size if config else None
         )
-        if not self.token_types:
+        has_types = config is not None and config.type_vocab_size > 1
+        if not (has_types if self.token_types is None else self.token_types):
             tokenizer = tokenizer.without_token_types()
         pad = tokenizer.padding_id
         if config and config.positions_after_padding and pad != config.pad_token_id:

@@ -67,5 +67,5 @@ FAMILY = Family(
     heads_of_labels=bert.HEADS_OF_LABELS,
     label_parameters=bert.LABEL_PARAMETERS,
     tokenizer_kind=BYTE_LEVEL_BPE,
-    token_types=False,
+    token_types=None,
 )

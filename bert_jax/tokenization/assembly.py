@@ -10,7 +10,7 @@ from typing import Self
 
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
-from bert_jax.tokenization.special_tokens import Token
+from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
 
@@ -108,6 +108,8 @@ def assemble_batch(
 class AssemblingTokenizer(Tokenizer):
     """A tokenizer that turns texts into pieces, which this module joins."""
 
+    _tokens: SpecialTokens
+
     @abc.abstractmethod
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
         """The pieces of each text; a literal "[MASK]" becomes the special token."""
@@ -116,9 +118,12 @@ class AssemblingTokenizer(Tokenizer):
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
         """This tokenizer with more added tokens; this one is not changed."""
 
-    @abc.abstractmethod
     def _with_pieces(self, words: Sequence[str]) -> Self:
         """This tokenizer with more words, without `whole`, see `Tokenizer.with_words`."""
+        raise UserError(
+            "words: a SentencePiece model cannot take new words, which have no learned scores; add "
+            "them as markers (whole=True), which are found wherever they stand, or train a new one"
+        )
 
     def with_words(self, words: Sequence[str], *, whole: bool = False) -> Self:
         """See `Tokenizer.with_words`."""
@@ -129,7 +134,9 @@ class AssemblingTokenizer(Tokenizer):
         for word in words:
             if not word.strip():
                 raise UserError(f"words: nothing is left of {word!r}; remove it")
-        new = [word for word in words if self.token_to_id(word) is None]
+        # A piece of the vocabulary, such as "[unused1]", is not found before the text is split.
+        found = {token.content for token in self._tokens.all()}
+        new = [word for word in words if word not in found or self.token_to_id(word) is None]
         return self._with_tokens([Token(word, special=False) for word in new])
 
     def encode_batch(

@@ -59,29 +59,6 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
 
     def __init__(
         self,
-        library: "tokenizers.Tokenizer",
-        switches: ByteLevelSwitches,
-        origin: str,
-        template: Template | None = None,
-        tokens: SpecialTokens | None = None,
-        rows: int | None = None,
-    ) -> None:
-        """Wraps a tokenizer of the library, see `LibraryTokenizer`.
-
-        Args:
-            library: its model and added tokens are used unchanged.
-            switches: how text is treated.
-            origin: file to name in errors.
-            template: see `LibraryTokenizer`.
-            tokens: see `LibraryTokenizer`.
-            rows: see `LibraryTokenizer`.
-        """
-        self.switches = switches
-        super().__init__(library, origin, template, tokens, rows)
-
-    @classmethod
-    def from_vocabulary(
-        cls,
         vocabulary: Mapping[str, int],
         merges: Sequence[tuple[str, str]],
         switches: ByteLevelSwitches = ByteLevelSwitches(),
@@ -90,8 +67,8 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         template: Template | None = None,
         tokens: SpecialTokens | None = None,
         rows: int | None = None,
-    ) -> "ByteLevelBPETokenizer":
-        """A tokenizer with the rules of RoBERTa.
+    ) -> None:
+        """Makes a tokenizer of the library.
 
         Args:
             vocabulary: the id of each piece.
@@ -108,14 +85,15 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         import tokenizers
         from tokenizers import models
 
-        unknown = (tokens or cls.class_tokens).names[1]
+        unknown = (tokens or self.class_tokens).names[1]
         # Without it, the library drops bytes that have no piece.
         model = models.BPE(
             vocab=dict(vocabulary),
             merges=list(merges),
             unk_token=unknown if unknown in vocabulary else None,
         )
-        return cls(tokenizers.Tokenizer(model), switches, origin, template, tokens, rows)
+        self.switches = switches
+        super().__init__(tokenizers.Tokenizer(model), origin, template, tokens, rows)
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
         from tokenizers import decoders

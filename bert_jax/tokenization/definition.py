@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CONTINUATION_PREFIX = "##"
 
 READ_REMEDY = "give a file that a tokenizer saved"
+OTHER_MODEL = "give a model with another tokenizer"
 
 # The kind of tokenizer of each kind of model.
 KINDS = {"WordPiece": WORDPIECE, "BPE": BYTE_LEVEL_BPE}
@@ -188,7 +189,7 @@ def _check_bpe(path: Path, model: Mapping[str, Any]) -> None:
         if model.get(key):
             raise UserError(
                 f"{path}: {key} of the BPE model is {model[key]!r:.80}; byte-level BPE as in "
-                "RoBERTa has none: give a tokenizer without it"
+                f"RoBERTa has none: {OTHER_MODEL}"
             )
 
 
@@ -273,12 +274,12 @@ def _check_byte_level(path: Path, definition: Mapping[str, Any]) -> None:
     if kind != "ByteLevel" or splitter.get("use_regex", True) is not True:
         raise UserError(
             f"{path}: the pre_tokenizer of the BPE model is {kind!r:.80}; only ByteLevel with its "
-            f"own pattern is supported, as in RoBERTa: {READ_REMEDY}"
+            f"own pattern is supported, as in RoBERTa: {OTHER_MODEL}"
         )
     if definition.get("normalizer") is not None:
         raise UserError(
-            f"{path}: the BPE model has a normalizer; byte-level BPE as in RoBERTa has none: give "
-            "a tokenizer without it"
+            f"{path}: the BPE model has a normalizer; byte-level BPE as in RoBERTa has none: "
+            f"{OTHER_MODEL}"
         )
 
 
@@ -294,8 +295,7 @@ def _check_steps(path: Path, key: str, definition: Any) -> None:
         if not isinstance(parts, list) or (kind != "Sequence" and kind not in STEPS[key]):
             known = ", ".join((*STEPS[key], "Sequence"))
             raise UserError(
-                f"{path}: the {key} {kind!r:.80} is not supported; known are {known}: save the "
-                "tokenizer with one of these, or give its vocab.txt"
+                f"{path}: the {key} {kind!r:.80} is not supported; known are {known}: {OTHER_MODEL}"
             )
         waiting += parts
         count += 1

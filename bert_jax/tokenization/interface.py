@@ -325,7 +325,8 @@ class Tokenizer(abc.ABC):
 
         With `whole`, each is a marker such as "[E1]" or "<user>", which is found as it is written,
         anywhere in a text and before the text is split. A marker is not a special token: `decode`
-        keeps it, and `encode_sentences` finds it. Every kind of tokenizer takes them.
+        keeps it, and `encode_sentences` finds it. Every kind of tokenizer takes them. A
+        piece of the vocabulary, such as "[unused1]", keeps its id.
 
         Words that do not begin with a new word keep their ids. Others are split after the new word:
         with "covid", "covids" is "covid", "##s", and unknown if the rest has no pieces.

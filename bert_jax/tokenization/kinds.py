@@ -12,6 +12,7 @@ from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLeve
 from bert_jax.tokenization.cleaning import looks_lowercased
 from bert_jax.tokenization.definition import (
     KINDS,
+    OTHER_MODEL,
     READ_REMEDY,
     check_prefix,
     make_library_tokenizer,
@@ -34,6 +35,7 @@ from bert_jax.tokenization.unigram import (
     LAYOUTS,
     UNIGRAM,
     UnigramTokenizer,
+    cleaning_steps,
     read_model_file,
     read_unigram_json,
 )
@@ -101,8 +103,9 @@ class Source:
     def tokens(self, default: SpecialTokens) -> SpecialTokens:
         """The special and added tokens of the files; named ones of the class by default."""
         directory = None if self.is_alone else self.path.parent
-        path, config = self.config_path, self.config
-        return read_special_tokens(directory, path, config, self.definition, default)
+        return read_special_tokens(
+            directory, self.config_path, self.config, self.definition, default, self.options.rows
+        )
 
     def template(self, tokens: SpecialTokens) -> Template | None:
         """The template that `tokenizer.json` gives; None if it is left to the class."""
@@ -140,7 +143,7 @@ def load_definition(source: Source) -> Tokenizer:
     if found not in KINDS:
         raise UserError(
             f"{source.path}: the model is {found}; only {' and '.join(KINDS)} are read from a "
-            f"{source.path.name} (SentencePiece: give the .model file)"
+            f"{source.path.name}: {OTHER_MODEL}"
         )
     if KINDS[found] == BYTE_LEVEL_BPE:
         return load_byte_level(source, LIBRARY)
@@ -224,7 +227,7 @@ def load_byte_level(source: Source, kind: str = BYTE_LEVEL_BPE) -> Tokenizer:
         vocabulary = byte_level_bpe.read_vocabulary(path, options.rows)
         merges = byte_level_bpe.read_merges(merges_path, vocabulary)
     tokens = source.tokens(tokens)
-    return ByteLevelBPETokenizer.from_vocabulary(
+    return ByteLevelBPETokenizer(
         vocabulary,
         merges,
         switches,
@@ -246,8 +249,10 @@ def load_model_file(source: Source, kind: str | None) -> Tokenizer:
     keep_accents = None if options.strip_accents is None else not options.strip_accents
     return SentencePieceTokenizer(
         content,
-        lowercase=source.switch("do_lower_case", options.lowercase),
-        keep_accents=source.switch("keep_accents", keep_accents),
+        lowercase=source.switch("do_lower_case", options.lowercase, source.has_class or None),
+        keep_accents=source.switch(
+            "keep_accents", keep_accents, False if source.has_class else None
+        ),
         origin=str(path),
         tokens=source.tokens(spelled_tokens([piece.piece for piece in proto.pieces])),
         rows=options.rows,
@@ -281,4 +286,9 @@ def load_unigram(source: Source, kind: str, proto: Any = None) -> Tokenizer:
     template = source.template(tokens) if kind in (LIBRARY, SENTENCEPIECE) else None
     if kind != LIBRARY:
         model = dataclasses.replace(model, splitter=None)
+    if kind == SENTENCEPIECE and source.has_class:
+        lowercase = source.switch("do_lower_case", None, True)
+        keep_accents = source.switch("keep_accents", None, False)
+        cleaning = cleaning_steps(lowercase=bool(lowercase), keep_accents=bool(keep_accents))
+        model = dataclasses.replace(model, cleaning=cleaning)
     return UnigramTokenizer(model, str(path), template, tokens, options.rows)

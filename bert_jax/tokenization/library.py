@@ -96,9 +96,17 @@ class LibraryTokenizer(AssemblingTokenizer):
 
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
         """See `AssemblingTokenizer`."""
+        import tokenizers
+
+        definition = json.loads(self._library.to_str())
+        if isinstance(definition["model"]["vocab"], dict):
+            # The library numbers new tokens by the count of pieces: each id must have one.
+            gaps = (token_id for token_id, piece in enumerate(self._pieces) if not piece)
+            definition["model"]["vocab"] |= {f"[unused {i}]": i for i in gaps}
+        library = tokenizers.Tokenizer.from_str(json.dumps(definition))
         changed = copy.copy(self)
         more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
-        changed._use(copy_of(self._library), "the vocabulary with the new words", more)
+        changed._use(library, "the vocabulary with the new words", more)
         return changed
 
     @abc.abstractmethod

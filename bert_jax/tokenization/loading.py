@@ -15,7 +15,6 @@ from bert_jax.tokenization.interface import (
     SENTENCEPIECE,
     WORDPIECE,
     Tokenizer,
-    check_vocabulary_size,
     is_padded,
 )
 from bert_jax.tokenization.kinds import (
@@ -203,8 +202,7 @@ def _load_kind(source: Source, kind: str) -> Tokenizer:
 
 
 def _check_rows(path: Path, tokenizer: Tokenizer, rows: int | None) -> Tokenizer:
-    """The tokenizer, if the model has rows for it; a line on stderr if it has many more."""
-    check_vocabulary_size(path, tokenizer.vocab_size, rows)
+    """The tokenizer; a line on stderr if the model has many more rows than it has ids."""
     if rows is not None and not is_padded(tokenizer.vocab_size, rows):
         say(
             f"{path}: the tokenizer has {tokenizer.vocab_size:,} ids, and the model's table "

@@ -34,11 +34,6 @@ CONFIG_FILE = "tokenizer_config.json"
 
 WORD_MARKER = "▁"
 
-NO_NEW_WORDS = (
-    "words: a SentencePiece model cannot take new words, which have no learned scores; add them as "
-    "markers (whole=True), which are found wherever they stand, or train a new one"
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class _Splitter:
@@ -146,14 +141,13 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         self.check_template(origin, tokens.names)
         self._splits = self._digit_comma_splits()
         self._added = {self._ids[token.content]: token for token in ordered}
-        specials = {i: token.content for i, token in self._added.items() if token.special}
         # Control symbols are never found in text. A model that holds special tokens as ordinary
         # pieces finds them, so `encode_sentences` breaks the literals up with a space.
-        own = range(self._library.get_piece_size())
         self._specials_found_in_text = [
-            token
-            for token_id, token in specials.items()
-            if token_id in own
+            token.content
+            for token_id, token in self._added.items()
+            if token.special
+            and token_id < self._library.get_piece_size()
             and not self._library.is_control(token_id)
             and not self._library.is_unknown(token_id)
         ]
@@ -319,16 +313,6 @@ class SentencePieceTokenizer(AssemblingTokenizer):
     def continuations(self) -> np.ndarray:
         """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
         return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
-
-    def _with_pieces(self, words: Sequence[str]) -> Self:
-        """See `AssemblingTokenizer`: refused.
-
-        A SentencePiece model weighs its pieces against each other, with learned scores.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(NO_NEW_WORDS)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`: a hash of the model's bytes and the cleaning."""

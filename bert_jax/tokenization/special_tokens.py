@@ -87,6 +87,10 @@ class SpecialTokens:
         tokens = (self.named.get(key) for key in TOKEN_KEYS)
         return tuple(token.content if token else None for token in tokens)
 
+    def all(self) -> tuple[Token, ...]:
+        """The named, added and further tokens."""
+        return (*self.named.values(), *self.added.values(), *self.extra)
+
     def ordered(self, vocabulary: Collection[str], rows: int | None) -> list[Token]:
         """The tokens in the order in which those that a vocabulary lacks get the ids after it.
 
@@ -119,6 +123,7 @@ def read_special_tokens(
     config: Mapping[str, Any],
     definition: Mapping[str, Any] | None,
     default: SpecialTokens,
+    rows: int | None,
 ) -> SpecialTokens:
     """The tokens that the files of a directory describe.
 
@@ -131,6 +136,8 @@ def read_special_tokens(
         config: its content.
         definition: the content of a `tokenizer.json`; None if there is none.
         default: named tokens of the class.
+        rows: number of ids of the model; None: unknown. Named tokens beyond it are left out:
+            transformers adds those that a class has by default to the files that it saves.
 
     Raises:
         UserError: a file is damaged.
@@ -171,6 +178,9 @@ def read_special_tokens(
     named, extra = _named(config_path, default, fields)
     by_content = {token.content: token for token in added.values()}
     named = {key: by_content.get(token.content, token) for key, token in named.items()}
+    for token_id in [i for i, token in added.items() if token in named.values()]:
+        if rows is not None and token_id >= rows:
+            del added[token_id]
     return SpecialTokens(named, added, tuple(extra))
 
 

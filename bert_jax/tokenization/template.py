@@ -29,6 +29,9 @@ class Template:
     single: str
     pair: str
 
+    def __post_init__(self) -> None:
+        self.parts(pair=True)  # raises ValueError for what is no template
+
     def parts(self, *, pair: bool) -> tuple[TemplatePart, ...]:
         """The parts of the template for one text or for a pair."""
         return self._parts[pair]

@@ -151,7 +151,7 @@ def train_byte_level_bpe(
     )
     library.train_from_iterator(_with_words(texts), trainer)
     model = json.loads(library.to_str())["model"]
-    return ByteLevelBPETokenizer.from_vocabulary(
+    return ByteLevelBPETokenizer(
         model["vocab"] | {mask: len(model["vocab"])},
         [tuple(merge) for merge in model["merges"]],
         ByteLevelSwitches(add_prefix_space=add_prefix_space),

@@ -7,12 +7,12 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.definition import READ_REMEDY, library_errors
+from bert_jax.tokenization.definition import OTHER_MODEL, READ_REMEDY, library_errors
 from bert_jax.tokenization.interface import (
     ALBERT,
     CAMEMBERT,
@@ -22,7 +22,7 @@ from bert_jax.tokenization.interface import (
     pieces_without,
 )
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
-from bert_jax.tokenization.sentencepiece import NO_NEW_WORDS, WORD_MARKER
+from bert_jax.tokenization.sentencepiece import WORD_MARKER
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 from bert_jax.tokenization.template import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE, Template
 
@@ -144,30 +144,22 @@ class UnigramTokenizer(LibraryTokenizer):
 
     def _make_library(self, hidden: Collection[str]) -> "tokenizers.Tokenizer":
         """A tokenizer of the library without added tokens; no text has the `hidden` pieces."""
-        import tokenizers
-        from tokenizers import models, normalizers, pre_tokenizers
+        from tokenizers import models
 
         pieces = [
             # A piece with a space is never found: text is split there.
             (f"{piece} " if piece in hidden else piece, score)
             for piece, score in self._model.pieces
         ]
-        model = models.Unigram(pieces, unk_id=self._model.unknown, byte_fallback=False)
-        library = tokenizers.Tokenizer(model)
-        steps = [_normalizer(step) for step in self._model.cleaning]
-        if self._model.charsmap:
-            steps.append(normalizers.Precompiled(self._model.charsmap))
-        if steps:
-            library.normalizer = normalizers.Sequence(steps) if len(steps) > 1 else steps[0]
-        if self._model.splitter:
-            library.pre_tokenizer = _pre_tokenizer(self._model.splitter)
-        else:
-            library.pre_tokenizer = pre_tokenizers.Sequence(
-                [
-                    pre_tokenizers.WhitespaceSplit(),
-                    pre_tokenizers.Metaspace(WORD_MARKER, prepend_scheme="always", split=True),
-                ]
-            )
+        steps = [*self._model.cleaning]
+        if charsmap := self._model.charsmap:
+            encoded = base64.b64encode(charsmap).decode()
+            steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+        normalizer = {"type": "Sequence", "normalizers": steps} if len(steps) > 1 else None
+        library = _empty_library(
+            normalizer or next(iter(steps), None), self._model.splitter or _SPLITTER
+        )
+        library.model = models.Unigram(pieces, unk_id=self._model.unknown, byte_fallback=False)
         return library
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
@@ -191,14 +183,6 @@ class UnigramTokenizer(LibraryTokenizer):
     def continuations(self) -> np.ndarray:
         """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
         return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
-
-    def _with_pieces(self, words: Sequence[str]) -> Self:
-        """See `AssemblingTokenizer`: refused.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(NO_NEW_WORDS)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`; all files of one tokenizer give the same one."""
@@ -321,7 +305,7 @@ def read_unigram_json(
 
 _ONLY = (
     "but only the Unigram models of CamemBERT, XLM-R and ALBERT are read from a tokenizer.json: "
-    "give the .model file"
+    f"{OTHER_MODEL}"
 )
 _CLEANING = (
     {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
@@ -330,26 +314,35 @@ _CLEANING = (
     {"type": "StripAccents"},
     {"type": "Lowercase"},
 )
+_QUOTES, _ACCENTS, _CASE = _CLEANING[:2], _CLEANING[2:4], _CLEANING[4:]
+_SPLITTER = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": WORD_MARKER, "prepend_scheme": "always"},
+    ],
+}
 _SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
 
 
-def _normalizer(step: Mapping[str, Any]) -> Any:
-    """The normaliser of the library for one of `_CLEANING`."""
-    from tokenizers import normalizers
-
-    if step["type"] == "Replace":
-        return normalizers.Replace(step["pattern"]["String"], step["content"])
-    return getattr(normalizers, step["type"])()
+def cleaning_steps(*, lowercase: bool, keep_accents: bool) -> list[Mapping[str, Any]]:
+    """The steps of ALBERT's class before the table of normalisation, see `UnigramModel`."""
+    return [*_QUOTES, *(() if keep_accents else _ACCENTS), *(_CASE if lowercase else ())]
 
 
-def _pre_tokenizer(definition: Mapping[str, Any]) -> "tokenizers.pre_tokenizers.PreTokenizer":
-    """The pre-tokenizer of the library for that of a `tokenizer.json`."""
+def _empty_library(normalizer: Any, pre_tokenizer: Any) -> "tokenizers.Tokenizer":
+    """A tokenizer of the library with a normaliser and a pre-tokenizer of a `tokenizer.json`."""
     import tokenizers
 
-    parts = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
-    model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
-    content = {"version": "1.0", "added_tokens": [], "model": model, "pre_tokenizer": definition}
-    return tokenizers.Tokenizer.from_str(json.dumps({**parts, **content})).pre_tokenizer
+    parts = dict.fromkeys(("truncation", "padding", "post_processor", "decoder"))
+    content = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "model": {"type": "WordLevel", "vocab": {}, "unk_token": ""},
+    }
+    return tokenizers.Tokenizer.from_str(json.dumps({**parts, **content}))
 
 
 def _steps(path: Path, definition: Any, key: str) -> list[Mapping[str, Any]]:

@@ -36,7 +36,7 @@ def vocabulary():
 
 @pytest.fixture
 def roberta():
-    return ByteLevelBPETokenizer.from_vocabulary(vocabulary(), MERGES)
+    return ByteLevelBPETokenizer(vocabulary(), MERGES)
 
 
 @pytest.fixture
@@ -76,9 +76,7 @@ def test_encodes_one_text_and_a_pair(roberta):
 @pytest.mark.parametrize("switches", [(False, True), (True, True), (False, False), (True, False)])
 def test_ids_offsets_and_words_are_those_of_the_library(switches):
     """The peer has RoBERTa's own post-processor."""
-    tokenizer = ByteLevelBPETokenizer.from_vocabulary(
-        vocabulary(), MERGES, ByteLevelSwitches(*switches)
-    )
+    tokenizer = ByteLevelBPETokenizer(vocabulary(), MERGES, ByteLevelSwitches(*switches))
     peer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary(), merges=MERGES))
     peer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=switches[0])
     peer.add_special_tokens([*SPECIALS, tokenizers.AddedToken("<mask>", lstrip=True)])
@@ -317,7 +315,7 @@ def test_arguments_for_other_kinds_and_small_models_are_refused(directory, uncas
     del uncased_pieces[4]
     without = {piece: i for piece, i in vocabulary().items() if piece != "<mask>"}
     for tokenizer in (
-        ByteLevelBPETokenizer.from_vocabulary(without, MERGES),
+        ByteLevelBPETokenizer(without, MERGES),
         WordPieceTokenizer.from_vocabulary(uncased_pieces, BertSwitches(True, None, True)),
     ):
         assert tokenizer.special_ids.mask is None

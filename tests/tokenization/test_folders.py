@@ -1,5 +1,6 @@
 """Each fact of a tokenizer's files, in every file that has it, as transformers 5 reads it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,13 +11,17 @@ from bert_jax.families.family import find_family
 from bert_jax.tokenization import load_tokenizer
 from tests.tokenization.folders import (
     BERT,
+    FAST,
     FOLDERS,
     PIECES,
     XLM_R,
     V,
     bert,
     of,
+    template,
+    token,
     unigram,
+    wordpiece,
     write_folder,
 )
 
@@ -113,6 +118,10 @@ def write(path: Path, files) -> Path:
         (bert(added_tokens__json={"\ud800": V}), r"the id of '\\ud800' is 25; copy"),
         (bert(BERT | {"cls_token": "\ud800"}), r"cls_token has '\\ud800' for a token"),
         (bert(BERT | {"model_input_names": 1}), "model_input_names is 1; give a list of names"),
+        (
+            bert(FAST, tokenizer__json=wordpiece(template("[CLS] $A", "[CLS] $B [SEP] $A"))),
+            "the post_processor TemplateProcessing cannot be read; known are",
+        ),
         (of("bert", XLM_R), r"has no \*.model file, and no tokenizer.json with a Unigram model"),
         (
             of("bert", XLM_R | {"add_prefix_space": False}, tokenizer__json=unigram()),
@@ -174,6 +183,25 @@ def test_tokens_that_are_only_named_need_rows(tmp_path):
 
     assert [with_rows.token_to_id(name) for name in ("[E1]", "<user>")] == [25, 26]
     assert [without.token_to_id(name) for name in ("[E1]", "<user>")] == [None, None]
+
+
+def test_a_mask_beyond_the_table_is_text(tmp_path):
+    """transformers gives a model that has no mask one when it saves the tokenizer."""
+    pieces = [piece for piece in PIECES if piece != "[MASK]"]
+    added = {"added_tokens_decoder": {str(V - 1): token("[MASK]", special=True)}}
+    with_row = load_tokenizer(write(tmp_path / "with", bert(BERT | added, pieces, rows=V)))
+    without = load_tokenizer(write(tmp_path / "without", bert(BERT | added, pieces, rows=V - 1)))
+
+    assert (with_row.special_ids.mask, without.special_ids.mask) == (V - 1, None)
+    assert without.vocab_size == V - 1
+
+
+def test_the_table_of_a_roberta_decides_on_token_types(tmp_path, tiny_config):
+    family, path = find_family("roberta"), write(tmp_path / "model", bert(rows=V))
+    for rows, types in ((1, [0, 0, 0, 0, 0]), (2, [0, 0, 0, 1, 1])):
+        config = dataclasses.replace(tiny_config, vocab_size=V, type_vocab_size=rows)
+        (pair,) = family.load_tokenizer(path, config=config).encode_batch(["the"], ["dog"])
+        assert pair.type_ids == types
 
 
 def test_what_a_use_needs_is_asked_for_there(tmp_path):

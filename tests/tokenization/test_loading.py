@@ -100,6 +100,10 @@ def test_a_model_file_tells_how_it_was_cleaned(cat_tokenizer, tmp_path):
     assert (cleaner.lowercase, cleaner.keep_accents) == (False, False)
     with pytest.raises(UserError, match="tokenize_chinese_chars is for WordPiece only"):
         load_tokenizer(tmp_path, tokenize_chinese_chars=True)
+    # The defaults of the class, if it is named.
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "AlbertTokenizer"}')
+    cleaner = load_tokenizer(tmp_path).cleaner
+    assert (cleaner.lowercase, cleaner.keep_accents) == (True, False)
 
 
 def test_a_model_file_comes_before_a_tokenizer_json_that_is_no_wordpiece(cat_tokenizer, tmp_path):

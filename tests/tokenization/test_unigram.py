@@ -250,6 +250,13 @@ def test_a_tokenizer_json_of_albert_with_its_cleaning(content, tmp_path):
     assert (config["tokenizer_class"], config["keep_accents"]) == ("AlbertTokenizer", False)
     with pytest.raises(UserError, match="a sentencepiece tokenizer, but the model needs the Sent"):
         load_tokenizer(tmp_path, kind=XLM_ROBERTA)
+    # Where the class is named, its rules count, not the file's.
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "AlbertTokenizer", "do_lower_case": False})
+    )
+    cased = json.loads(load_tokenizer(tmp_path)._library.to_str())["normalizer"]["normalizers"]
+    kinds = ["Replace", "Replace", "NFKD", "StripAccents", "Precompiled"]
+    assert [step["type"] for step in cased] == kinds
 
 
 def test_files_of_other_models_are_explained(load, tmp_path, uncased, content):

@@ -245,6 +245,21 @@ def test_markers_are_found_before_a_text_is_split(request, tmp_path, name):
         old.with_words([" "], whole=True)
 
 
+def test_a_piece_of_the_vocabulary_may_be_a_marker(tmp_path):
+    """It keeps its id; "b", twice in the vocabulary, leaves an id without a piece."""
+    pieces = [*PIECES, "[unused1]", "b"]
+    old = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
+    assert old.encode_sentences(["[unused1]"]) != [[17]]
+
+    new = old.with_words(["[unused1]", "[E1]"], whole=True)
+    new.save(tmp_path)
+
+    for each in (new, load_tokenizer(tmp_path)):
+        assert each.vocab_size == old.vocab_size + 1 == 20
+        assert each.encode_sentences(["b[unused1][E1]"]) == [[18, 17, 19]]
+        assert each.token_to_id("[MASK]") == old.special_ids.mask
+
+
 def test_words_may_follow_markers(uncased):
     longer = uncased.with_words(["[E1]", "<user>"], whole=True).with_words(["dogs"])
 
