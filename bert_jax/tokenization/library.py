@@ -101,8 +101,9 @@ class LibraryTokenizer(AssemblingTokenizer):
         definition = json.loads(self._library.to_str())
         if isinstance(definition["model"]["vocab"], dict):
             # The library numbers new tokens by the count of pieces: each id must have one.
-            gaps = (token_id for token_id, piece in enumerate(self._pieces) if not piece)
-            definition["model"]["vocab"] |= {f"[unused {i}]": i for i in gaps}
+            used = self._library.get_vocab(with_added_tokens=True).values()
+            gaps = set(range(self.vocab_size)).difference(used)
+            definition["model"]["vocab"] |= {f"[unused {i}]": i for i in sorted(gaps)}
         library = tokenizers.Tokenizer.from_str(json.dumps(definition))
         changed = copy.copy(self)
         more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
