@@ -181,7 +181,7 @@ class TextVectors:
         name = self.default_prompt_name if asked is None else asked
         if name is None or name in known:
             return known.get(name or "", "")
-        if name.isascii() and name.replace("-", "_").isidentifier():
+        if not isinstance(name, str) or (name.isascii() and name.replace("-", "_").isidentifier()):
             raise OptionError(
                 "prompt",
                 name,

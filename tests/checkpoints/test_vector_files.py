@@ -306,6 +306,15 @@ def test_weights_go_out_and_in(with_modules, tmp_path):
             bert_jax.load(place)
 
 
+def test_a_list_of_modules_that_is_missing_is_said(with_modules, tmp_path, capsys):
+    with_modules.save(tmp_path)
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / "modules.json").unlink()
+    assert bert_jax.load(tmp_path).embed(["a dog"]).shape == (1, 16)
+    told = f"{tmp_path}/1_Pooling/config.json: there is no modules.json that names it"
+    assert told in capsys.readouterr().err
+
+
 def test_in_a_bucket_too(with_modules, model, bucket):
     place = f"{bucket}/model"
     expected = with_modules.embed(["a dog"])
