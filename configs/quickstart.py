@@ -41,11 +41,11 @@ def get_config(corpus: str = "corpora/python-docs") -> ConfigDict:
                 "beta2": 0.98,
             },
             "train": {
-                "steps": 700,
+                "steps": 1000,
                 "global_batch_size": 32,
                 "log_every": 25,
-                "eval_every": 175,
-                "checkpoint_every": 175,
+                "eval_every": 250,
+                "checkpoint_every": 250,
             },
         }
     )
