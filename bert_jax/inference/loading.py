@@ -15,7 +15,7 @@ from bert_jax.checkpoints.hub import resolve
 from bert_jax.checkpoints.sentence_transformers.weights import read_modules
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.families.family import find_class
-from bert_jax.files import is_remote, is_there
+from bert_jax.files import is_remote
 from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.origin import Origin, parts_of, states_of
@@ -117,10 +117,6 @@ def load(
         params |= read_modules(directory, description, mesh)
     if not report.complete and is_main_host():
         say(f"{directory}: {report}")
-    stray = directory / "1_Pooling" / "config.json"  # sentence-transformers' name for every model
-    if not is_there(directory / "modules.json") and is_there(stray) and is_main_host():
-        pooling = ",".join(description.vectors.poolings)
-        say(f"{stray}: there is no modules.json that names it; vectors are the encoder's {pooling}")
     again = functools.partial(
         load,
         google.prefix.absolute() if google else directory.absolute(),

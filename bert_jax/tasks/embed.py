@@ -14,6 +14,7 @@ from bert_jax.data.readers.texts import Text
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
+from bert_jax.standard_streams import say
 from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,
@@ -54,6 +55,8 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
         text = self.vectors.prompt(prompt)
         self._prepare = TextPreparation(self.vectors, text, model.tokenizer)
         self._normalize = bool(normalize)
+        if pooling is None and model.description.stored_vectors is None:
+            say_default(",".join(self.vectors.poolings))
         self._pool = self.vectors.pool(self._prepare.prompt_length(self.limit))
         encoder, params = encoder_of(model, with_pooler=not self.vectors.of_tokens)
         self._encoder = encoder
@@ -78,6 +81,12 @@ class EmbeddingPredictor(TextPredictor[np.ndarray]):
 
     def decode_row(self, encoding: Encoding, output: np.ndarray) -> np.ndarray:
         return check_finite(output.copy(), "the vectors of a text")
+
+
+@functools.cache
+def say_default(pooling: str) -> None:
+    """Says, once in a process, which pooling models have that do not store one."""
+    say(f"the model has no modules.json: vectors have the pooling {pooling} unless you name one")
 
 
 @functools.partial(jax.jit, static_argnames=("encoder", "pool", "width", "normalize"))

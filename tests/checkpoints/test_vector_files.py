@@ -18,6 +18,7 @@ from bert_jax.errors import UserError
 from bert_jax.files.manifest import MANIFEST
 from bert_jax.models.config import Head
 from bert_jax.models.text_vectors import Dense, Dropout, LayerNorm, Normalize, TextVectors
+from bert_jax.tasks.embed import say_default
 
 OLD = "sentence_transformers.models."
 V6 = "sentence_transformers.sentence_transformer.modules.pooling."
@@ -306,13 +307,26 @@ def test_weights_go_out_and_in(with_modules, tmp_path):
             bert_jax.load(place)
 
 
-def test_a_list_of_modules_that_is_missing_is_said(with_modules, tmp_path, capsys):
+def test_a_pooling_that_no_file_names_is_said_once(with_modules, tmp_path, capsys):
     with_modules.save(tmp_path)
     (tmp_path / MANIFEST).unlink()
     (tmp_path / "modules.json").unlink()
-    assert bert_jax.load(tmp_path).embed(["a dog"]).shape == (1, 16)
-    told = f"{tmp_path}/1_Pooling/config.json: there is no modules.json that names it"
-    assert told in capsys.readouterr().err
+    model = bert_jax.load(tmp_path)
+    say_default.cache_clear()
+    capsys.readouterr()
+    model.embed(["a dog"], pooling="mean")
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(model.embed(["a dog"]), model.embed(["a dog"], "mean"))
+    line = "the model has no modules.json: vectors have the pooling mean unless you name one\n"
+    assert capsys.readouterr().err == line
+
+
+def test_the_files_of_another_kind_of_model_are_refused(with_modules, tmp_path):
+    with_modules.save(tmp_path)
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "SparseEncoder"}')
+    with pytest.raises(UserError, match="model_type 'SparseEncoder'"):
+        bert_jax.load(tmp_path).embed(["a dog"])
 
 
 def test_in_a_bucket_too(with_modules, model, bucket):

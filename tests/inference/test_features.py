@@ -96,7 +96,7 @@ def test_no_texts(model):
 
 def test_a_cut_text_is_its_beginning(model, capsys):
     def first(*texts, **options):
-        return model.embed([*texts, *TEXTS], **options)[0]
+        return model.embed([*texts, *TEXTS], "mean", **options)[0]
 
     assert_close(first("sun " * 90), first("sun " * 30))
     assert capsys.readouterr().err == "1 of 7 texts were longer than 32 tokens: cut\n"
@@ -145,7 +145,7 @@ def test_one_string_is_no_list(model):
 def test_the_bar_of_a_long_list(model, capsys):
     model.embed(TEXTS, progress=True)
     assert "6/6" in capsys.readouterr().err
-    model.embed(TEXTS)
+    model.embed(TEXTS, "mean")
     assert capsys.readouterr().err == ""
 
 

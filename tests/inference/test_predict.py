@@ -172,7 +172,7 @@ def test_an_empty_file(ask, tmp_path):
 
 
 def test_cut_texts_are_told(ask, capsys):
-    ask("embed", "sun\n" + "sun " * 40 + "\n", "in.txt")
+    ask("embed", "sun\n" + "sun " * 40 + "\n", "in.txt", pooling="mean")
     assert capsys.readouterr().err == "1 of 2 texts were longer than 32 tokens: cut\n"
 
 

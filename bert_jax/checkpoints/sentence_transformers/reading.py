@@ -68,8 +68,11 @@ def read_vectors(directory: Path) -> TextVectors | None:
     """
     entries = entries_of(directory)
     model = read_json_object(directory / MODEL) if is_there(directory / MODEL) else {}
-    if not entries or model.get("model_type", "SentenceTransformer") != "SentenceTransformer":
-        return None  # as in that library: a cross-encoder, say, makes vectors like any encoder
+    model_type = model.get("model_type", "SentenceTransformer")
+    if not entries or model_type == "CrossEncoder":
+        return None  # as in that library, such a model makes vectors like any encoder
+    if model_type != "SentenceTransformer":
+        return TextVectors(unsupported=f"{directory / MODEL}: model_type {model_type!r}")
     carried = {
         MODULES: [_without(entry, ("idx", "path", "type")) for entry in entries],
         MODEL: _without(model, OF_MODEL),
