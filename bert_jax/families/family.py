@@ -241,6 +241,12 @@ class Family:
         has_types = config is not None and config.type_vocab_size > 1
         if not (has_types if self.token_types is None else self.token_types):
             tokenizer = tokenizer.without_token_types()
+        count = tokenizer.template.num_token_types(pair=False)
+        if config and count > max(1, config.type_vocab_size):
+            raise UserError(
+                f"{path}: the tokenizer gives a text token type {count - 1}, but the model has "
+                f"type_vocab_size {config.type_vocab_size}; give the model's tokenizer"
+            )
         pad = tokenizer.padding_id
         if config and config.positions_after_padding and pad != config.pad_token_id:
             raise UserError(

@@ -13,7 +13,12 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
 from bert_jax.tokenization.assembly import assemble_batch, check_texts
-from bert_jax.tokenization.definition import check_made, check_merges, check_pieces, merge_problem
+from bert_jax.tokenization.definition import (
+    check_pieces,
+    checked_merges,
+    decoded_lines,
+    limit_merges,
+)
 from bert_jax.tokenization.interface import FAIRSEQ, Encoding, check_vocabulary_size, pieces_without
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
@@ -243,25 +248,13 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, st
     """
     remedy = f"give the {MERGES_FILE} that was made with the {VOCABULARY_FILE} beside it"
     data = read_limited(path, VOCABULARY_BYTES, remedy=remedy)
-    check_merges(path, data.count(b"\n"), vocabulary, remedy)
-    try:
-        lines = data.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        at = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}:{at}: byte 0x{data[error.start]:02x} is not UTF-8; copy the file again"
-        ) from None
-    merges = []
-    for number, line in enumerate(lines, start=1):
-        line = line.removesuffix("\r")
-        if not line or (number == 1 and line.startswith("#version")):
-            continue
-        pieces = line.split(" ")
-        if problem := merge_problem(pieces, vocabulary):
-            raise UserError(f"{path}:{number}: the merge {problem}; {remedy}")
-        merges.append((pieces[0], pieces[1]))
-    check_made(path, merges, vocabulary, remedy, is_ended=data.endswith(b"\n"))
-    return merges
+    limit_merges(path, data.count(b"\n"), vocabulary, remedy)
+    numbered = (
+        (f":{number}: the merge", line.split(" "))
+        for number, line in enumerate(decoded_lines(path, data), start=1)
+        if line and not (number == 1 and line.startswith("#version"))
+    )
+    return checked_merges(path, numbered, vocabulary, remedy, is_ended=data.endswith(b"\n"))
 
 
 def _splitter(*, add_prefix_space: bool) -> "tokenizers.pre_tokenizers.ByteLevel":

@@ -6,7 +6,7 @@ take exponential time, or end in a panic of its Rust code, which no `except Exce
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +131,22 @@ def read_pieces(path: Path, model: Mapping[str, Any], vocab_size: int | None) ->
     return check_pieces(path, model.get("vocab"))
 
 
+def decoded_lines(path: Path, data: bytes) -> list[str]:
+    """The lines of a file in UTF-8, with or without a byte order mark; they end in LF or CRLF.
+
+    Raises:
+        UserError: a byte is not UTF-8.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; copy the file again"
+        ) from None
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
 def check_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
     """A vocabulary, if it is an object of pieces and their ids.
 
@@ -197,18 +213,15 @@ def _read_merges(path: Path, model: Mapping[str, Any]) -> list[tuple[str, str]]:
     vocabulary, merges = model["vocab"], model.get("merges")
     if not isinstance(merges, list):
         raise UserError(f"{path}: the BPE model has no list of merges; {READ_REMEDY}")
-    check_merges(path, len(merges), vocabulary, READ_REMEDY)
-    read = []
-    for number, merge in enumerate(merges):
-        pieces = merge.split(" ") if isinstance(merge, str) else merge
-        if problem := merge_problem(pieces, vocabulary):
-            raise UserError(f"{path}: merge {number} {problem}; {READ_REMEDY}")
-        read.append((pieces[0], pieces[1]))
-    check_made(path, read, vocabulary, READ_REMEDY)
-    return read
+    limit_merges(path, len(merges), vocabulary, READ_REMEDY)
+    numbered = (
+        (f": merge {number}", merge.split(" ") if isinstance(merge, str) else merge)
+        for number, merge in enumerate(merges)
+    )
+    return checked_merges(path, numbered, vocabulary, READ_REMEDY)
 
 
-def check_merges(path: Path, count: int, vocabulary: Mapping[str, int], remedy: str) -> None:
+def limit_merges(path: Path, count: int, vocabulary: Mapping[str, int], remedy: str) -> None:
     """Refuses a list with far more merges than pieces, before it is read."""
     limit = _MOST_MERGES * len(vocabulary) + 1
     if count > limit:
@@ -218,23 +231,31 @@ def check_merges(path: Path, count: int, vocabulary: Mapping[str, int], remedy: 
         )
 
 
-def check_made(
+def checked_merges(
     path: Path,
-    merges: list[tuple[str, str]],
+    numbered: Iterable[tuple[str, Any]],
     vocabulary: Mapping[str, int],
     remedy: str,
     *,
     is_ended: bool = True,
-) -> None:
-    """Refuses a list of merges that is cut off; a line on stderr if it may be.
+) -> list[tuple[str, str]]:
+    """The merges of BPE, with a line on stderr if they may be cut off.
 
     Args:
         path: file to name.
-        merges: the merges.
+        numbered: the place of each merge in the file, and its two pieces.
         vocabulary: ids of all pieces.
         remedy: end of the message.
         is_ended: whether the last line of the file has a line end.
+
+    Raises:
+        UserError: a merge does not fit the vocabulary, or many are missing.
     """
+    merges = []
+    for place, pieces in numbered:
+        if problem := _merge_problem(pieces, vocabulary):
+            raise UserError(f"{path}{place} {problem}; {remedy}")
+        merges.append((pieces[0], pieces[1]))
     made = {"".join(merge) for merge in merges}
     unmade = [piece for piece in vocabulary if len(piece) > 1 and piece not in made]
     words = [piece for piece in unmade if piece[0] not in "<["]
@@ -248,15 +269,11 @@ def check_made(
             f"{path}: no merge makes {len(words):,} of the {len(vocabulary):,} pieces, such as "
             f"{words[-1]!r:.80}; if the file was cut off, copy it again"
         )
+    return merges
 
 
-def merge_problem(pieces: Any, vocabulary: Mapping[str, int]) -> str | None:
-    """What is wrong with a merge of BPE, as the end of a sentence; None if it is right.
-
-    Args:
-        pieces: the two pieces that are joined.
-        vocabulary: ids of all pieces.
-    """
+def _merge_problem(pieces: Any, vocabulary: Mapping[str, int]) -> str | None:
+    """What is wrong with a merge of BPE, as the end of a sentence; None if it is right."""
     is_pair = isinstance(pieces, list) and len(pieces) == 2
     if not is_pair or not all(isinstance(piece, str) for piece in pieces):
         return f"is {pieces!r:.80}, not two pieces with a space between"

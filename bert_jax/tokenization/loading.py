@@ -64,7 +64,8 @@ def load_tokenizer(
     lower-cased if a class is named or a `tokenizer.json` is read for one; else if no piece has an
     upper-case letter outside brackets (so bert-base-uncased and bert-base-chinese are,
     bert-base-cased is not). Accents are removed, with WordPiece, if and only if text is
-    lower-cased; with SentencePiece, if no piece has any. Each Chinese character is a word.
+    lower-cased; with SentencePiece, if a class is named or no piece has any. Each Chinese
+    character is a word.
 
     Args:
         path: directory or file, local or in a bucket.

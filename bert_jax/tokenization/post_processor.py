@@ -46,15 +46,11 @@ def read_template(
         kind = {"BertProcessing": DEFAULT_TEMPLATE, "RobertaProcessing": FAIRSEQ_TEMPLATE}
         template = kind[step["type"]]
         roles = {role: _role(step[role][0], names) for role in ("cls", "sep")}
-        return Template(
-            *(
-                " ".join(
-                    _word(roles.get(name, name), type_id)
-                    for name, type_id in template.parts(pair=pair)
-                )
-                for pair in (False, True)
-            )
+        single, pair = (
+            [_word(roles.get(name, name), type_id) for name, type_id in template.parts(pair=two)]
+            for two in (False, True)
         )
+        return Template(" ".join(single), " ".join(pair))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         raise UserError(
             f"{path}: the post_processor {', '.join(map(str, kinds)):.80} cannot be read; known "

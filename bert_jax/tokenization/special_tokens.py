@@ -185,8 +185,9 @@ def read_special_tokens(
 
 
 def _read(directory: Path | None, name: str) -> dict[str, Any]:
-    is_file = directory is not None and is_there(directory / name)
-    return read_json_object(directory / name, remedy=_REMEDY) if directory and is_file else {}
+    if directory is None or not is_there(directory / name):
+        return {}
+    return read_json_object(directory / name, remedy=_REMEDY)
 
 
 def _named(

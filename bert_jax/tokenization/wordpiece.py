@@ -15,7 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.standard_streams import say
 from bert_jax.tokenization.assembly import check_texts
-from bert_jax.tokenization.definition import CONTINUATION_PREFIX, library_errors
+from bert_jax.tokenization.definition import CONTINUATION_PREFIX, decoded_lines, library_errors
 from bert_jax.tokenization.interface import BRACKETED, check_vocabulary_size, is_padded
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.special_tokens import SpecialTokens
@@ -253,14 +253,7 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
     """
     data = read_limited(path, VOCABULARY_BYTES, remedy="give a file with one piece a line")
     check_vocabulary_size(path, data.rstrip(b"\r\n").count(b"\n") + 1, vocab_size)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
-    pieces = [line.removesuffix("\r") for line in text.split("\n")]
+    pieces = decoded_lines(path, data)
     while pieces and not pieces[-1]:
         pieces.pop()
     if not pieces:

@@ -203,6 +203,13 @@ def test_the_table_of_a_roberta_decides_on_token_types(tmp_path, tiny_config):
         (pair,) = family.load_tokenizer(path, config=config).encode_batch(["the"], ["dog"])
         assert pair.type_ids == types
 
+    types = {"model_input_names": ["input_ids", "token_type_ids"]}
+    ones = wordpiece(template("[CLS] $A:1", "[CLS] $A:1 $B:1"))
+    path = write(tmp_path / "ones", bert(FAST | types, tokenizer__json=ones))
+    config = dataclasses.replace(tiny_config, vocab_size=V, type_vocab_size=1)
+    with pytest.raises(UserError, match="gives a text token type 1, but the model has type_vocab"):
+        find_family("bert").load_tokenizer(path, config=config)
+
 
 def test_what_a_use_needs_is_asked_for_there(tmp_path):
     write_folder(tmp_path / "model", "no mask, no rows")
