@@ -5,11 +5,13 @@ so that a limit of one call never stays in a library object, where the next call
 """
 
 import abc
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
 
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
+from bert_jax.tokenization.interface import TOKEN_KEYS, Encoding, Pieces, Tokenizer
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
@@ -109,6 +111,36 @@ class AssemblingTokenizer(Tokenizer):
     """A tokenizer that turns texts into pieces, which this module joins."""
 
     _tokens: SpecialTokens
+    _pieces: list[str]
+    # How pieces begin that begin a word.
+    _word_markers: tuple[str, ...]
+
+    def id_to_token(self, token_id: int) -> str:
+        return self._pieces[token_id]
+
+    def continuations(self) -> np.ndarray:
+        """See `Tokenizer.continuations`: the pieces that begin with no marker of a word."""
+        found = np.array([not piece.startswith(self._word_markers) for piece in self._pieces])
+        found[self.special_ids.known()] = False
+        return found
+
+    def _saved_config(
+        self, class_name: str, rules: Mapping[str, object], max_length: int | None
+    ) -> dict[str, Any]:
+        """The content of `tokenizer_config.json`.
+
+        Args:
+            class_name: Hugging Face's class, for a tokenizer whose files named none.
+            rules: further keys.
+            max_length: see `Tokenizer.save`.
+        """
+        names = zip(TOKEN_KEYS, self._tokens.names, strict=True)
+        config = {
+            "tokenizer_class": self.settings.class_name or class_name,
+            **rules,
+            **{key: name for key, name in names if name},
+        }
+        return self.settings.saved(config, max_length)
 
     @abc.abstractmethod
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:

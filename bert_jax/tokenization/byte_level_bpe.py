@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
 from bert_jax.tokenization.assembly import assemble_batch, check_texts
@@ -19,7 +17,7 @@ from bert_jax.tokenization.definition import (
     decoded_lines,
     limit_merges,
 )
-from bert_jax.tokenization.interface import FAIRSEQ, Encoding, check_vocabulary_size, pieces_without
+from bert_jax.tokenization.interface import FAIRSEQ, Encoding, check_vocabulary_size
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 from bert_jax.tokenization.template import FAIRSEQ_TEMPLATE, Template
@@ -61,6 +59,8 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
 
     class_template = FAIRSEQ_TEMPLATE
     class_tokens = SpecialTokens.of(FAIRSEQ, mask_takes_space=True)
+    # As in fairseq, punctuation without a space before it belongs to the word before it.
+    _word_markers = WORD_MARKERS
 
     def __init__(
         self,
@@ -152,13 +152,6 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         text = self.decode([token_id], skip_special_tokens=False)
         is_text = text.isprintable() and "\ufffd" not in text
         return text.replace(" ", SPACE_MARKER) if is_text else self.id_to_token(token_id)
-
-    def continuations(self) -> np.ndarray:
-        """See `Tokenizer.continuations`: the pieces that do not begin with white space.
-
-        As in fairseq, punctuation without a space before it belongs to the word before it.
-        """
-        return pieces_without(WORD_MARKERS, self._pieces, self.special_ids)
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
         """See `AssemblingTokenizer`.

@@ -84,18 +84,6 @@ def is_padded(count: int, rows: int) -> bool:
     return any(rows == -(-count // multiple) * multiple for multiple in (1, 8, 16, 32, 64, 128))
 
 
-def pieces_without(
-    markers: str | tuple[str, ...], pieces: Sequence[str], special_ids: SpecialIds
-) -> np.ndarray:
-    """Whether each piece begins with none of the markers of a new word: bool [V].
-
-    False for special tokens.
-    """
-    found = np.array([not piece.startswith(markers) for piece in pieces])
-    found[special_ids.known()] = False
-    return found
-
-
 @dataclasses.dataclass(frozen=True)
 class Pieces:
     """The pieces of one text, without special tokens; all lists have the same length.

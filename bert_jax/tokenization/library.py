@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from bert_jax.errors import UserError
 from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
-from bert_jax.tokenization.interface import TOKEN_KEYS, Pieces, SpecialIds, check_vocabulary_size
+from bert_jax.tokenization.interface import Pieces, SpecialIds, check_vocabulary_size
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token, add_tokens
 from bert_jax.tokenization.template import Template
 
@@ -138,9 +138,6 @@ class LibraryTokenizer(AssemblingTokenizer):
             [int(token_id) for token_id in ids], skip_special_tokens=skip_special_tokens
         )
 
-    def id_to_token(self, token_id: int) -> str:
-        return self._pieces[token_id]
-
     def token_to_id(self, token: str) -> int | None:
         return self._library.token_to_id(token)
 
@@ -172,18 +169,12 @@ class LibraryTokenizer(AssemblingTokenizer):
         bare = self.template.without_token_types()
         if bare != self.class_template.without_token_types():
             class_name = LIBRARY_CLASS
-        config = {
-            "tokenizer_class": self.settings.class_name or class_name,
-            **rules,
-            **{key: name for key, name in zip(TOKEN_KEYS, self._tokens.names, strict=True) if name},
-            "added_tokens_decoder": {
-                str(token.pop("id")): token for token in definition["added_tokens"]
-            },
-        }
-        if config["tokenizer_class"] == LIBRARY_CLASS and bare != self.template:
+        added = {str(token.pop("id")): token for token in definition["added_tokens"]}
+        rules = {**rules, "added_tokens_decoder": added}
+        if (self.settings.class_name or class_name) == LIBRARY_CLASS and bare != self.template:
             inputs = self.settings.others.get("model_input_names", list(MODEL_INPUTS))
-            config["model_input_names"] = inputs
-        config = self.settings.saved(config, max_length)
+            rules["model_input_names"] = inputs
+        config = self._saved_config(class_name, rules, max_length)
         (directory / TOKENIZER_FILE).write_text(content, encoding="utf-8")
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         return directory

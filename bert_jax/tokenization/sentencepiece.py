@@ -8,8 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from bert_jax.errors import UserError, first_line
 from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
@@ -17,11 +15,9 @@ from bert_jax.tokenization.interface import (
     ALBERT,
     ANGLED,
     BRACKETED,
-    TOKEN_KEYS,
     Pieces,
     SpecialIds,
     check_vocabulary_size,
-    pieces_without,
 )
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token, check_added_ids
 from bert_jax.tokenization.template import DEFAULT_TEMPLATE, Template
@@ -76,6 +72,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
     Attributes:
         cleaner: cleaning that is applied to text before the model.
     """
+
+    _word_markers = (WORD_MARKER,)
 
     def __init__(
         self,
@@ -304,15 +302,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         parts.append(self._library.decode(text_ids))
         return " ".join(part for part in parts if part)
 
-    def id_to_token(self, token_id: int) -> str:
-        return self._pieces[token_id]
-
     def token_to_id(self, token: str) -> int | None:
         return self._ids.get(token)
-
-    def continuations(self) -> np.ndarray:
-        """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
-        return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`: a hash of the model's bytes and the cleaning."""
@@ -338,17 +329,15 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        config: dict[str, object] = {
-            "tokenizer_class": self.settings.class_name or "AlbertTokenizer",
+        rules: dict[str, object] = {
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
-            **{key: name for key, name in zip(TOKEN_KEYS, self._tokens.names, strict=True) if name},
         }
         if {token.content for token in self._added.values()}.difference(self._tokens.names):
-            config["added_tokens_decoder"] = {
+            rules["added_tokens_decoder"] = {
                 str(token_id): dataclasses.asdict(token) for token_id, token in self._added.items()
             }
-        config = self.settings.saved(config, max_length)
+        config = self._saved_config("AlbertTokenizer", rules, max_length)
         (directory / MODEL_FILE).write_bytes(self._model)
         (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 

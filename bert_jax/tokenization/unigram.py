@@ -19,7 +19,6 @@ from bert_jax.tokenization.interface import (
     FAIRSEQ,
     XLM_ROBERTA,
     check_vocabulary_size,
-    pieces_without,
 )
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
 from bert_jax.tokenization.sentencepiece import WORD_MARKER
@@ -104,6 +103,7 @@ class UnigramTokenizer(LibraryTokenizer):
     """
 
     class_template = FAIRSEQ_TEMPLATE
+    _word_markers = (WORD_MARKER,)
 
     def __init__(
         self,
@@ -179,10 +179,6 @@ class UnigramTokenizer(LibraryTokenizer):
         copied.add_tokens(tokens)
         copied.encode_special_tokens = True
         return copied
-
-    def continuations(self) -> np.ndarray:
-        """See `Tokenizer.continuations`: the pieces without a leading "▁"."""
-        return pieces_without(WORD_MARKER, self._pieces, self.special_ids)
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`; all files of one tokenizer give the same one."""
