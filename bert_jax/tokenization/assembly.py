@@ -5,13 +5,16 @@ so that a limit of one call never stays in a library object, where the next call
 """
 
 import abc
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.tokenization.interface import TOKEN_KEYS, Encoding, Pieces, Tokenizer
+from bert_jax.tokenization.settings import CONFIG_FILE
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 
 TRUNCATIONS = ("longest_first", "only_first", "only_second")
@@ -124,12 +127,13 @@ class AssemblingTokenizer(Tokenizer):
         found[self.special_ids.known()] = False
         return found
 
-    def _saved_config(
-        self, class_name: str, rules: Mapping[str, object], max_length: int | None
-    ) -> dict[str, Any]:
-        """The content of `tokenizer_config.json`.
+    def _write_config(
+        self, directory: Path, class_name: str, rules: Mapping[str, object], max_length: int | None
+    ) -> None:
+        """Writes `tokenizer_config.json`.
 
         Args:
+            directory: a directory.
             class_name: Hugging Face's class, for a tokenizer whose files named none.
             rules: further keys.
             max_length: see `Tokenizer.save`.
@@ -140,7 +144,8 @@ class AssemblingTokenizer(Tokenizer):
             **rules,
             **{key: name for key, name in names if name},
         }
-        return self.settings.saved(config, max_length)
+        content = json.dumps(self.settings.saved(config, max_length), indent=2)
+        (directory / CONFIG_FILE).write_text(f"{content}\n", encoding="utf-8")
 
     @abc.abstractmethod
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bert_jax.errors import UserError
-from bert_jax.files import VOCABULARY_BYTES, read_json_object, read_limited
+from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.tokenization.assembly import assemble_batch, check_texts
 from bert_jax.tokenization.definition import (
-    check_pieces,
     checked_merges,
     decoded_lines,
     limit_merges,
 )
-from bert_jax.tokenization.interface import FAIRSEQ, Encoding, check_vocabulary_size
+from bert_jax.tokenization.interface import FAIRSEQ, Encoding
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
 from bert_jax.tokenization.special_tokens import SpecialTokens, Token
 from bert_jax.tokenization.template import FAIRSEQ_TEMPLATE, Template
@@ -211,21 +210,6 @@ def read_switches(definition: Mapping[str, Any]) -> ByteLevelSwitches:
         add_prefix_space=bool(definition["pre_tokenizer"].get("add_prefix_space")),
         trim_offsets=any(isinstance(step, dict) and step.get("trim_offsets") for step in steps),
     )
-
-
-def read_vocabulary(path: Path, vocab_size: int | None = None) -> dict[str, int]:
-    """Reads a `vocab.json`.
-
-    Args:
-        path: path of the file.
-        vocab_size: number of ids of the model; None: unknown.
-
-    Raises:
-        UserError: the file cannot be read, or is not an object of pieces and their ids.
-    """
-    vocabulary = read_json_object(path, remedy="give an object of pieces and their ids")
-    check_vocabulary_size(path, len(vocabulary), vocab_size)
-    return check_pieces(path, vocabulary)
 
 
 def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -97,7 +97,7 @@ def make_library_tokenizer(
     """
     import tokenizers
 
-    _check_vocabulary(path, definition["model"], vocab_size)
+    checked_pieces(path, definition["model"].get("vocab"), vocab_size)
     _check_wordpiece(path, definition["model"])
     for key in STEPS:
         _check_steps(path, key, definition.get(key))
@@ -122,13 +122,7 @@ def read_bpe(
     model = definition["model"]
     _check_bpe(path, model)
     _check_byte_level(path, definition)
-    return read_pieces(path, model, vocab_size), _read_merges(path, model)
-
-
-def read_pieces(path: Path, model: Mapping[str, Any], vocab_size: int | None) -> dict[str, int]:
-    """The ids of the pieces of a WordPiece or BPE model."""
-    _check_vocabulary(path, model, vocab_size)
-    return check_pieces(path, model.get("vocab"))
+    return checked_pieces(path, model.get("vocab"), vocab_size), _read_merges(path, model)
 
 
 def decoded_lines(path: Path, data: bytes) -> list[str]:
@@ -147,11 +141,16 @@ def decoded_lines(path: Path, data: bytes) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def check_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
-    """A vocabulary, if it is an object of pieces and their ids.
+def checked_pieces(path: Path, vocabulary: Any, vocab_size: int | None) -> dict[str, int]:
+    """The ids of the pieces of a WordPiece or BPE model.
+
+    Args:
+        path: file to name in errors.
+        vocabulary: its `vocab`.
+        vocab_size: number of ids of the model; None: unknown.
 
     Raises:
-        UserError: it is not.
+        UserError: it is no object of pieces and ids, or larger than the model's vocabulary.
     """
     if not isinstance(vocabulary, dict) or not is_unicode("".join(vocabulary)):
         raise UserError(f"{path}: the vocabulary is no object of pieces and ids; {READ_REMEDY}")
@@ -161,13 +160,8 @@ def check_pieces(path: Path, vocabulary: Any) -> dict[str, int]:
                 f"{path}: the id of {piece!r:.80} is {token_id!r:.80}; give a number from 0 to "
                 f"{MAX_VOCABULARY_SIZE - 1:,}: copy the file again"
             )
+    check_vocabulary_size(path, len(vocabulary), vocab_size)
     return vocabulary
-
-
-def _check_vocabulary(path: Path, model: Mapping[str, Any], vocab_size: int | None) -> None:
-    vocabulary = model.get("vocab")
-    if isinstance(vocabulary, dict):
-        check_vocabulary_size(path, len(vocabulary), vocab_size)
 
 
 def check_prefix(path: Path, model: Mapping[str, Any]) -> None:
@@ -183,7 +177,7 @@ def check_prefix(path: Path, model: Mapping[str, Any]) -> None:
 def _check_wordpiece(path: Path, model: Mapping[str, Any]) -> None:
     check_prefix(path, model)
     unknown = model.get("unk_token", BRACKETED[1])
-    if isinstance(model.get("vocab"), dict) and unknown not in model["vocab"]:
+    if unknown not in model["vocab"]:
         raise UserError(
             f"{path}: the vocabulary has no {unknown!r:.80}, which is the unk_token of the model; "
             "copy the file again"

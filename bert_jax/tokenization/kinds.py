@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.files import VOCABULARY_BYTES, is_there, read_limited
+from bert_jax.files import VOCABULARY_BYTES, is_there, read_json_object, read_limited
 from bert_jax.tokenization import byte_level_bpe
 from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
 from bert_jax.tokenization.cleaning import looks_lowercased
@@ -15,19 +15,20 @@ from bert_jax.tokenization.definition import (
     OTHER_MODEL,
     READ_REMEDY,
     check_prefix,
+    checked_pieces,
     make_library_tokenizer,
     model_type,
     read_bpe,
-    read_pieces,
 )
 from bert_jax.tokenization.interface import ALBERT, BYTE_LEVEL_BPE, SENTENCEPIECE, Tokenizer
-from bert_jax.tokenization.library import CONFIG_FILE, TOKENIZER_FILE
+from bert_jax.tokenization.library import TOKENIZER_FILE
 from bert_jax.tokenization.post_processor import read_template
 from bert_jax.tokenization.sentencepiece import (
     SentencePieceTokenizer,
     parse_model,
     spelled_tokens,
 )
+from bert_jax.tokenization.settings import CONFIG_FILE
 from bert_jax.tokenization.special_tokens import SpecialTokens, read_special_tokens
 from bert_jax.tokenization.template import Template
 from bert_jax.tokenization.tokenizer_class import LIBRARY
@@ -179,7 +180,7 @@ def load_wordpiece(source: Source) -> Tokenizer:
     else:
         _check_model(path, source.definition, "WordPiece")
         check_prefix(path, source.definition["model"])
-        pieces = read_pieces(path, source.definition["model"], options.rows)
+        pieces = checked_pieces(path, source.definition["model"].get("vocab"), options.rows)
         lowercase = True
     switches = BertSwitches(
         do_lower_case=bool(source.switch("do_lower_case", options.lowercase, lowercase)),
@@ -224,7 +225,8 @@ def load_byte_level(source: Source, kind: str = BYTE_LEVEL_BPE) -> Tokenizer:
                 f"{path} has no {merges_path.name} beside it; copy both files of the tokenizer "
                 "there"
             )
-        vocabulary = byte_level_bpe.read_vocabulary(path, options.rows)
+        content = read_json_object(path, remedy="give an object of pieces and their ids")
+        vocabulary = checked_pieces(path, content, options.rows)
         merges = byte_level_bpe.read_merges(merges_path, vocabulary)
     tokens = source.tokens(tokens)
     return ByteLevelBPETokenizer(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 VOCABULARY_FILES = ("vocab.txt", "vocab.json", "merges.txt", "*.model")
 TOKENIZER_FILE = "tokenizer.json"
-CONFIG_FILE = "tokenizer_config.json"
 
 # The class that reads everything from a `tokenizer.json`; its default leaves out token types.
 LIBRARY_CLASS = "PreTrainedTokenizerFast"
@@ -174,9 +173,8 @@ class LibraryTokenizer(AssemblingTokenizer):
         if (self.settings.class_name or class_name) == LIBRARY_CLASS and bare != self.template:
             inputs = self.settings.others.get("model_input_names", list(MODEL_INPUTS))
             rules["model_input_names"] = inputs
-        config = self._saved_config(class_name, rules, max_length)
+        self._write_config(directory, class_name, rules, max_length)
         (directory / TOKENIZER_FILE).write_text(content, encoding="utf-8")
-        (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         return directory
 
     def _template_processor(self) -> "processors.TemplateProcessing":

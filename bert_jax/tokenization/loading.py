@@ -28,13 +28,12 @@ from bert_jax.tokenization.kinds import (
     load_wordpiece,
 )
 from bert_jax.tokenization.library import (
-    CONFIG_FILE,
     MODEL_INPUTS,
     TOKENIZER_FILE,
     VOCABULARY_FILES,
 )
 from bert_jax.tokenization.sentencepiece import MODEL_FILE
-from bert_jax.tokenization.settings import read_settings
+from bert_jax.tokenization.settings import CONFIG_FILE, read_settings
 from bert_jax.tokenization.special_tokens import ADDED_TOKENS_FILE, SPECIAL_TOKENS_FILE
 from bert_jax.tokenization.tokenizer_class import LIBRARY, named_class
 from bert_jax.tokenization.unigram import LAYOUTS, UNIGRAM

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 MODEL_FILE = "spiece.model"
-CONFIG_FILE = "tokenizer_config.json"
 
 WORD_MARKER = "▁"
 
@@ -337,9 +336,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             rules["added_tokens_decoder"] = {
                 str(token_id): dataclasses.asdict(token) for token_id, token in self._added.items()
             }
-        config = self._saved_config("AlbertTokenizer", rules, max_length)
+        self._write_config(directory, "AlbertTokenizer", rules, max_length)
         (directory / MODEL_FILE).write_bytes(self._model)
-        (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def spelled_tokens(pieces: Collection[str]) -> SpecialTokens:

@@ -9,6 +9,7 @@ from bert_jax.errors import UserError
 
 # transformers writes 1e30 for "no limit", and takes every number above 1e20 as that.
 _NO_LIMIT = 1e20
+CONFIG_FILE = "tokenizer_config.json"
 SIDES = ("right", "left")
 
 # Paths of the machine that saved the file; transformers drops them, too.

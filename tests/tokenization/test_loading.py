@@ -121,7 +121,7 @@ def test_a_model_file_comes_before_a_tokenizer_json_that_is_no_wordpiece(cat_tok
         ("tokenizer.json", "{}", ": the model is missing;"),
         ("tokenizer.json", "{\n", ":2: not JSON: "),
         ("tokenizer.json", "[]", " is not a JSON object; give a file that"),
-        ("tokenizer.json", '{"model": {"type": "WordPiece"}}', ": the tokenizers library cannot"),
+        ("tokenizer.json", '{"model": {"type": "WordPiece"}}', ": the vocabulary is no object"),
         ("vocab.txt", "", ": the vocabulary is empty"),
         ("vocab.txt", "the\n", ": the vocabulary has no [UNK]; copy all"),
         ("spiece.model", "x", ": not a SentencePiece model"),
