@@ -72,16 +72,10 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         tokens: SpecialTokens | None = None,
         rows: int | None = None,
     ) -> None:
-        """Makes a tokenizer of the library.
+        """A tokenizer with the rules of RoBERTa; further arguments are those of `LibraryTokenizer`.
 
-        Args:
-            vocabulary: the id of each piece.
-            merges: pairs of pieces that are joined, the first one first.
-            switches: how text is treated.
-            origin: file to name in errors.
-            template: see `LibraryTokenizer`.
-            tokens: see `LibraryTokenizer`.
-            rows: see `LibraryTokenizer`.
+        `vocabulary` has the id of each piece, `merges` the pairs of pieces that are joined, the
+        first one first.
 
         Raises:
             UserError: a special token is missing.

@@ -23,26 +23,37 @@ from bert_jax.tokenization.special_tokens import SpecialTokens, Token, check_add
 from bert_jax.tokenization.template import DEFAULT_TEMPLATE, Template
 
 if TYPE_CHECKING:
-    import tokenizers
+    pass
 
 MODEL_FILE = "spiece.model"
 
 WORD_MARKER = "▁"
 
 
-@dataclasses.dataclass(frozen=True)
 class _Splitter:
-    """Finds added tokens in a text, before the model sees it.
+    """Finds added tokens in a text, before the model sees it; `ids` are those of all pieces."""
 
-    Attributes:
-        library: a tokenizer with the added tokens; all other text is one token of it.
-        ids: the id of each of its added tokens.
-        firsts: characters with which the tokens begin; None if others may stand for them.
-    """
+    def __init__(
+        self, tokens: Sequence[Token], ids: Mapping[str, int], cleaner: TextCleaner
+    ) -> None:
+        import tokenizers
+        from tokenizers import models, normalizers
 
-    library: "tokenizers.Tokenizer"
-    ids: Mapping[int, int]
-    firsts: Collection[str] | None
+        # All other text is one token of this one.
+        library = tokenizers.Tokenizer(models.WordLevel({"": 0}, unk_token=""))
+        steps: list[tokenizers.normalizers.Normalizer] = []
+        if not cleaner.keep_accents:
+            steps += [normalizers.NFKD(), normalizers.StripAccents()]
+        if cleaner.lowercase:
+            steps.append(normalizers.Lowercase())
+        library.normalizer = normalizers.Sequence(steps)
+        library.add_tokens([token.for_library() for token in tokens])
+        added = library.get_added_tokens_decoder().items()
+        self.library = library
+        self.ids = {number: ids[token.content] for number, token in added}
+        # How the tokens begin; other characters may stand for those that are normalised.
+        is_plain = not any(token.normalized for token in tokens)
+        self.firsts = {token.content[0] for token in tokens} if is_plain else None
 
     def parts(self, text: str) -> list[tuple[int | None, int, int]]:
         """The added tokens of a text with their ids, and the text between: (id, start, end)."""
@@ -148,9 +159,9 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             and not self._library.is_control(token_id)
             and not self._library.is_unknown(token_id)
         ]
-        self._splitter = self._make_splitter(ordered)
+        self._splitter = _Splitter(ordered, self._ids, self.cleaner)
         plain = [token for token in ordered if not token.special]
-        self._plain_splitter = self._make_splitter(plain) if plain else None
+        self._plain_splitter = _Splitter(plain, self._ids, self.cleaner) if plain else None
 
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
         """See `AssemblingTokenizer`."""
@@ -159,24 +170,6 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
         changed._use(more, "the vocabulary with the new words")
         return changed
-
-    def _make_splitter(self, tokens: Sequence[Token]) -> "_Splitter":
-        import tokenizers
-        from tokenizers import models, normalizers
-
-        library = tokenizers.Tokenizer(models.WordLevel({"": 0}, unk_token=""))
-        steps: list[tokenizers.normalizers.Normalizer] = []
-        if not self.cleaner.keep_accents:
-            steps += [normalizers.NFKD(), normalizers.StripAccents()]
-        if self.cleaner.lowercase:
-            steps.append(normalizers.Lowercase())
-        library.normalizer = normalizers.Sequence(steps)
-        library.add_tokens([token.for_library() for token in tokens])
-        added = library.get_added_tokens_decoder().items()
-        ids = {number: self._ids[token.content] for number, token in added}
-        is_plain = not any(token.normalized for token in tokens)
-        firsts = {token.content[0] for token in tokens} if is_plain else None
-        return _Splitter(library, ids, firsts)
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
         parts = [self._splitter.parts(text) for text in texts]

@@ -113,14 +113,7 @@ class UnigramTokenizer(LibraryTokenizer):
         tokens: SpecialTokens | None = None,
         rows: int | None = None,
     ) -> None:
-        """Makes a tokenizer of the library.
-
-        Args:
-            model: the content of its files.
-            origin: file to name in errors.
-            template: see `LibraryTokenizer`.
-            tokens: see `LibraryTokenizer`.
-            rows: see `LibraryTokenizer`.
+        """A tokenizer of the library; further arguments are those of `LibraryTokenizer`.
 
         Raises:
             UserError: the table of normalisation is damaged, the vocabulary lacks a special token,

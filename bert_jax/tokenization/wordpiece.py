@@ -79,16 +79,10 @@ class WordPieceTokenizer(LibraryTokenizer):
         tokens: SpecialTokens | None = None,
         rows: int | None = None,
     ) -> "WordPieceTokenizer":
-        """A tokenizer with BERT's own rules.
+        """A tokenizer with BERT's own rules; further arguments are those of `LibraryTokenizer`.
 
-        Args:
-            pieces: V pieces, in the order of their ids, or the ids of pieces. Of the ids of a piece
-                that occurs more than once, the last counts.
-            switches: how text is normalised.
-            origin: file to name in errors.
-            template: see `LibraryTokenizer`.
-            tokens: see `LibraryTokenizer`.
-            rows: see `LibraryTokenizer`.
+        `pieces` are V pieces in the order of their ids, or the ids of pieces. Of the ids of a piece
+        that occurs more than once, the last counts.
 
         Raises:
             UserError: a special token is missing.
