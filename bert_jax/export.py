@@ -37,7 +37,7 @@ def export(workdir: Path, output: Path, *, which: str = "", part: str = "") -> i
         check_not_of_run(output)
     config, description = run_config(workdir), description_of(workdir)
     which, module = which or config.train.export, None
-    tokenizer = description.family.load_tokenizer(workdir / TOKENIZER)
+    tokenizer = description.family.load_tokenizer(workdir / TOKENIZER, config=description.config)
     if part:
         chosen = _part(config, description, part)
         module = chosen.module
