@@ -19,6 +19,7 @@ def get_config(corpus: str = "corpora/python-docs") -> ConfigDict:
             "task": "pretraining",
             "model": {
                 "size": "tiny",
+                "intermediate_size": 128,
                 "max_position_embeddings": 64,
                 # So short a run learns sooner from larger initial weights, and without dropout.
                 "initializer_range": 0.06,
@@ -41,11 +42,11 @@ def get_config(corpus: str = "corpora/python-docs") -> ConfigDict:
                 "beta2": 0.98,
             },
             "train": {
-                "steps": 1000,
-                "global_batch_size": 32,
+                "steps": 850,
+                "global_batch_size": 48,
                 "log_every": 25,
-                "eval_every": 250,
-                "checkpoint_every": 250,
+                "eval_every": 170,
+                "checkpoint_every": 170,
             },
         }
     )
