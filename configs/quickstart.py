@@ -42,11 +42,11 @@ def get_config(corpus: str = "corpora/python-docs") -> ConfigDict:
                 "beta2": 0.98,
             },
             "train": {
-                "steps": 850,
+                "steps": 1100,
                 "global_batch_size": 48,
                 "log_every": 25,
-                "eval_every": 170,
-                "checkpoint_every": 170,
+                "eval_every": 220,
+                "checkpoint_every": 220,
             },
         }
     )
