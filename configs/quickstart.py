@@ -3,9 +3,9 @@
     bash launch/local.sh
 
 Measured 2026-11-25 on 2 cores of an AMD EPYC of Zen 5: `launch/local.sh` in 76 s with installation,
-in bfloat16; `bert-jax train` alone in 47 s in float32 (71 s of processor time). Validation, bfloat16
-and float32: MLM accuracy 0.165 and 0.163 (always the most frequent token: 0.041), loss 5.37; NSP
-accuracy 0.723 and 0.726 (majority: 0.550), with a standard error of 0.02.
+in bfloat16; `bert-jax train` alone in 47 s in float32 (71 s of processor time). Validation in
+bfloat16 and float32: MLM accuracy 0.165 and 0.163 (always the most frequent token: 0.041), loss
+5.37; NSP accuracy 0.723 and 0.726 (majority: 0.550), with a standard error of 0.02.
 """
 
 from ml_collections import ConfigDict
