@@ -171,14 +171,14 @@ class TextVectors:
             vectors = dataclasses.replace(vectors, modules=vectors.modules[:-1])
         return vectors
 
-    def prompt(self, asked: str | None) -> str:
+    def prompt(self, requested: str | None) -> str:
         """The prompt of a name, a text itself, or for None that of `default_prompt_name`.
 
         Raises:
             OptionError: a word that is no name; as a text it would run into the first word.
         """
         known = self.all_prompts
-        name = self.default_prompt_name if asked is None else asked
+        name = self.default_prompt_name if requested is None else requested
         if name is None or name in known:
             return known.get(name or "", "")
         if not isinstance(name, str) or (name.isascii() and name.replace("-", "_").isidentifier()):

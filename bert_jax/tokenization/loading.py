@@ -93,28 +93,28 @@ def load_tokenizer(
 
 
 def _load_file(path: Path, options: Options) -> Tokenizer:
-    source, wanted = Source(path, {}, None, options, is_alone=True), options.kind
+    source, expected = Source(path, {}, None, options, is_alone=True), options.kind
     if path.name == byte_level_bpe.VOCABULARY_FILE:
-        check_kind(path, BYTE_LEVEL_BPE, wanted)
+        check_kind(path, BYTE_LEVEL_BPE, expected)
         return load_byte_level(source)
     if path.suffix == ".json":
         definition = read_definition(path)
-        kind = _kind_of(definition, wanted)
-        check_kind(path, kind, wanted)
+        kind = _kind_of(definition, expected)
+        check_kind(path, kind, expected)
         return load_definition(dataclasses.replace(source, definition=definition))
     if path.suffix == ".model":
-        if wanted not in LAYOUTS:
-            check_kind(path, SENTENCEPIECE, wanted)
-        return load_model_file(source, wanted)
-    check_kind(path, WORDPIECE, wanted)
+        if expected not in LAYOUTS:
+            check_kind(path, SENTENCEPIECE, expected)
+        return load_model_file(source, expected)
+    check_kind(path, WORDPIECE, expected)
     return load_wordpiece(source)
 
 
-def _kind_of(definition: Mapping[str, Any], wanted: str | None) -> str:
+def _kind_of(definition: Mapping[str, Any], expected: str | None) -> str:
     """The kind of a `tokenizer.json`; several kinds have a Unigram model."""
     found = model_type(definition)
-    if found == UNIGRAM and wanted in (SENTENCEPIECE, *LAYOUTS):
-        return wanted
+    if found == UNIGRAM and expected in (SENTENCEPIECE, *LAYOUTS):
+        return expected
     return KINDS.get(found, UNIGRAM)
 
 
@@ -148,24 +148,24 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _default_kind(source: Source) -> str:
     """The kind for files that name no class: the family's, if they are of that kind."""
-    directory, wanted = source.path.parent, source.options.kind
+    directory, expected = source.path.parent, source.options.kind
     model_path = _sentencepiece_file(directory)
-    if wanted == SENTENCEPIECE and model_path is not None:
+    if expected == SENTENCEPIECE and model_path is not None:
         return SENTENCEPIECE
     if source.definition is not None:
-        kind = _kind_of(source.definition, wanted)
+        kind = _kind_of(source.definition, expected)
         # ALBERT's directories hold a conversion of their .model file, which gives other ids.
         if kind == UNIGRAM and model_path is not None:
-            return wanted if wanted in LAYOUTS else SENTENCEPIECE
-        check_kind(source.path, kind, wanted)
-        return kind if kind == wanted else LIBRARY
+            return expected if expected in LAYOUTS else SENTENCEPIECE
+        check_kind(source.path, kind, expected)
+        return kind if kind == expected else LIBRARY
     has_vocabulary = is_there(directory / VOCABULARY_FILE)
     byte_level_path = directory / byte_level_bpe.VOCABULARY_FILE
-    if is_there(byte_level_path) and (wanted == BYTE_LEVEL_BPE or not has_vocabulary):
-        check_kind(byte_level_path, BYTE_LEVEL_BPE, wanted)
+    if is_there(byte_level_path) and (expected == BYTE_LEVEL_BPE or not has_vocabulary):
+        check_kind(byte_level_path, BYTE_LEVEL_BPE, expected)
         return BYTE_LEVEL_BPE
     if has_vocabulary:
-        check_kind(directory / VOCABULARY_FILE, WORDPIECE, wanted)
+        check_kind(directory / VOCABULARY_FILE, WORDPIECE, expected)
         return WORDPIECE
     if model_path is None:
         known = ", ".join((TOKENIZER_FILE, VOCABULARY_FILE, byte_level_bpe.VOCABULARY_FILE))
@@ -173,9 +173,9 @@ def _default_kind(source: Source) -> str:
             f"{directory} has no {known} or *.model file; copy the tokenizer's files there, or "
             "give another directory"
         )
-    if wanted in LAYOUTS:
-        return wanted
-    check_kind(model_path, SENTENCEPIECE, wanted)
+    if expected in LAYOUTS:
+        return expected
+    check_kind(model_path, SENTENCEPIECE, expected)
     return SENTENCEPIECE
 
 

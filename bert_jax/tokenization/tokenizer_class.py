@@ -67,7 +67,7 @@ def named_class(
     Args:
         config_path: path of `tokenizer_config.json`, to name in errors.
         config: its content.
-        model_config: the content of the `config.json` beside it, which is asked second.
+        model_config: the content of the `config.json` beside it, which is read second.
         is_there: whether the folder has a `tokenizer.json`.
 
     Raises:
