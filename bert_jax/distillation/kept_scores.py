@@ -106,7 +106,7 @@ class KeptScores:
         task = self._task
         return {
             "data": task.fingerprints()["train"],
-            "tokenizer": task.tokenizer.fingerprint(),
+            "tokenizer": task.tokenizer.rules_of_rows,
             "examples": task.examples_per_epoch,
             "length": task.options.length,
             "lengths": hashlib.sha256(task.batches.lengths.tobytes()).hexdigest(),

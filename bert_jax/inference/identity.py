@@ -13,7 +13,7 @@ def identity_of(model: Model) -> dict[str, Any]:
     """Digest of the model, precision, devices and version of JAX, as values of JSON."""
     description = {**vars(model.description), "family": model.description.family.model_type}
     module: Any = model.module
-    parts = [description, checksums(model.params), model.tokenizer.fingerprint()]
+    parts = [description, checksums(model.params), model.tokenizer.rules_of_rows]
     devices = model.mesh.devices.ravel()
     return {
         "model": hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest(),

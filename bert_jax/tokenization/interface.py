@@ -333,6 +333,12 @@ class Tokenizer(abc.ABC):
     def fingerprint(self) -> str:
         """16 hex digits that change whenever any text could get other ids."""
 
+    @property
+    def rules_of_rows(self) -> list[Any]:
+        """Everything that the rows of texts depend on, as values of JSON."""
+        limits = self.model_max_length, self.truncation_side
+        return [self.fingerprint(), *dataclasses.astuple(self.template), *limits]
+
     @abc.abstractmethod
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes the tokenizer files of a model directory (Hugging Face's layout).

@@ -150,9 +150,11 @@ def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
     changed = dataclasses.replace(options, normalize=True)
     with pytest.raises(UserError, match=r"128 predictions of another request \(other normalize\)"):
         predict(model, "embed", source, target, changed)
-    other = model.add_words(["zzz"])
-    with pytest.raises(UserError, match=r"of another request \(other model\)"):
-        predict(other, "embed", source, target, options)
+    settings = dataclasses.replace(model.tokenizer.settings, truncation_side="left")
+    cut_left = dataclasses.replace(model, tokenizer=model.tokenizer.with_settings(settings))
+    for other in (model.add_words(["zzz"]), cut_left):
+        with pytest.raises(UserError, match=r"of another request \(other model\)"):
+            predict(other, "embed", source, target, options)
 
     # A malformed row further on is an error; when it is mended, the rows before it are kept.
     source.write_text(as_lines(rows[:280]) + "oops\n" + as_lines(rows[281:]))
