@@ -273,15 +273,15 @@ def check_directory(directory: Path, names: Collection[str]) -> None:
     Raises:
         UserError: it has, or is a file or a link.
     """
+    problem = "is a file or a link" if os.path.lexists(directory) else ""
     if directory.is_dir() and not directory.is_symlink():
         visible = [path.name for path in directory.iterdir() if not path.name.startswith(".")]
         others = [n for n in visible if not any(fnmatch.fnmatchcase(n, name) for name in names)]
-    else:
-        others = [directory.name] if os.path.lexists(directory) else []
-    if others:
+        problem = f"has {min(others)!r}" if others else ""
+    if problem:
         raise UserError(
-            f"{directory} is for unfinished work, but has {min(others)!r}; move it away, or give "
-            "another output"
+            f"{directory} is for unfinished work, but {problem}; move it away, or give another "
+            "output"
         )
 
 

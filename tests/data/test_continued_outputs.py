@@ -151,7 +151,7 @@ def test_what_is_not_continued(tmp_path):
             (directory / name_).write_bytes(content_)
     assert write_rows(target) == 4
     directory.write_text("mine")
-    with pytest.raises(UserError, match="is for unfinished work, but has 'out.partial'"):
+    with pytest.raises(UserError, match="is for unfinished work, but is a file or a link"):
         write_rows(target)
     assert directory.read_text() == "mine"
 

@@ -167,5 +167,5 @@ def test_a_directory_of_others(directory):
     (directory / "notes").unlink()
     directory.rename(directory.with_name("elsewhere"))
     directory.symlink_to("elsewhere")
-    with pytest.raises(UserError, match="work is for unfinished work, but has 'work'; move it awa"):
+    with pytest.raises(UserError, match="work is for unfinished work, but is a file or a link; mo"):
         work(directory)
