@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.checkpoints.sentence_transformers.layout import ENCODER, MODEL, OF_OTHER_METHODS
+from bert_jax.checkpoints.sentence_transformers.layout import (
+    ENCODER,
+    MODEL,
+    MODULES,
+    OF_OTHER_METHODS,
+)
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
 
@@ -30,7 +35,8 @@ def with_activation(directory: Path, other: Mapping[str, Any]) -> dict[str, Any]
         for name in (MODEL, ENCODER)
     ]
     fields, encoder = ({key: value for key, value in file.items() if value} for file in files)
-    if fields.pop("model_type", None) != "CrossEncoder":
+    # Without modules.json, sentence-transformers reads config.json alone.
+    if fields.pop("model_type", None) != "CrossEncoder" or not is_there(directory / MODULES):
         return dict(other)
     harmless = {"transformer_task", "modality_config", "module_output_name", *OF_OTHER_METHODS}
     if encoder := {key: value for key, value in encoder.items() if key not in harmless}:

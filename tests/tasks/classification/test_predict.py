@@ -137,6 +137,8 @@ def test_the_activation_beside_config_json_comes_first_and_is_kept(tmp_path, mak
     model.save(tmp_path / "model")
     beside = {"model_type": "CrossEncoder", "activation_fn": torch_class("Tanh")}
     path = tmp_path / "model/config_sentence_transformers.json"
+    entry = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
+    (tmp_path / "model/modules.json").write_text(json.dumps([entry]))
     path.write_text(json.dumps(beside | {"prompts": {"a": "Q: "}, "default_prompt_name": "a"}))
     with pytest.raises(UserError, match="default_prompt_name is 'a'; prompts of cross-encoders"):
         bert_jax.load(tmp_path / "model").classify(["the cat"])
