@@ -96,7 +96,7 @@ def test_padding_inside_a_row_and_uneven_texts(name, head, class_name, family, t
         return  # its last token sees whether padding follows
     lengths = generator.integers(1, 30, 40)
     texts = [" ".join(PIECES[i] for i in generator.integers(5, 53, n)) for n in lengths]
-    vectors = model.embed(texts, batch_size=8)
+    vectors = model.embed(texts, "mean", batch_size=8)
     for text, vector in zip(texts, vectors, strict=True):
         (encoding,) = model.tokenizer.encode_batch([text])
         row = np.array([encoding.ids])
