@@ -48,6 +48,7 @@ setup(
         "tqdm>=4.66,<5",
         "etils[epath]>=1.12,<2",
         "fsspec>=2025.9",
+        "filelock>=4,<5",
         "matplotlib>=3.9,<4",
     ],
     extras_require={
@@ -64,7 +65,6 @@ setup(
         "test": [
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
-            "filelock>=3.16,<5",  # JAX locks with it what tests have compiled
             "hypothesis>=6.100,<7",
             "ruff>=0.15,<0.18",
             "mypy>=1.15,<3",

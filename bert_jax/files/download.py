@@ -1,7 +1,6 @@
 """Local copies of remote files, in the user's cache."""
 
 import contextlib
-import fcntl
 import fnmatch
 import json
 import os
@@ -9,6 +8,8 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from bert_jax.errors import UserError
 from bert_jax.files.atomic import remove_partial_files, replaced, write_atomically
@@ -73,7 +74,9 @@ def _update_copy(
     store, root = filesystem(directory)
     from tqdm import tqdm
 
-    with _disk_errors(copy), _locked(copy):
+    with _disk_errors(copy), contextlib.ExitStack() as lock:
+        copy.mkdir(parents=True, exist_ok=True)
+        lock.enter_context(FileLock(copy.with_name(f"{copy.name}.lock")))
         remove_partial_files(copy)
         record = _read_record(copy)
         for name in [name for name in record if all_files is not None and name not in all_files]:
@@ -130,15 +133,6 @@ def _check_space(copy: Path, missing: Mapping[str, FileInfo]) -> None:
             f"{copy}: {needed / 1e9:.1f} GB are to be copied here, and {free / 1e9:.1f} GB are "
             "free; remove files, or set XDG_CACHE_HOME to a larger disk"
         )
-
-
-@contextlib.contextmanager
-def _locked(copy: Path) -> Iterator[None]:
-    """Waits until no other process updates a copy."""
-    copy.mkdir(parents=True, exist_ok=True)
-    with open(copy.with_name(f"{copy.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager
