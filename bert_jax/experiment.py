@@ -24,7 +24,7 @@ from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
 from bert_jax.checkpoints.hub import MODEL, MODEL_CONFIG, RESULT, resolve
 from bert_jax.checkpoints.runs import newest_step
 from bert_jax.config import key_names
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled

@@ -9,7 +9,8 @@ import pytest
 
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 
@@ -208,3 +209,8 @@ def make_tiny_corpus(
 def tiny_corpus(make_tiny_corpus: Callable[..., Path]) -> Path:
     """The corpus with its last document validation."""
     return make_tiny_corpus(validation=1e-6)
+
+
+def directory_bytes(path: Path) -> dict[str, bytes]:
+    """The content of every file below a directory, by its relative path."""
+    return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}

@@ -19,8 +19,8 @@ from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, 
 from bert_jax.data.pretraining.batches import PretrainingOptions
 from bert_jax.data.pretraining.masking import MaskingOptions
 from bert_jax.data.pretraining.pairs import PairOptions
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
+from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
+from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.data.readers.conll import ColumnOptions
 from bert_jax.errors import UserError

@@ -63,20 +63,21 @@ def _prepare(options: argparse.Namespace, config: Any) -> int:
     require_at_least("show", options.show, 1)
     if options.output is None:
         raise UserError("prepare needs --output CORPUS (or --dry-run)")
-    from bert_jax.data.pretraining.preparation.beam import beam_runner
+    from bert_jax.data.pretraining.preparation import beam
     from bert_jax.data.pretraining.preparation.prepare import prepare
 
     if options.runner == "local" and options.runner_options is not None:
         raise UserError("--runner-options are Beam's; add --runner beam, or leave them out")
-    encode_shards = None
+    runner: dict[str, Any] = {}
     if options.runner == "beam":
-        encode_shards = beam_runner(options.runner_options or "", options.workers, options.output)
+        encode = beam.beam_runner(options.runner_options or "", options.workers, options.output)
+        runner = {"encode_shards": encode, "batch_characters": beam.BATCH_CHARACTERS}
     manifest = prepare(
         prepare_options,
         options.output,
         workers=options.workers,
         limit=options.limit,
-        encode_shards=encode_shards,
+        **runner,
     )
     splits = {name: dataclasses.asdict(counts) for name, counts in manifest.splits.items()}
     print(json.dumps({"corpus": str(options.output), **splits}))

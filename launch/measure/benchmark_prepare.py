@@ -22,7 +22,8 @@ from pathlib import Path
 
 def prepare_once(source: str, vocabulary: str, output: Path, workers: int, copies: int = 1) -> int:
     """Prepares a corpus and returns how many tokens it has."""
-    from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+    from bert_jax.data.pretraining.preparation.options import PrepareOptions
+    from bert_jax.data.pretraining.preparation.prepare import prepare
     from bert_jax.data.pretraining.sources import source_specs
 
     options = PrepareOptions(source_specs([source] * copies), tokenizer=vocabulary)

@@ -161,13 +161,14 @@ def _recorded(arguments: list[str]) -> int:
 
 
 def prepare_work(root: Path, output: Path) -> Callable[[], int]:
-    """The corpus, with a journal after every few sentences."""
+    """The corpus, in batches of a few sentences."""
     return functools.partial(_prepare, root, output)
 
 
 def _prepare(root: Path, output: Path) -> int:
     from bert_jax.cli.common import BAD_INPUT
-    from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+    from bert_jax.data.pretraining.preparation.options import PrepareOptions
+    from bert_jax.data.pretraining.preparation.prepare import prepare
     from bert_jax.data.pretraining.sources import SourceSpec
     from bert_jax.errors import UserError
     from bert_jax.standard_streams import say
@@ -178,9 +179,8 @@ def _prepare(root: Path, output: Path) -> int:
         validation_fraction=0.1,
         sentences="lines",
     )
-    often = {"batch_characters": 500, "journal_seconds": 0}
     try:
-        prepare(options, output, workers=1, progress=False, **often)
+        prepare(options, output, workers=1, progress=False, batch_characters=500)
     except UserError as error:
         say(f"bert-jax: {error}")
         return BAD_INPUT

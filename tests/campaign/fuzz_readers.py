@@ -311,7 +311,8 @@ def _read_overrides(directory: Path) -> None:
 
 
 def _make_corpus(directory: Path) -> None:
-    from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+    from bert_jax.data.pretraining.preparation.options import PrepareOptions
+    from bert_jax.data.pretraining.preparation.prepare import prepare
     from bert_jax.data.pretraining.sources import SourceSpec
 
     (directory / "text.txt").write_text(

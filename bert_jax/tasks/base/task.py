@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.families.family import DEFAULT_MODEL_TYPE, Family, find_family
 from bert_jax.files import Journal
 from bert_jax.metrics.baselines import shortfall

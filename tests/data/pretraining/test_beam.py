@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from bert_jax import cli
+from tests.corpora import directory_bytes
 
 LINES = [f"the cat ran {'to the sea ' * (number % 7)}." for number in range(300)]
 CONFIG = """
@@ -14,10 +15,6 @@ def get_config(source: str, vocabulary: str):
                      "format": "lines"},
             "tokenizer": {"path": vocabulary}}
 """
-
-
-def directory_bytes(path):
-    return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
 
 
 @pytest.fixture
@@ -74,7 +71,7 @@ def test_mistakes_are_one_line(command, tmp_path, capsys):
     assert "Beam does not know --projct=p" in refused(capsys, *beam, "--projct=p")
     assert "No closing quotation" in refused(capsys, *beam, "--project='p")
     assert "argument --project: expected one argument" in refused(capsys, *beam, "--project")
-    assert "give gs://BUCKET/CORPUS" in refused(
+    assert "give --output gs://BUCKET/CORPUS" in refused(
         capsys, *beam, "--runner=DataflowRunner --project=p --region=r --temp_location=gs://b/t"
     )
     (tmp_path / "1.txt").write_bytes(b"the cat\xff\n")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bert_jax.data.pretraining.corpus import Corpus, token_dtype
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError
 from bert_jax.tokenization import load_tokenizer

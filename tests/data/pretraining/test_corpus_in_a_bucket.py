@@ -8,8 +8,9 @@ import pytest
 
 from bert_jax.checkpoints.hub import resolve
 from bert_jax.data.pretraining.corpus import MANIFEST_NAME, Corpus
-from bert_jax.data.pretraining.preparation import writer
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.preparation import prepare as prepare_module
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, upload, user_cache, write_atomically
@@ -87,7 +88,7 @@ def test_an_upload_that_is_interrupted_goes_on(options, bucket, monkeypatch):
         raise UserError("the line is dead")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "upload", breaks)
+        patch.setattr(prepare_module, "upload", breaks)
         with pytest.raises(UserError, match="the line is dead"):
             make(options, remote)
     with pytest.raises(UserError, match=r"not a finished corpus: it has no manifest\.json"):

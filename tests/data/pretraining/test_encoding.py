@@ -8,18 +8,20 @@ from hypothesis import strategies as st
 from bert_jax.data.pretraining.preparation.encoding import (
     PIECE_CHARACTERS,
     NumberedBlock,
-    TextBatch,
-    check_mode,
-    encode_batch,
+    encode_blocks,
     split_sentences,
 )
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.errors import UserError
 from bert_jax.tokenization import load_tokenizer
 
 
 def encode(vocabulary, blocks, mode="lines"):
-    batch = TextBatch(0, tuple(NumberedBlock(*block) for block in blocks), position=0)
-    return encode_batch(batch, load_tokenizer(vocabulary), mode, "en")
+    options = PrepareOptions((SourceSpec("text:a"),), sentences=mode)
+    return encode_blocks(
+        [NumberedBlock(*block) for block in blocks], load_tokenizer(vocabulary), options
+    )
 
 
 def test_documents_of_both_splits(tiny_vocabulary):
@@ -125,8 +127,9 @@ def test_nothing_but_white_space_is_lost(text, times):
 
 
 def test_wrong_choices_are_named():
-    check_mode("split", "zh-hant")
+    sources = (SourceSpec("text:a"),)
+    PrepareOptions(sources, sentences="split", language="zh-hant")
     with pytest.raises(UserError, match="^sentences is 'words'; known are split, lines$"):
-        check_mode("words", "en")
+        PrepareOptions(sources, sentences="words")
     with pytest.raises(UserError, match="^language is 'English'; it must be a language code"):
-        check_mode("split", "English")
+        PrepareOptions(sources, language="English")

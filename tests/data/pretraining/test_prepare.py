@@ -8,16 +8,13 @@ import tempfile
 import pytest
 
 from bert_jax.data.pretraining.corpus import Corpus
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
+from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.preparation.statistics import statistics
-from bert_jax.data.pretraining.preparation.vocabulary import VocabularyOptions
 from bert_jax.data.pretraining.sources import source_specs
 from bert_jax.errors import UserError
 from bert_jax.files import locked
-
-
-def directory_bytes(path):
-    return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+from tests.corpora import directory_bytes
 
 
 @pytest.fixture
@@ -213,9 +210,7 @@ def test_unknown_pieces_are_counted_and_explained(make, capfd, text, vocab_size,
 def test_a_finished_corpus_is_not_made_again(make, tmp_path, capfd):
     make("cat\ndog")
     before = (tmp_path / "corpus" / "manifest.json").stat()
-    (tmp_path / "corpus" / "journal.json").write_text("")  # of a call that was killed at the end
     make("cat\ndog", call={"progress": True})
-    assert not (tmp_path / "corpus" / "journal.json").exists()
     assert "is finished already: nothing to do" in capfd.readouterr().err
     assert (tmp_path / "corpus" / "manifest.json").stat() == before
     with pytest.raises(UserError, match="holds a corpus of other text, options or tokenizer"):
@@ -244,8 +239,8 @@ def test_an_output_below_a_file_is_an_error(make, tmp_path):
 def test_work_for_another_text_starts_again(make, tmp_path, capfd):
     text = "cat\n" * 50
     with pytest.raises(UserError, match=r"text.txt:51: byte 1 of the line"):
-        make(text + "\udcff\n", call={"batch_characters": 30, "journal_seconds": 0.0})
-    assert json.loads((tmp_path / "corpus.partial" / "journal.json").read_text())["batches"] > 0
+        make(text + "\udcff\n", call={"batch_characters": 30})
+    assert list((tmp_path / "corpus.partial").rglob("*.npz"))
     assert not (tmp_path / "corpus").exists()
     assert documents(make(text, call={"progress": True}), "train") == [[6]] * 50
     assert "belongs to other text or options: starting again" in capfd.readouterr().err
@@ -263,7 +258,7 @@ def test_a_partial_directory_of_others_is_not_touched(make, tmp_path):
     tokenizer = tmp_path / "corpus.partial" / "tokenizer" / "vocab.txt"
     tokenizer.parent.mkdir(parents=True)
     tokenizer.write_text("years of work")
-    with pytest.raises(UserError, match=r"corpus.partial holds other files and no journal.json"):
+    with pytest.raises(UserError, match="corpus.partial holds 'tokenizer'; move it away"):
         make("cat")
     assert tokenizer.read_text() == "years of work"
 

@@ -1,21 +1,19 @@
-"""Shards: joined, they are the corpus that workers of one machine make, to the byte."""
+"""Shards: who encodes their batches, and in which order, does not change a byte of the corpus."""
 
 import gzip
-import os
 
 import pytest
 
 from bert_jax.data.pretraining.preparation import prepare as prepare_module
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
-from bert_jax.data.pretraining.preparation.workers import encode_shard, plan_shards
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.preparation.prepare import prepare
+from bert_jax.data.pretraining.preparation.shards import encode_batch, plan_shards, read_shard
 from bert_jax.data.pretraining.sources import open_source, source_specs
 from bert_jax.errors import UserError
+from bert_jax.files import as_path, fetch
+from tests.corpora import directory_bytes
 
 LINES = [f"the cat ran {'to the sea ' * (number % 7)}." for number in range(120)]
-
-
-def directory_bytes(path):
-    return {f.relative_to(path).as_posix(): f.read_bytes() for f in path.rglob("*") if f.is_file()}
 
 
 @pytest.fixture
@@ -36,107 +34,87 @@ def options(tmp_path, tiny_vocabulary):
 
 
 def backwards(shards, work):
-    """As other machines might: in no order, and some shards twice."""
-    for shard in [*reversed(shards), *shards[:2]]:
-        encode_shard(shard, work)
+    """As other machines might: in no order, and some batches twice."""
+    batches = [batch for shard in shards for batch in read_shard(shard, work)]
+    for batch in [*reversed(batches), *batches[:2]]:
+        encode_batch(batch, work)
 
 
 def make(options, output, **keywords):
     return prepare(options, output, workers=1, progress=False, **keywords)
 
 
-@pytest.mark.parametrize("shard_bytes", [500, 3000, 1 << 20])
+@pytest.mark.parametrize("limit", [None, 7])
 @pytest.mark.parametrize("batch_characters", [50, 1 << 20])
+@pytest.mark.parametrize("shard_bytes", [500, 1 << 20])
 def test_shards_joined_are_the_corpus(
-    options, tmp_path, monkeypatch, shard_bytes, batch_characters
+    options, tmp_path, monkeypatch, shard_bytes, batch_characters, limit
 ):
-    make(options, tmp_path / "local")
+    make(options, tmp_path / "local", limit=limit)
     monkeypatch.setattr(
         prepare_module, "plan_shards", lambda *given: plan_shards(*given, shard_bytes)
     )
-    make(
-        options,
-        tmp_path / "sharded",
-        encode_shards=backwards,
-        batch_characters=batch_characters,
-    )
-    assert directory_bytes(tmp_path / "sharded") == directory_bytes(tmp_path / "local")
-    assert not list(tmp_path.glob("sharded.*"))
+    how = {"encode_shards": backwards, "batch_characters": batch_characters, "limit": limit}
+    make(options, tmp_path / "others", **how)
+    assert directory_bytes(tmp_path / "others") == directory_bytes(tmp_path / "local")
+    assert not list(tmp_path.glob("others.*"))
 
 
-def test_only_the_first_documents_of_a_source(options, tmp_path, monkeypatch):
-    make(options, tmp_path / "local", limit=7)
-    monkeypatch.setattr(prepare_module, "plan_shards", lambda *given: plan_shards(*given, 200))
-    make(options, tmp_path / "sharded", limit=7, encode_shards=backwards, batch_characters=50)
-    assert directory_bytes(tmp_path / "sharded") == directory_bytes(tmp_path / "local")
-
-
-def test_small_files_go_together_and_large_ones_are_shared(options):
+def test_small_files_go_together(options):
     sources = [open_source(spec) for spec in options.sources]
-    (text, lines) = sources
-    assert len(text.piece_sizes) == 5
-    size = max(text.piece_sizes)
+    size = max(sources[0].piece_sizes)
     shards = plan_shards(sources, None, 2 * size)
-    names = [[path.name for path in shard.text.paths] for shard in shards if shard.source == 0]
-    assert names == [["0.txt.gz", "1.txt.gz"], ["2.txt.gz", "3.txt.gz", "empty.txt"]]
-    shared = [shard for shard in shards if shard.source == 1]
-    assert [shard.turn for shard in shared] == list(range(-(-lines.size // (2 * size))))
-    assert {shard.position for shard in shared} == {text.size}
-    assert len({shard.name for shard in shards}) == len(shards)
+    assert [[path.name for path in shard.text.paths] for shard in shards] == [
+        ["0.txt.gz", "1.txt.gz"],
+        ["2.txt.gz", "3.txt.gz", "empty.txt"],
+        ["a.jsonl"],
+    ]
+    assert [shard.source for shard in shards] == [0, 0, 1]
+    assert shards[2].position == sources[0].size
+    assert len(plan_shards(sources, 7, 2 * size)) == 2
 
 
-def test_what_is_encoded_is_not_encoded_again(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare_module, "plan_shards", lambda *given: plan_shards(*given, 300))
-
+def test_what_is_encoded_is_not_encoded_again_and_damage_is_noticed(options, tmp_path, capfd):
     def breaks(shards, work):
-        for shard in shards[:3]:
-            encode_shard(shard, work)
+        for batch in list(read_shard(shards[0], work))[:3]:
+            encode_batch(batch, work)
         raise UserError("the cluster is gone")
 
     with pytest.raises(UserError, match="the cluster is gone"):
-        make(options, tmp_path / "corpus", encode_shards=breaks)
-    (left,) = tmp_path.glob("corpus.shards-*")
-    changed = {path.name: path.stat().st_mtime_ns for path in left.glob("*.npz")}
-    assert len(changed) == 3
-
-    def goes_on(shards, work):
-        for shard in shards:
-            encode_shard(shard, work)
-        now = {path.name: path.stat().st_mtime_ns for path in left.glob("*.npz")}
-        assert {name: now[name] for name in changed} == changed
-        assert len(now) == len(shards)
-
-    damaged = min(left.glob("*.npz"))
-    content = damaged.read_bytes()
+        make(options, tmp_path / "corpus", encode_shards=breaks, batch_characters=50)
+    files = sorted((tmp_path / "corpus.partial").rglob("*.npz"))
+    assert [path.name for path in files] == [f"000000-00000{n}.npz" for n in range(3)]
+    times = [path.stat().st_mtime_ns for path in files]
+    content = files[0].read_bytes()
     place = content.index(b"\x93NUMPY", len(content) // 3) + 128  # the first element of an array
-    with damaged.open("r+b") as file:
-        file.seek(place)
-        file.write(bytes([content[place] ^ 1]))
-    message = f"{damaged.name}: cannot be read: Bad CRC-32 for file '.*'; remove it and run again"
-    with pytest.raises(UserError, match=message):
-        make(options, tmp_path / "corpus", encode_shards=lambda shards, work: None)
-    damaged.write_bytes(content)
-    os.utime(damaged, ns=(changed[damaged.name], changed[damaged.name]))
-    make(options, tmp_path / "corpus", encode_shards=goes_on)
+    damaged = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    for change, message in [
+        (lambda: files[0].write_bytes(damaged), "Bad CRC-32 for file '.*'; remove it and run"),
+        (lambda: (files[0].unlink(), files[0].symlink_to(files[1])), "is a link"),
+        (lambda: (files[0].unlink(), files[0].write_bytes(content)), None),
+    ]:
+        change()
+        if message:
+            with pytest.raises(UserError, match=f"000000-000000.npz.*{message}"):
+                make(options, tmp_path / "corpus", batch_characters=50)
     make(options, tmp_path / "local")
+    joined = prepare_module.join_shards
+
+    def unchanged(*given):
+        assert [path.stat().st_mtime_ns for path in files][1:] == times[1:]
+        return joined(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare_module, "join_shards", unchanged)
+        prepare(options, tmp_path / "corpus", workers=1, batch_characters=50)
+    assert "continuing in " in capfd.readouterr().err
     assert directory_bytes(tmp_path / "corpus") == directory_bytes(tmp_path / "local")
-
-
-def test_no_text_at_all_is_refused(options, tmp_path, tiny_vocabulary):
-    (tmp_path / "nothing.txt").touch()
-    nothing = PrepareOptions(
-        source_specs(f"text:{tmp_path}/nothing.txt"), tokenizer=str(tiny_vocabulary)
-    )
-    with pytest.raises(UserError, match="no token in the text"):
-        make(nothing, tmp_path / "corpus", encode_shards=backwards)
 
 
 def test_shards_of_a_bucket(options, bucket, tmp_path):
     make(options, tmp_path / "local")
     make(options, f"{bucket}/corpus", encode_shards=backwards)
-    from bert_jax.files import as_path, fetch
-
-    found = directory_bytes(fetch(as_path(f"{bucket}/corpus")))
-    found.pop(".fetched.json")
-    assert found == directory_bytes(tmp_path / "local")
+    copied = directory_bytes(fetch(as_path(f"{bucket}/corpus")))
+    copied.pop(".fetched.json")
+    assert copied == directory_bytes(tmp_path / "local")
     assert [path.name for path in as_path(bucket).iterdir()] == ["corpus"]

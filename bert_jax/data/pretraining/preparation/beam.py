@@ -1,4 +1,7 @@
-"""Shards on Apache Beam: this machine's runner, Dataflow, Flink or Spark (extra [beam])."""
+"""Shards on Apache Beam: this machine's runner, Dataflow, Flink or Spark (extra [beam]).
+
+One machine reads the files of a shard; their batches are encoded by all.
+"""
 
 import contextlib
 import functools
@@ -6,31 +9,37 @@ import io
 import logging
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_jax.data.pretraining.preparation.workers import Shard, ShardWork, encode_shard
+from bert_jax.data.pretraining.preparation.shards import (
+    EncodeShards,
+    EncodingWork,
+    Shard,
+    encode_batch,
+    read_shard,
+)
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import is_remote
 
 _OWN_ERROR = re.compile(r"bert_jax\.errors\.\w+: (.*)")
 
+# A batch is a file in a bucket, and so larger than for processes of this machine.
+BATCH_CHARACTERS = 1 << 24
 LOCAL_RUNNERS = ("DirectRunner", "InteractiveRunner", "PrismRunner")
 
 
-def beam_runner(
-    options: str, workers: int | None, output: Path
-) -> Callable[[Sequence[Shard], ShardWork], None]:
+def beam_runner(options: str, workers: int | None, output: Path) -> EncodeShards:
     """Checks the options of a Beam runner.
 
     Args:
         options: options as on a command line: "--runner=DataflowRunner --project=P …"; "" for the
             local runner.
         workers: number of processes of the local runner; None for Beam's default.
-        output: directory of the corpus; the files of the shards are written next to it.
+        output: directory of the corpus; the encoded batches are written next to it.
 
     Returns:
-        A function that encodes shards with this runner, see `prepare.EncodeShards`.
+        A function that encodes shards with this runner, see `shards.EncodeShards`.
 
     Raises:
         UserError: Beam is not installed, an option is unknown, or the runner cannot access
@@ -96,7 +105,7 @@ def _name(word: str) -> str:
     return name.removeprefix("no_")
 
 
-def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
+def _run(options: object, shards: Sequence[Shard], work: EncodingWork) -> None:
     import apache_beam
 
     logging.getLogger("apache_beam").setLevel(logging.ERROR)
@@ -106,7 +115,9 @@ def _run(options: object, shards: Sequence[Shard], work: ShardWork) -> None:
             pipeline
             | "shards" >> apache_beam.Create(list(shards))
             | "spread" >> apache_beam.Reshuffle()
-            | "encode" >> apache_beam.Map(encode_shard, work)
+            | "read" >> apache_beam.FlatMap(read_shard, work)
+            | "distribute" >> apache_beam.Reshuffle()
+            | "encode" >> apache_beam.Map(encode_batch, work)
         )
         result = pipeline.run()
         try:

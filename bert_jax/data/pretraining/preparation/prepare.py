@@ -1,20 +1,21 @@
 """`bert-jax prepare`: text to corpus, with constant memory, on all cores, resumable.
 
-One process reads; workers split sentences and encode; the reader appends their results, in order,
-to `OUTPUT.partial/`, which is renamed at the end. So a corpus is complete or does not exist, and
-its bytes do not depend on the number of workers.
+    text → `shards`: batches → `encoding`, in `workers` or on `beam` → `shards`: joined → `writer`
 
-With `encode_shards`, other machines read and encode (`workers.Shard`), and this one appends.
+A corpus is complete or does not exist, and its bytes do not depend on who encoded it. Until then
+`OUTPUT.partial/` keeps the encoded batches.
 """
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
-import itertools
 import json
 import os
+import re
+import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -22,6 +23,7 @@ from tqdm import tqdm
 from bert_jax.data.pretraining.corpus import (
     FILE_KINDS,
     FORMAT_VERSION,
+    MANIFEST_NAME,
     SPLITS,
     TOKENIZER_DIRECTORY,
     Counts,
@@ -29,82 +31,48 @@ from bert_jax.data.pretraining.corpus import (
     SourceCounts,
     file_entry,
     split_file,
+    sync_directory,
     token_dtype,
 )
-from bert_jax.data.pretraining.preparation.encoding import (
-    EncodedSplit,
-    ValidationSplit,
-    check_mode,
-    read_batches,
-)
-from bert_jax.data.pretraining.preparation.vocabulary import (
-    VocabularyOptions,
-    train_vocabulary,
-    unknown_pieces,
-)
-from bert_jax.data.pretraining.preparation.workers import (
-    BatchEncoder,
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.preparation.shards import (
+    EncodeShards,
+    EncodingWork,
     Shard,
-    ShardWork,
-    encode_in_order,
     join_shards,
     plan_shards,
 )
+from bert_jax.data.pretraining.preparation.vocabulary import train_vocabulary, unknown_pieces
+from bert_jax.data.pretraining.preparation.workers import encode_locally
 from bert_jax.data.pretraining.preparation.writer import (
-    CorpusWriter,
-    Journal,
-    begin,
     finished_manifest,
-    partial_directory,
-    publish,
-    remove_journal,
-    resume,
+    last_document,
+    with_moved,
+    write_splits,
 )
-from bert_jax.data.pretraining.sources import Source, SourceSpec, no_source, open_source
-from bert_jax.errors import OptionError, one_line, require_at_least, require_between
-from bert_jax.files import as_path, atomic_directory, locked, remove
+from bert_jax.data.pretraining.sources import Source, open_source
+from bert_jax.errors import OptionError, UserError, one_line, require_at_least
+from bert_jax.files import (
+    as_path,
+    atomic_directory,
+    check_locks,
+    is_remote,
+    locked,
+    not_written,
+    reachable,
+    remove,
+    upload,
+    user_cache,
+)
+from bert_jax.tokenization import load_tokenizer
 from bert_jax.tokenization.interface import Tokenizer
 
 BATCH_CHARACTERS = 1 << 20
 MOST_WORKERS = 4096  # each holds some batches in memory
-JOURNAL_SECONDS = 10.0
 
-
-EncodeShards = Callable[[Sequence[Shard], ShardWork], None]
-"""Calls `encode_shard` for every shard, on any machines."""
-
-# Index of the source, bytes of all sources up to the end of the batch, and the encoded batch.
-_Encoded = tuple[int, int, dict[str, EncodedSplit]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PrepareOptions:
-    """The text of a corpus, and options of its encoding.
-
-    Attributes:
-        sources: sources of the text; several sources are a mixture. Their weights are stored, text
-            is not repeated.
-        tokenizer: directory or file of a tokenizer; None to train one.
-        vocabulary: options for training a tokenizer, if none is given.
-        validation_fraction: expected fraction of documents in the validation split, in [0, 1).
-        sentences: "split" or "lines", see `split_sentences`.
-        language: language of the text, for "split".
-        seed: another seed chooses other validation documents.
-    """
-
-    sources: tuple[SourceSpec, ...]
-    tokenizer: str | None = None
-    vocabulary: VocabularyOptions = dataclasses.field(default_factory=VocabularyOptions)
-    validation_fraction: float = 0.01
-    sentences: str = "split"
-    language: str = "en"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.sources:
-            raise no_source()
-        require_between("validation_fraction", self.validation_fraction, 0, 1, without_high=True)
-        check_mode(self.sentences, self.language)
+# In `OUTPUT.partial`: the files of the corpus, and the encoded batches, by what they depend on.
+_FILES = "corpus"
+_BATCHES = re.compile(r"[0-9a-f]{16}-\d+")
 
 
 def prepare(
@@ -116,7 +84,6 @@ def prepare(
     progress: bool = True,
     encode_shards: EncodeShards | None = None,
     batch_characters: int = BATCH_CHARACTERS,
-    journal_seconds: float = JOURNAL_SECONDS,
 ) -> Manifest:
     """Makes a corpus, or continues an interrupted call.
 
@@ -128,9 +95,7 @@ def prepare(
         limit: maximum number of documents of each source; None for all.
         progress: whether progress is shown on stderr.
         encode_shards: encodes shards elsewhere, instead of local workers; see `beam`.
-        batch_characters: characters that a worker encodes at a time; the corpus does not depend on
-            it.
-        journal_seconds: maximum work, in seconds, that is lost if the process is killed.
+        batch_characters: characters that are encoded at a time; the corpus does not depend on it.
 
     Returns:
         The manifest. If `output` is already a corpus of the same text, options and tokenizer,
@@ -144,76 +109,46 @@ def prepare(
     workers = _usable_cores() if workers is None else workers
     require_at_least("workers", workers, 1, MOST_WORKERS)
     require_at_least("limit", limit, 1)
-    job = _Job(
-        options=options,
-        sources=[open_source(spec) for spec in options.sources],
-        limit=limit,
-        progress=progress,
-        batch_characters=batch_characters,
-    )
-    user_tokenizer = _load_tokenizer(options)
-    fingerprint = job.fingerprint(user_tokenizer)
-    shards = output.with_name(f"{output.name}.shards-{fingerprint}")
-    with locked(output):
-        if manifest := finished_manifest(output, fingerprint):
-            remove_journal(output)
-            job.report(f"{output} is finished already: nothing to do")
-        else:
-            with partial_directory(output) as partial:
-                # The journal counts batches, so it is only valid for the same batch size.
-                kind = f"{batch_characters} in shards" if encode_shards else str(batch_characters)
-                state = _resume_or_begin(job, partial, f"{fingerprint}/{kind}")
-                tokenizer = _write_tokenizer(job, partial, user_tokenizer)
-                with CorpusWriter(partial, token_dtype(tokenizer.vocab_size), state) as writer:
-                    if encode_shards:
-                        results = _from_shards(job, tokenizer, shards, encode_shards)
-                        results = itertools.islice(results, state.batches, None)
-                    else:
-                        results = _from_workers(job, partial, workers, state.batches)
-                    _append_all(job, writer, results, journal_seconds)
-                    _fill_empty_split(job, writer)
-                    writer.finish()
-                manifest = _manifest(job, partial, fingerprint, tokenizer, state)
-                manifest.write(partial)
-                publish(partial, output)
-            counts = sum(manifest.splits.values(), Counts())
-            unknown = counts.unknown_tokens / counts.tokens
-            job.report(f"{counts.tokens:,} tokens, {unknown:.2%} of them unknown")
-        remove(shards)  # of this call, or of one that was interrupted just before its end
-    return manifest
+    sources = [open_source(spec) for spec in options.sources]
+    tokenizer = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
+    fingerprint = _fingerprint(options, sources, limit, tokenizer)
+    shared = output.with_name(f"{output.name}.partial")
+    local = shared
+    if is_remote(output):
+        local = user_cache() / "prepared" / os.fspath(shared).replace("://", "/")
+    # The same key for the same files: also after an interruption, and with another runner.
+    batches = (shared if encode_shards else local) / f"{fingerprint}-{batch_characters}"
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Job:
-    """The arguments of `prepare` that several functions read, and the opened sources."""
-
-    options: PrepareOptions
-    sources: list[Source]
-    limit: int | None
-    progress: bool
-    batch_characters: int
-
-    @property
-    def validation(self) -> ValidationSplit:
-        """Chooses the documents of the validation split."""
-        return ValidationSplit(self.options.validation_fraction, self.options.seed)
-
-    def report(self, message: str) -> None:
-        if self.progress:
+    def report(message: str) -> None:
+        if progress:
             tqdm.write(one_line(f"prepare: {message}"), file=sys.stderr)  # above the progress bar
 
-    def fingerprint(self, user_tokenizer: Tokenizer | None) -> str:
-        """16 hex digits that change with the text, the options or the tokenizer."""
-        made_from = dataclasses.asdict(self.options) | {
-            # The path of a tokenizer does not matter, only its results.
-            "tokenizer": user_tokenizer.fingerprint() if user_tokenizer else None,
-            "vocabulary": None if user_tokenizer else dataclasses.asdict(self.options.vocabulary),
-            "texts": [source.identity() for source in self.sources],
-            "limit": self.limit,
-            "format_version": FORMAT_VERSION,
-        }
-        text = json.dumps(made_from, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    with locked(output):
+        if manifest := finished_manifest(output, fingerprint):
+            report(f"{output} is finished already: nothing to do")
+        else:
+            _check_text(sources)
+            try:
+                done = _begin(local, batches, report)
+                work = EncodingWork(str(batches), options, limit, batch_characters, done)
+                tokenizer = _write_tokenizer(work, sources, tokenizer, progress, report)
+                shards = plan_shards(sources, limit)
+                encode = encode_shards or functools.partial(
+                    encode_locally, workers=workers, progress=progress
+                )
+                encode(shards, work)
+                files = local / _FILES
+                manifest = _write_corpus(files, shards, work, tokenizer, fingerprint)
+                _publish(files, output)
+            except OSError as error:
+                raise not_written(local, error) from error
+            counts = sum(manifest.splits.values(), Counts())
+            unknown = counts.unknown_tokens / counts.tokens
+            report(f"{counts.tokens:,} tokens, {unknown:.2%} of them unknown")
+        remove(batches)  # of this call, or of one that was interrupted just before its end
+        with contextlib.suppress(OSError):  # it has files of others
+            local.rmdir()
+    return manifest
 
 
 def _usable_cores() -> int:
@@ -222,149 +157,135 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _load_tokenizer(options: PrepareOptions) -> Tokenizer | None:
-    from bert_jax.tokenization import load_tokenizer
+def _fingerprint(
+    options: PrepareOptions,
+    sources: Sequence[Source],
+    limit: int | None,
+    tokenizer: Tokenizer | None,
+) -> str:
+    """16 hex digits that change with the text, the options or the tokenizer that was given."""
+    made_from = dataclasses.asdict(options) | {
+        # The path of a tokenizer does not matter, only its results.
+        "tokenizer": tokenizer.fingerprint() if tokenizer else None,
+        "vocabulary": None if tokenizer else dataclasses.asdict(options.vocabulary),
+        "texts": [source.identity() for source in sources],
+        "limit": limit,
+        "format_version": FORMAT_VERSION,
+    }
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
 
-    if options.tokenizer is None:
-        return None
-    return load_tokenizer(options.tokenizer)
+
+def _check_text(sources: Sequence[Source]) -> None:
+    for source in sources:
+        if next(source.blocks(), None) is None:
+            raise source.spec.error("it has no text")
 
 
-def _resume_or_begin(job: _Job, partial: Path, fingerprint: str) -> Journal:
-    if state := resume(partial, fingerprint):
-        documents = sum(split.total().documents for split in state.splits.values())
-        job.report(f"continuing in {partial} after {documents:,} documents")
-        return state
-    if Journal.read(partial) is not None:
-        job.report(f"{partial} belongs to other text or options: starting again")
-    return begin(partial, fingerprint, len(job.sources))
+def _begin(local: Path, batches: Path, report: Callable[[str], None]) -> frozenset[str]:
+    """Removes work for other text or options; returns the names of files that continue.
+
+    Raises:
+        UserError: there are files of others.
+    """
+    local.mkdir(parents=True, exist_ok=True)
+    for directory in {local, batches.parent}:
+        names = _names(directory) - {batches.name}
+        old = {name for name in names if _BATCHES.fullmatch(name)}
+        if others := names - old - {_FILES}:
+            raise UserError(
+                f"{directory} holds {min(others)!r}; move it away or give another --output"
+            )
+        if old:
+            report(f"{directory} belongs to other text or options: starting again")
+        for name in names:
+            remove(directory / name)
+    if done := _names(batches):
+        report(f"continuing in {batches}, which has {len(done):,} files")
+    return frozenset(done)
 
 
-def _write_tokenizer(job: _Job, partial: Path, user_tokenizer: Tokenizer | None) -> Tokenizer:
-    """Trains a tokenizer if none is given, writes it to the corpus, and loads it."""
-    from bert_jax.tokenization import load_tokenizer
+def _names(directory: Path) -> set[str]:
+    with reachable(directory):
+        return {path.name for path in directory.iterdir()} if directory.is_dir() else set()
 
-    directory = partial / TOKENIZER_DIRECTORY
-    if not directory.is_dir():
-        problems: list[OptionError] = []
-        tokenizer = user_tokenizer or train_vocabulary(
-            job.options.vocabulary,
-            job.sources,
-            job.validation,
-            limit=job.limit,
-            progress=job.progress,
-            report=problems.append,
-        )
-        if job.progress:
+
+def _write_tokenizer(
+    work: EncodingWork,
+    sources: Sequence[Source],
+    tokenizer: Tokenizer | None,
+    progress: bool,
+    report: Callable[[str], None],
+) -> Tokenizer:
+    """Trains a tokenizer if none is given, writes it beside the encoded batches, and loads it."""
+    directory = as_path(work.directory) / TOKENIZER_DIRECTORY
+    if TOKENIZER_DIRECTORY not in work.done:
+        problems: list[OptionError] | None = None
+        if tokenizer is None:
+            problems = []
+            tokenizer = train_vocabulary(
+                work.options, sources, limit=work.limit, progress=progress, report=problems.append
+            )
+        if progress:
             for line in unknown_pieces(
-                tokenizer,
-                job.sources,
-                job.validation,
-                limit=job.limit,
-                problems=None if user_tokenizer else problems,
+                tokenizer, work.options, sources, limit=work.limit, problems=problems
             ):
-                job.report(line)
+                report(line)
         with atomic_directory(directory) as unfinished:
             tokenizer.save(unfinished)
     return load_tokenizer(directory)
 
 
-def _from_workers(job: _Job, partial: Path, workers: int, done: int) -> Iterator[_Encoded]:
-    """All batches but the first `done`, encoded by processes of this machine."""
-    encoder = BatchEncoder(
-        partial / TOKENIZER_DIRECTORY, job.options.sentences, job.options.language
-    )
-    batches = read_batches(
-        job.sources, job.validation, limit=job.limit, characters=job.batch_characters
-    )
-    batches = itertools.islice(batches, done, None)
-    for batch, encoded in encode_in_order(batches, encoder, workers):
-        yield batch.source, batch.position, encoded
-
-
-def _from_shards(
-    job: _Job, tokenizer: Tokenizer, directory: Path, encode_shards: EncodeShards
-) -> Iterator[_Encoded]:
-    """All batches, encoded elsewhere and written to files in a directory next to the corpus."""
-    options = job.options
-    with atomic_directory(directory / TOKENIZER_DIRECTORY) as partial:
-        tokenizer.save(partial)
-    encoder = BatchEncoder(directory / TOKENIZER_DIRECTORY, options.sentences, options.language)
-    work = ShardWork(str(directory), encoder, job.validation, job.limit, job.batch_characters)
-    shards = plan_shards(job.sources, job.limit)
-    job.report(f"encoding {len(shards):,} shards; their files are in {directory}")
-    encode_shards(shards, work)
-    yield from join_shards(shards, work)
-
-
-def _append_all(
-    job: _Job, writer: CorpusWriter, results: Iterator[_Encoded], journal_seconds: float
-) -> None:
-    """Appends batches, and writes the journal now and then."""
-    state = writer.progress
-    size = sum(source.size for source in job.sources)
-    with tqdm(
-        total=size, desc="prepare", unit="B", unit_scale=True, disable=not job.progress
-    ) as bar:
-        begun_tokens, begun = state.tokens(), time.monotonic()
-        journal_time = begun
-        for source, position, encoded in results:
-            bar.update(position - bar.n)
-            writer.append(source, encoded)
-            now = time.monotonic()
-            if now - journal_time >= journal_seconds:
-                writer.write_journal()
-                journal_time = now
-            rate = (state.tokens() - begun_tokens) / max(now - begun, 1e-3)
-            bar.set_postfix_str(f"{rate / 1e6:.2f} M tokens/s", refresh=False)
-    writer.write_journal()
-
-
-def _fill_empty_split(job: _Job, writer: CorpusWriter) -> None:
-    """Moves one document if a split happens to be empty."""
-    documents = {split: writer.progress.splits[split].total().documents for split in SPLITS}
-    if not any(documents.values()):
-        sources = ", ".join(repr(spec.source) for spec in job.options.sources)
-        raise OptionError(
-            "source",
-            None,
-            "give the right {source}",
-            problem=f"there is no token in the text of {sources}",
-        )
-    if documents["train"] == 0:
-        writer.move_last_document("validation", "train")
-    elif (
-        documents["validation"] == 0
-        and job.options.validation_fraction > 0
-        and documents["train"] > 1
-    ):
-        writer.move_last_document("train", "validation")
-
-
-def _manifest(
-    job: _Job, partial: Path, fingerprint: str, tokenizer: Tokenizer, state: Journal
+def _write_corpus(
+    files: Path,
+    shards: Sequence[Shard],
+    work: EncodingWork,
+    tokenizer: Tokenizer,
+    fingerprint: str,
 ) -> Manifest:
+    """Joins the encoded batches to the files of a corpus, and writes its manifest."""
+    options, dtype = work.options, token_dtype(tokenizer.vocab_size)
+    files.mkdir()
+    tokenizer.save(files / TOKENIZER_DIRECTORY)
+    try:
+        moved = last_document(join_shards(shards, work), is_split=options.validation_fraction > 0)
+    except LookupError as error:
+        texts = ", ".join(repr(spec.source) for spec in options.sources)
+        problem = f"there is no token in the text of {texts}"
+        raise OptionError("source", None, "give the right {source}", problem) from error
+    batches = with_moved(join_shards(shards, work), moved)
+    counts = write_splits(files, batches, dtype, len(options.sources))
     names = [split_file(split, kind) for split in SPLITS for kind in FILE_KINDS]
     names += sorted(
-        path.relative_to(partial).as_posix()
-        for path in (partial / TOKENIZER_DIRECTORY).rglob("*")
+        path.relative_to(files).as_posix()
+        for path in (files / TOKENIZER_DIRECTORY).rglob("*")
         if path.is_file()
     )
-    return Manifest(
+    manifest = Manifest(
         format_version=FORMAT_VERSION,
         fingerprint=fingerprint,
-        settings=dataclasses.asdict(job.options) | {"limit": job.limit},
+        settings=dataclasses.asdict(options) | {"limit": work.limit},
         tokenizer_fingerprint=tokenizer.fingerprint(),
         vocab_size=tokenizer.vocab_size,
-        dtype=token_dtype(tokenizer.vocab_size).name,
-        splits={split: state.splits[split].total() for split in SPLITS},
+        dtype=dtype.name,
+        splits={split: sum(counts[split], Counts()) for split in SPLITS},
         sources=tuple(
             SourceCounts(
-                spec.source,
-                spec.weight,
-                {split: state.splits[split].counts[index] for split in SPLITS},
+                spec.source, spec.weight, {split: counts[split][index] for split in SPLITS}
             )
-            for index, spec in enumerate(job.options.sources)
+            for index, spec in enumerate(options.sources)
         ),
-        files={name: file_entry(partial / name) for name in names},
+        files={name: file_entry(files / name) for name in names},
     )
+    manifest.write(files)
+    return manifest
+
+
+def _publish(files: Path, output: Path) -> None:
+    """Renames (or uploads) a finished corpus to OUTPUT."""
+    check_locks()
+    if is_remote(output):
+        upload(files, output, [*Manifest.read(files).files, MANIFEST_NAME])
+        shutil.rmtree(files)
+        return
+    os.rename(files, output)
+    sync_directory(output.parent)

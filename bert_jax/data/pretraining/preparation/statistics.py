@@ -9,7 +9,8 @@ import numpy as np
 from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
 from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.packing import PackedBatches
-from bert_jax.data.pretraining.preparation.prepare import PrepareOptions, prepare
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
+from bert_jax.data.pretraining.preparation.prepare import prepare
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,12 +84,7 @@ def corpus_statistics(corpus: Corpus, length: int) -> PreparationStatistics:
     sentence_tokens = np.concatenate(
         [np.diff(split.sentence_offsets) for split in corpus.splits.values()]
     )
-    document_tokens = np.concatenate(
-        [
-            np.diff(split.sentence_offsets[split.document_offsets])
-            for split in corpus.splits.values()
-        ]
-    )
+    document_tokens = np.concatenate([split.document_tokens for split in corpus.splits.values()])
     tokenizer = corpus.tokenizer()
     special_tokens = tokenizer.num_special_tokens(pair=True)
     examples = -(-document_tokens // (length - special_tokens))

@@ -1,77 +1,26 @@
 """Trains the tokenizer of a corpus from the documents of its train split, and checks one."""
 
 import collections
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from tqdm import tqdm
 
-from bert_jax.data.pretraining.preparation.encoding import ValidationSplit, read_batches
+from bert_jax.data.pretraining.preparation.encoding import numbered_blocks
+from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.sources import Source
-from bert_jax.errors import (
-    OptionError,
-    listed,
-    renamed_options,
-    require_at_least,
-    require_between,
-    require_one_of,
-)
-from bert_jax.tokenization.interface import (
-    BYTE_LEVEL_BPE,
-    SENTENCEPIECE,
-    WORDPIECE,
-    Tokenizer,
-)
-from bert_jax.tokenization.training import COVERAGE
+from bert_jax.errors import OptionError, listed, renamed_options
+from bert_jax.tokenization.interface import BYTE_LEVEL_BPE, SENTENCEPIECE, Tokenizer
 from bert_jax.tokenization.wordpiece import MAX_CHARACTERS_PER_WORD
 
-KINDS = (WORDPIECE, SENTENCEPIECE, BYTE_LEVEL_BPE)
-
-_READ_CHARACTERS = 1 << 20
 # The text that `unknown_pieces` encodes, and the share of [UNK] from which it warns.
 _CHECKED_CHARACTERS = 1_000_000
 _MOST_UNKNOWN = 0.001
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VocabularyOptions:
-    """Options of the training of a vocabulary.
-
-    Attributes:
-        kind: "wordpiece", "sentencepiece" or "byte_level_bpe".
-        vocab_size: number of ids, including special tokens.
-        lowercase: whether text is lower-cased first; byte-level BPE keeps the case.
-        character_coverage: share of the characters of the training text that the alphabet covers,
-            in (0, 1]; WordPiece keeps the 1,000 most frequent ones in any case, and no more than
-            `vocab_size` has room for. Byte-level BPE knows every character.
-        train_characters: maximum amount of training text, in characters; the sources of a mixture
-            share it by their weights.
-    """
-
-    kind: str = "wordpiece"
-    vocab_size: int = 30_522
-    lowercase: bool = True
-    character_coverage: float = COVERAGE
-    train_characters: int = 200_000_000
-
-    def __post_init__(self) -> None:
-        require_one_of("kind", self.kind, KINDS)
-        if self.lowercase and self.kind == BYTE_LEVEL_BPE:
-            rule = "byte-level BPE keeps upper and lower case: set {lowercase} to false"
-            raise OptionError("lowercase", True, rule)
-        if self.character_coverage != COVERAGE and self.kind == BYTE_LEVEL_BPE:
-            rule = "byte-level BPE knows every character: leave {character_coverage} out"
-            raise OptionError("character_coverage", self.character_coverage, rule)
-        require_between("character_coverage", self.character_coverage, 0, 1, without_low=True)
-        for name in ("vocab_size", "train_characters"):
-            require_at_least(name, getattr(self, name), 1)
-
-
 def train_vocabulary(
-    options: VocabularyOptions,
+    options: PrepareOptions,
     sources: Sequence[Source],
-    validation: ValidationSplit,
     *,
     limit: int | None,
     progress: bool,
@@ -80,9 +29,9 @@ def train_vocabulary(
     """Trains a tokenizer from the documents of "train", the first ones of each source.
 
     Args:
-        options: kind and size of the vocabulary.
+        options: kind and size of the vocabulary, and the split, whose validation documents are left
+            out.
         sources: the opened sources.
-        validation: the split, whose validation documents are left out.
         limit: maximum number of documents of each source.
         progress: whether a progress bar is shown on stderr.
         report: is called if the alphabet does not fit into the vocabulary.
@@ -96,22 +45,23 @@ def train_vocabulary(
         train_wordpiece,
     )
 
-    size, lowercase = options.vocab_size, options.lowercase
+    vocabulary = options.vocabulary
+    size, lowercase = vocabulary.vocab_size, vocabulary.lowercase
     with tqdm(
-        total=options.train_characters,
+        total=vocabulary.train_characters,
         desc="vocabulary: at most",
         unit=" characters",
         unit_scale=True,
         disable=not progress,
     ) as bar:
-        texts = _train_texts(options.train_characters, sources, validation, limit, bar.update)
+        texts = _train_texts(vocabulary.train_characters, options, sources, limit, bar.update)
         # A config has a size of the vocabulary in section `model`, too.
         names = {name: f"tokenizer.{name}" for name in ("vocab_size", "character_coverage")}
         with renamed_options(**names):
-            if options.kind == BYTE_LEVEL_BPE:
+            if vocabulary.kind == BYTE_LEVEL_BPE:
                 return train_byte_level_bpe(texts, vocab_size=size)
-            coverage = options.character_coverage
-            if options.kind == SENTENCEPIECE:
+            coverage = vocabulary.character_coverage
+            if vocabulary.kind == SENTENCEPIECE:
                 return train_sentencepiece(
                     texts, vocab_size=size, lowercase=lowercase, character_coverage=coverage
                 )
@@ -126,8 +76,8 @@ def train_vocabulary(
 
 def unknown_pieces(
     tokenizer: Tokenizer,
+    options: PrepareOptions,
     sources: Sequence[Source],
-    validation: ValidationSplit,
     *,
     limit: int | None,
     problems: Sequence[OptionError] | None,
@@ -136,12 +86,12 @@ def unknown_pieces(
 
     Args:
         tokenizer: tokenizer of the corpus.
+        options: see `train_vocabulary`.
         sources: the opened sources.
-        validation: see `train_vocabulary`.
-        limit: see `train_vocabulary`.
+        limit: maximum number of documents of each source.
         problems: what `train_vocabulary` has reported; None: the tokenizer was not trained here.
     """
-    texts = list(_train_texts(_CHECKED_CHARACTERS, sources, validation, limit, lambda size: None))
+    texts = list(_train_texts(_CHECKED_CHARACTERS, options, sources, limit, lambda size: None))
     unk = tokenizer.special_ids.unk
     if unk is None:  # byte-level BPE may have none
         return
@@ -178,8 +128,8 @@ def unknown_pieces(
 
 def _train_texts(
     characters: int,
+    options: PrepareOptions,
     sources: Sequence[Source],
-    validation: ValidationSplit,
     limit: int | None,
     update: Callable[[int], object],
 ) -> Iterator[str]:
@@ -187,14 +137,10 @@ def _train_texts(
     total_weight = sum(source.spec.weight for source in sources)
     for source in sources:
         left = characters * source.spec.weight / total_weight
-        for text in _train_blocks(source, validation, limit):
-            yield from text[: int(left)].split("\n")
-            update(min(len(text), int(left)))
-            left -= len(text)
-            if left < 1:
-                break
-
-
-def _train_blocks(source: Source, validation: ValidationSplit, limit: int | None) -> Iterator[str]:
-    for batch in read_batches([source], validation, limit=limit, characters=_READ_CHARACTERS):
-        yield from (block.text for block in batch.blocks if block.split == "train")
+        for block in numbered_blocks(source, options, limit):
+            if block.split == "train":
+                yield from block.text[: int(left)].split("\n")
+                update(min(len(block.text), int(left)))
+                left -= len(block.text)
+                if left < 1:
+                    break
