@@ -232,7 +232,7 @@ def test_something_else_in_the_output_is_left_alone(make, tmp_path):
 
 def test_an_output_below_a_file_is_an_error(make, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/corpus: Not a directory \(.*\); fix that"):
+    with pytest.raises(UserError, match=r"file/corpus: File exists \(.*\); fix that"):
         make("cat", "file/corpus")
 
 
