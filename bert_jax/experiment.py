@@ -39,7 +39,7 @@ from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_ho
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.standard_streams import say
 from bert_jax.tasks import find_task
-from bert_jax.tasks.base.kept_outputs import kept_beside
+from bert_jax.tasks.base.output_cache import cached_beside
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.task import ModelInit, Task, TrainSpec
 from bert_jax.training.logs import draw_curves
@@ -264,7 +264,7 @@ class Experiment:
             return {**self.config.to_dict(), "examples": task.fingerprints(), **identity_of(model)}
 
         with (
-            kept_beside(output, request) as kept,
+            cached_beside(output, request) as kept,
             run_directory.predictions_directory(output) as place,
         ):
             metrics = task.evaluate(params, mesh, place, kept)  # sets those of the test sets

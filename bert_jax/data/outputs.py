@@ -90,7 +90,7 @@ class Outputs:
     def __init__(
         self, layouts: Sequence[Layout], open_file: _Open, *, flushes: bool = False
     ) -> None:
-        """For internal use; `open_outputs` and `continued_outputs` make outputs."""
+        """For internal use; `open_outputs` and `resumable_outputs` make outputs."""
         self.layouts = {layout.prefix: layout for layout in layouts}
         self._open_file = open_file
         self._flushes = flushes

@@ -16,10 +16,10 @@ from ml_collections import ConfigDict
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.data.pipeline import Batch
 from bert_jax.distillation import losses
-from bert_jax.distillation.kept_scores import KeptScores
 from bert_jax.distillation.options import DistillationOptions
 from bert_jax.distillation.projection import ProjectedStudent
 from bert_jax.distillation.teacher import Teacher
+from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal
 from bert_jax.models.config import ComputedModel
@@ -68,12 +68,12 @@ class DistilledTask(Task):
         self._layers = _compared_layers(task.description, teacher.description, options)
         parts = {name: getattr(options, f"{name}_weight") for name in _PARTS}
         self._parts = {part: weight for part, weight in parts.items() if weight}
-        self._kept: KeptScores | None = None
+        self._kept: TeacherScores | None = None
         if options.keep_logits or reader is not rows:
             if not isinstance(reader, LabelledTask):
                 rule = "leave it out: all scores of all words of a corpus would take terabytes"
                 raise OptionError("keep_logits", options.keep_logits, rule)
-            self._kept = KeptScores(reader, teacher, options.keep_logits)
+            self._kept = TeacherScores(reader, teacher, options.keep_logits)
 
     # The loss of a training.
 

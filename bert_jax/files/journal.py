@@ -1,15 +1,14 @@
-"""A directory of unfinished work, from which the next call with the same request continues.
+"""Files kept between two calls: a directory of unfinished work that the next call continues.
 
     DIRECTORY/
       NAME …         files that grow; what follows the recorded bytes was written after the record
-      .record.json   {"request": …, "counts": {…}, "digest": "…", "files": {NAME: "SIZE:SHA-256"},
+      .record.json   {"request": …, "count": 4, "state": {…}, "files": {NAME: "SIZE:SHA-256"},
                       "checksum": SHA-256 of the other fields}
 
 Nothing is read or written through a link, or through another name of the same file.
 """
 
 import contextlib
-import dataclasses
 import fnmatch
 import functools
 import hashlib
@@ -22,9 +21,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bert_jax.errors import RetryableError, UserError
+from bert_jax.errors import UserError
 from bert_jax.files.atomic import atomic_file, not_written, write_atomically
-from bert_jax.files.lock import check_locks, locked
+from bert_jax.files.lock import locked
 from bert_jax.files.manifest import manifest_of
 from bert_jax.files.paths import below
 from bert_jax.files.reading import JSON_BYTES, open_own
@@ -32,11 +31,11 @@ from bert_jax.options import differing_names
 from bert_jax.standard_streams import say
 
 _RECORD = ".record.json"
-_RECORD_SECONDS = 5.0
+RECORD_SECONDS = 5.0
 _BLOCK_BYTES = 1 << 20
 
-DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, FileNotFoundError)
-"""What damaged or forged records and files raise here, and in the code that uses their values."""
+# What damaged records and files raise.
+_DAMAGES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, FileNotFoundError)
 
 Request = Callable[[], Mapping[str, Any]]
 """Returns everything that the files depend on, as values of JSON."""
@@ -68,26 +67,10 @@ class GrowingFile(io.BufferedRandom):
         self.size += len(data)
         return super().write(data)
 
-    def state_of(self, size: int) -> str:
-        """Size and SHA-256 of the first bytes, to which the file is going to be cut."""
-        self.seek(0)
-        state = _state(size, _digest(self, size))
-        self.seek(0, os.SEEK_END)
-        return state
-
     def sync(self) -> None:
         """Gives everything to the disk."""
         self.flush()
         os.fsync(self.fileno())
-
-
-@dataclasses.dataclass(frozen=True)
-class _Mark:
-    """A state from which the work can be continued; see `Journal.mark`."""
-
-    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    digest: str = ""
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Journal:
@@ -95,8 +78,8 @@ class Journal:
 
     Attributes:
         directory: the directory.
-        counts, digest: what was last given to `mark`, here or by an earlier call.
-        names: names of the files that are recorded.
+        count, state: what was last given to `mark`, here or by an earlier call; at first 0 and {}.
+        files: size and SHA-256 of each file at this moment, by name.
     """
 
     def __init__(
@@ -106,7 +89,7 @@ class Journal:
 
         Args:
             directory: a directory on this machine; it may be missing.
-            content: what it keeps, such as "{:,} predictions", with the sum of all counts.
+            content: what it keeps, such as "{:,} predictions", with the count.
             request: None: the work cannot be continued, and nothing is recorded.
             grows: whether the files are continued; if not, they are not opened for writing.
 
@@ -118,40 +101,59 @@ class Journal:
         self._content, self._remedy = content, f"remove {directory} to start anew"
         self._request = request and functools.cache(request)  # it may add up all parameters
         self._open: dict[str, GrowingFile] = {}
-        self._set(self._read())
-        self._recorded, self._recorded_at = self._marked, time.monotonic()
-        for name, state in self._recorded.files.items():
+        self.count: int = 0
+        self.state: Mapping[str, Any] = {}
+        self.files: Mapping[str, str] = {}
+        if os.path.lexists(directory / _RECORD):
+            self._check_request(self._read())
+        self._recorded: Mapping[str, str] = self.files
+        self._recorded_at = time.monotonic()
+        for name, state in self.files.items():
             try:
                 if grows:
                     self.open(name)
                 else:
                     with open(open_own(self._path(name)), "rb") as file:
                         _verified(file, state)
-            except DAMAGES as error:
+            except _DAMAGES as error:
                 raise self.damaged(name) from error
 
     def open(self, name: str) -> GrowingFile:
         """A file at the end of its recorded bytes, or a new one."""
         if name not in self._open:
-            state = self._recorded.files.get(name, "")
-            self._open[name] = GrowingFile(self._path(name), state)
+            self._open[name] = GrowingFile(self._path(name), self._recorded.get(name, ""))
         return self._open[name]
 
-    def mark(self, counts: Mapping[str, int], digest: str = "") -> None:
+    def mark(self, count: int, state: Mapping[str, Any]) -> None:
         """Says that the work can be continued from here; recorded from time to time.
 
         Args:
-            counts: how much is done, by names that the caller chooses.
-            digest: what the caller compares to see that it continues from the same.
+            count: how much is done.
+            state: what the caller needs to continue, as values of JSON.
 
         Raises:
-            UserError: another process has taken the work over, or the record cannot be written.
+            UserError: the record cannot be written.
         """
         if self._request is None:
             return
-        self._set(_Mark(dict(counts), digest, {n: file.state for n, file in self._open.items()}))
-        if time.monotonic() - self._recorded_at >= _RECORD_SECONDS:
+        self.count, self.state = count, state
+        self.files = {name: file.state for name, file in self._open.items()}
+        if time.monotonic() - self._recorded_at >= RECORD_SECONDS:
             self._record()
+
+    def _record(self) -> None:
+        """Gives everything to the disk, and records the last mark."""
+        self.sync()
+        assert self._request is not None  # else nothing is marked
+        fields = {
+            "request": self._request(),
+            "count": self.count,
+            "state": self.state,
+            "files": self.files,
+        }
+        content = {**fields, "checksum": checksum(fields)}
+        write_atomically(self.directory / _RECORD, json.dumps(content, indent=1).encode())
+        self._recorded, self._recorded_at = self.files, time.monotonic()
 
     @contextlib.contextmanager
     def whole(self, name: str) -> Iterator[BinaryIO]:
@@ -159,8 +161,7 @@ class Journal:
         self.directory.mkdir(parents=True, exist_ok=True)
         with atomic_file(self._path(name)) as file:
             yield file
-        [state] = manifest_of(self.directory, [name])[name]
-        self._set(_Mark(files={name: state}))
+        self.files = {name: manifest_of(self.directory, [name])[name][0]}
         self._record()
 
     def sync(self) -> None:
@@ -171,9 +172,9 @@ class Journal:
     def keep(self) -> str:
         """Records the last mark; returns what is kept, such as "4 predictions", or ""."""
         with contextlib.suppress(UserError, OSError):  # the error that ended the call comes first
-            if self._marked != self._recorded:
+            if self.files != self._recorded:
                 self._record()
-        return self._described(self._recorded) if self._recorded.files else ""
+        return self._content.format(self.count) if self._recorded else ""
 
     def close(self) -> None:
         """Closes all files, also those that cannot be written."""
@@ -185,48 +186,32 @@ class Journal:
         """The error for a file that is not as recorded."""
         return UserError(f"{self.directory / name} is damaged; {self._remedy}")
 
-    def _set(self, mark: _Mark) -> None:
-        self._marked = mark
-        self.counts, self.digest, self.names = mark.counts, mark.digest, mark.files.keys()
-
     def _path(self, name: str) -> Path:
         return below(self.directory, name, self.directory / _RECORD)
 
-    def _described(self, mark: _Mark) -> str:
-        return self._content.format(sum(mark.counts.values()))
-
-    def _record(self) -> None:
-        check_locks()
-        self.sync()
-        assert self._request is not None  # else nothing is marked
-        fields = {"request": self._request(), **dataclasses.asdict(self._marked)}
-        write_record(self.directory / _RECORD, fields)
-        self._recorded, self._recorded_at = self._marked, time.monotonic()
-
-    def _read(self) -> _Mark:
-        """The state to continue from, at first an empty one."""
+    def _read(self) -> Any:
+        """Reads the record; returns the request that it belongs to."""
         try:
-            fields = read_record(self.directory / _RECORD)
-            then, mark = fields.pop("request"), _Mark(**fields)
-            values = [(int, mark.counts.values()), (str, mark.files.values())]
-            if any(type(value) is not kind for kind, found in values for value in found):
-                raise TypeError("a value is of another type")
-            if min(mark.counts.values(), default=0) < 0:
-                raise ValueError("a count is negative")
-            what = f"{self.directory} has {self._described(mark)} of another"
-            if self._request is None:
-                raise UserError(f"{what} input; {self._remedy}, or give another output")
-            changed = differing_names(then, json.loads(json.dumps(self._request())))
-        except FileNotFoundError:
-            return _Mark()
-        except DAMAGES as error:
+            with open(open_own(self.directory / _RECORD), "rb") as file:
+                fields = json.loads(file.read(JSON_BYTES))
+            if fields.pop("checksum") != checksum(fields):
+                raise ValueError("the checksum differs")
+            self.count, self.state = fields["count"], {**fields["state"]}
+            self.files = {**fields["files"]}
+            return {**fields["request"]}
+        except _DAMAGES as error:
             raise self.damaged(_RECORD) from error
+
+    def _check_request(self, then: Mapping[str, Any]) -> None:
+        changed = ["input"]
+        if self._request is not None:
+            changed = differing_names(then, json.loads(json.dumps(self._request())))
         if changed:
             raise UserError(
-                f"{what} request (other {', '.join(changed)}); repeat that request, "
-                f"{self._remedy}, or give another output"
+                f"{self.directory} has {self._content.format(self.count)} of another request "
+                f"(other {', '.join(changed)}); repeat that request, {self._remedy}, or give "
+                "another output"
             )
-        return mark
 
 
 @contextlib.contextmanager
@@ -254,13 +239,11 @@ def continued(
             try:
                 yield journal
             except BaseException as error:
-                with contextlib.suppress(RetryableError):  # it belongs to another process by now
-                    check_locks()
-                    if kept := directory.exists() and journal.keep():
-                        if not (isinstance(error, KeyboardInterrupt) and str(error)):
-                            say(f"{directory} keeps {kept}; the same command continues after them")
-                    else:
-                        shutil.rmtree(directory, ignore_errors=True)
+                if kept := directory.exists() and journal.keep():
+                    if not (isinstance(error, KeyboardInterrupt) and str(error)):
+                        say(f"{directory} keeps {kept}; the same command continues after them")
+                else:
+                    shutil.rmtree(directory, ignore_errors=True)
                 if isinstance(error, OSError):
                     raise not_written(directory, error) from error
                 raise
@@ -285,27 +268,6 @@ def check_directory(directory: Path, names: Collection[str]) -> None:
         )
 
 
-def write_record(path: Path, fields: Mapping[str, Any]) -> None:
-    """Writes values of JSON with their checksum."""
-    content = {**fields, "checksum": checksum(fields)}
-    write_atomically(path, json.dumps(content, indent=1).encode())
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Reads what `write_record` has written.
-
-    Raises:
-        UserError: it is a link, another name of a file, or no file.
-        FileNotFoundError: it does not exist.
-        Exception: one of `DAMAGES`, if it was changed.
-    """
-    with open(open_own(path), "rb") as file:
-        fields: dict[str, Any] = json.loads(file.read(JSON_BYTES))
-    if fields.pop("checksum") != checksum(fields):
-        raise ValueError("the checksum differs")
-    return fields
-
-
 def checksum(fields: Mapping[str, Any]) -> str:
     """The SHA-256 of values of JSON."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -313,17 +275,12 @@ def checksum(fields: Mapping[str, Any]) -> str:
 
 def _verified(stream: BinaryIO, state: str) -> Any:
     """Reads as many bytes as recorded; returns their SHA-256, or raises ValueError."""
-    digest = _digest(stream, int(state.partition(":")[0]))
-    if _state(stream.tell(), digest) != state:
-        raise ValueError("the checksum differs")
-    return digest
-
-
-def _digest(stream: BinaryIO, left: int) -> Any:
-    digest = hashlib.sha256()
+    digest, left = hashlib.sha256(), int(state.partition(":")[0])
     while left > 0 and (block := stream.read(min(left, _BLOCK_BYTES))):
         left -= len(block)
         digest.update(block)
+    if _state(stream.tell(), digest) != state:
+        raise ValueError("the checksum differs")
     return digest
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.continued_outputs import ContinuedOutputs
 from bert_jax.data.examples import Entries, Entry, without_place
 from bert_jax.data.outputs import STDOUT, is_regular
 from bert_jax.data.readers.lines import STDIN, may_wait
 from bert_jax.data.readers.sources import is_dataset
+from bert_jax.data.resumable_outputs import ResumableOutputs
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.files import is_remote
 from bert_jax.inference.identity import identity_of
@@ -102,7 +102,7 @@ def predict(
             return _Job(model, chosen, options, stopped, write).predict(entries, source)
         request = None if may_wait(source) else functools.partial(_request, model, task, options)
         write, outputs = files.enter_context(
-            chosen.continued_writer(Path(target), options, request)
+            chosen.resumable_writer(Path(target), options, request)
         )
         return _Job(model, chosen, options, stopped, write, outputs).predict(entries, source)
 
@@ -121,7 +121,7 @@ class _Job:
         options: PredictOptions,
         stopped: Callable[[], bool],
         write: Write[Any, Any],
-        outputs: ContinuedOutputs | None = None,
+        outputs: ResumableOutputs | None = None,
     ) -> None:
         """Args: `outputs`: the files, if a later call can continue them; otherwise None."""
         self.count = 0
@@ -174,7 +174,7 @@ class _Job:
             yield entry.item
 
     def _skip(
-        self, entries: Iterator[Entry[Any]], outputs: ContinuedOutputs, source: str | Path
+        self, entries: Iterator[Entry[Any]], outputs: ResumableOutputs, source: str | Path
     ) -> None:
         """Reads the entries that an earlier call has predicted."""
         for entry in itertools.islice(entries, outputs.rows):

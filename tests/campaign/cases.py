@@ -156,7 +156,7 @@ def recorded_work(arguments: list[str]) -> Callable[[], int]:
 def _recorded(arguments: list[str]) -> int:
     from bert_jax.files import journal
 
-    journal._RECORD_SECONDS = 0.0
+    journal.RECORD_SECONDS = 0.0
     return verb(*arguments)()
 
 

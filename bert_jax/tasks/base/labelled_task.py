@@ -23,8 +23,8 @@ from bert_jax.files import Journal, atomic_directory
 from bert_jax.models.execution import Execution
 from bert_jax.models.packed_rows import PackedRows
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.tasks.base.kept_outputs import KeptOutputs
 from bert_jax.tasks.base.labelled_options import LabelledOptions
+from bert_jax.tasks.base.output_cache import OutputCache
 from bert_jax.tasks.base.predict_spec import EXPECTED, JSONL, PredictSpec
 from bert_jax.tasks.base.predictor import Model, Predictor
 from bert_jax.tasks.base.splits import EvalSet, Splits
@@ -383,7 +383,7 @@ class LabelledTask(Task, Generic[Example, Prediction]):
         self, model: Model, eval_set: EvalSet[Example], kept: Journal | None, report: bool = True
     ) -> list[Prediction]:
         items = (example.item for example in eval_set.examples)
-        outputs = None if kept is None else KeptOutputs(kept, eval_set.name)
+        outputs = None if kept is None else OutputCache(kept, eval_set.name)
         with _keys_of_config():
             made = predict_examples(self.predictor(model), items, kept=outputs, report=report)
             return list(made)

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bert_jax.data.continued_outputs import ContinuedOutputs, continued_outputs
 from bert_jax.data.examples import Entries, Entry
 from bert_jax.data.outputs import Layout, Outputs, open_outputs
 from bert_jax.data.readers import texts
 from bert_jax.data.readers.tables import value_of
 from bert_jax.data.records import to_json
+from bert_jax.data.resumable_outputs import ResumableOutputs, resumable_outputs
 from bert_jax.errors import (
     LARGEST_WHOLE,
     OptionError,
@@ -208,16 +208,16 @@ class PredictSpec(Generic[Item, Prediction]):
             yield _write_to(outputs, files)
 
     @contextlib.contextmanager
-    def continued_writer(
+    def resumable_writer(
         self,
         target: Path,
         options: PredictOptions,
         request: Callable[[], Mapping[str, Any]] | None,
-    ) -> Iterator[tuple[Write[Item, Prediction], ContinuedOutputs]]:
-        """Opens an output that a later call can continue, see `continued_outputs`."""
+    ) -> Iterator[tuple[Write[Item, Prediction], ResumableOutputs]]:
+        """Opens an output that a later call can continue, see `resumable_outputs`."""
         files = self.formats[self.output_format(target, options)](options)
         layouts = [file.layout for file in files]
-        with continued_outputs(target, layouts, request) as outputs:
+        with resumable_outputs(target, layouts, request) as outputs:
             yield _write_to(outputs, files), outputs
 
     def write(

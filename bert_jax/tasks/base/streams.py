@@ -18,7 +18,7 @@ from bert_jax.data.prediction_batches import packed_batches, padded_batches
 from bert_jax.sharding.hosts import fetch, is_main_host, same_on_all_hosts
 from bert_jax.sharding.mesh import explain_out_of_memory, programs_may_overlap
 from bert_jax.sharding.rules import on_mesh
-from bert_jax.tasks.base.kept_outputs import KeptOutputs
+from bert_jax.tasks.base.output_cache import OutputCache
 from bert_jax.tasks.base.predictor import Advance, PredictionBatch, Predictor, Request
 from bert_jax.tokenization import Tokenizer
 
@@ -47,7 +47,7 @@ def predict_examples(
     *,
     advance: Advance | None = None,
     after_window: Callable[[], None] = lambda: None,
-    kept: KeptOutputs | None = None,
+    kept: OutputCache | None = None,
     report: bool = True,
 ) -> Iterator[Prediction]:
     """One prediction for each example, in the order of the examples.
@@ -100,7 +100,7 @@ def _decoded(
     examples: Iterator[Example],
     advance: Advance | None,
     window_ends: Callable[[int], None],
-    kept: KeptOutputs | None,
+    kept: OutputCache | None,
 ) -> Iterator[tuple[int, Any]]:
     """Pairs of an example's index and its decoded prediction, in the order of completion."""
     collected: dict[int, dict[int, Any]] = {}
@@ -139,7 +139,7 @@ def _computed(
     predictor: Predictor[Example, Any],
     examples: Iterator[Example],
     window_ends: Callable[[int], None],
-    kept: KeptOutputs | None,
+    kept: OutputCache | None,
 ) -> Iterator[tuple[PredictionBatch[Example], Any]]:
     model, mesh = predictor.model, predictor.model.mesh
     batches = make_batches(

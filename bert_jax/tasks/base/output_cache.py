@@ -20,7 +20,7 @@ _ENDING = ".outputs"
 _SIZE_BYTES = 8
 
 
-class KeptOutputs:
+class OutputCache:
     """The outputs of the batches of one set.
 
     Attributes:
@@ -31,7 +31,7 @@ class KeptOutputs:
         """Finds the outputs of earlier calls; raises UserError if they are damaged."""
         self._journal, self._name = journal, name
         self._file = journal.open(f"{name}{_ENDING}")
-        self.count = journal.counts.get(name, 0)
+        self.count = journal.state.get(name, 0)
         self._stored = enumerate(self._read_all(self.count))
 
     def read(self, number: int) -> list[np.ndarray] | None:
@@ -52,7 +52,7 @@ class KeptOutputs:
         content = save(arrays)
         self._file.write(len(content).to_bytes(_SIZE_BYTES, "little") + content)
         self.count += 1
-        self._journal.mark({**self._journal.counts, self._name: self.count})
+        self._journal.mark(self._journal.count + 1, {**self._journal.state, self._name: self.count})
 
     def _read_all(self, count: int) -> Iterator[list[np.ndarray]]:
         from safetensors.numpy import load
@@ -67,7 +67,7 @@ class KeptOutputs:
 
 
 @contextlib.contextmanager
-def kept_beside(
+def cached_beside(
     output: Path | None, request: Callable[[], Mapping[str, Any]]
 ) -> Iterator[Journal | None]:
     """Keeps outputs in OUTPUT.partial, see `files.continued`.

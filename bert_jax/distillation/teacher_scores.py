@@ -35,7 +35,7 @@ _SCORES = "scores.npy"
 Compute = Callable[[Any, dict[str, jax.Array]], jax.Array]
 
 
-class KeptScores:
+class TeacherScores:
     """The scores of one teacher for the training examples of one task."""
 
     def __init__(self, task: LabelledTask[Any, Any], teacher: Teacher, directory: str) -> None:
@@ -70,7 +70,7 @@ class KeptScores:
         directory = as_path(self._directory) / _digest(self._request)
         check_directory(directory, [_SCORES])
         journal = Journal(directory, "scores", lambda: self._request, grows=False)
-        if not all(from_all_hosts(_SCORES in journal.names)):
+        if not all(from_all_hosts(_SCORES in journal.files)):
             scores = self._computed(mesh)
             with journal.whole(_SCORES) as file:
                 np.save(file, scores)

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bert_jax.distillation.kept_scores import KeptScores
+from bert_jax.distillation.teacher_scores import TeacherScores
 from bert_jax.errors import UserError
 
 SCORES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 
 
-class Scores(KeptScores):
+class Scores(TeacherScores):
     """The scores of three examples and two classes, without a teacher."""
 
     def __init__(self, directory, teacher="a"):

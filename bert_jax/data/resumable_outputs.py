@@ -7,7 +7,6 @@ of how far they go, see `files.journal`.
 import contextlib
 import glob
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,18 +14,14 @@ from bert_jax.data.outputs import Layout, Outputs, TextFile
 from bert_jax.files import (
     Journal,
     Request,
-    atomic_file,
-    check_locks,
     check_own_files,
     continued,
     manifest_updated,
     not_written,
 )
 
-_ROWS = "rows"
 
-
-class ContinuedOutputs(Outputs):
+class ResumableOutputs(Outputs):
     """The files of an output in its directory of unfinished files.
 
     Attributes:
@@ -36,19 +31,19 @@ class ContinuedOutputs(Outputs):
     """
 
     def __init__(self, target: Path, layouts: Sequence[Layout], journal: Journal) -> None:
-        """For internal use; `continued_outputs` makes outputs."""
+        """For internal use; `resumable_outputs` makes outputs."""
         self.directory = journal.directory
-        self.rows, self.digest = journal.counts.get(_ROWS, 0), journal.digest
+        self.rows, self.digest = journal.count, journal.state.get("digest", "")
         self._target, self._journal = target, journal
         super().__init__(layouts, self._open)
         for prefix, layout in self.layouts.items():
-            if prefix not in self.files and layout.path(target).name in journal.names:
+            if prefix not in self.files and layout.path(target).name in journal.files:
                 self.files[prefix] = self._open(layout)
 
     @property
     def kept(self) -> int:
         """The number of rows that a later call need not write again."""
-        return self._journal.counts.get(_ROWS, 0)
+        return self._journal.count
 
     def mark(self, rows: int, digest: str) -> None:
         """Says that the output can be continued from here; recorded from time to time.
@@ -57,27 +52,16 @@ class ContinuedOutputs(Outputs):
             rows: number of rows so far.
             digest: digest of their entries.
         """
-        self._journal.mark({_ROWS: rows}, digest)
+        self._journal.mark(rows, {"digest": digest})
 
     def publish(self) -> None:
         """Moves the complete files to their places, the output itself at last."""
-        check_locks()
         self.end_all()
         self._journal.sync()
-        paths = {prefix: self.layouts[prefix].path(self._target) for prefix in self.files}
-        names = [path.name for path in paths.values()]
+        names = [self.layouts[prefix].path(self._target).name for prefix in self.files]
         with manifest_updated(self.directory, self._target.parent, names):
-            for prefix, path in paths.items():
-                if prefix:  # a copy: until the last move, everything can be continued
-                    self._copy(path)
-            (self.directory / self._target.name).replace(self._target)
-            shutil.rmtree(self.directory)
-
-    def _copy(self, path: Path) -> None:
-        for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-            left.unlink()  # by a copy that was killed
-        with atomic_file(path) as copy, (self.directory / path.name).open("rb") as original:
-            shutil.copyfileobj(original, copy, 1 << 20)
+            for name in sorted(names, key=self._target.name.__eq__):
+                (self.directory / name).replace(self._target.with_name(name))
 
     def _open(self, layout: Layout) -> TextFile:
         path = layout.path(self._target)
@@ -86,9 +70,9 @@ class ContinuedOutputs(Outputs):
 
 
 @contextlib.contextmanager
-def continued_outputs(
+def resumable_outputs(
     target: Path, layouts: Sequence[Layout], request: Request | None
-) -> Iterator[ContinuedOutputs]:
+) -> Iterator[ResumableOutputs]:
     """Opens files that a later call continues if this one is stopped or killed.
 
     They appear in their places at the end, and are listed there, see `files.manifest`: only files
@@ -111,7 +95,7 @@ def continued_outputs(
         with continued(
             directory, {*map(glob.escape, names)}, "{:,} predictions", request
         ) as journal:
-            outputs = ContinuedOutputs(target, layouts, journal)
+            outputs = ResumableOutputs(target, layouts, journal)
             yield outputs
             outputs.publish()
     except OSError as error:

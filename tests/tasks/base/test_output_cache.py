@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.models.config import Head
-from bert_jax.tasks.base.kept_outputs import KeptOutputs, kept_beside
+from bert_jax.tasks.base.output_cache import OutputCache, cached_beside
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.base.streams import predict_examples
 from bert_jax.tasks.classification.predict import LabelPredictor
@@ -37,7 +37,7 @@ def predictor(make_model):
 
 
 def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_jax.files.journal._RECORD_SECONDS", 0.0)
+    monkeypatch.setattr("bert_jax.files.journal.RECORD_SECONDS", 0.0)
     whole = list(predict_examples(predictor, TEXTS))
     batches = type(predictor).computed
     assert batches > 7
@@ -45,8 +45,8 @@ def test_what_is_kept_is_not_computed_again(predictor, tmp_path, monkeypatch):
     def predict(stop):
         """Stops after that many batches; returns the predictions and how many it computed."""
         type(predictor).computed, found = 0, []
-        with kept_beside(tmp_path / "out", lambda: REQUEST) as journal:
-            outputs = KeptOutputs(journal, "validation")
+        with cached_beside(tmp_path / "out", lambda: REQUEST) as journal:
+            outputs = OutputCache(journal, "validation")
 
             def advance(texts):
                 if outputs.count >= stop:
@@ -69,9 +69,9 @@ def keep(output, count=3, request=REQUEST, name="dev.a"):
     """Keeps the outputs of some batches, and stops; returns the outputs."""
     with (
         contextlib.suppress(KeyboardInterrupt),
-        kept_beside(output, lambda: request) as journal,
+        cached_beside(output, lambda: request) as journal,
     ):
-        outputs = KeptOutputs(journal, name)
+        outputs = OutputCache(journal, name)
         for number in range(count):
             outputs.add(number, [np.full((2, 3), number), np.array([True]), np.float32(7)])
         raise KeyboardInterrupt
@@ -84,14 +84,14 @@ def test_arrays_come_back_as_they_were(tmp_path, capsys):
     keep(tmp_path / "out", 1, name="dev.b")
     line = "out.partial keeps the outputs of 13 batches; the same command continues after them"
     assert line in capsys.readouterr().err
-    with kept_beside(tmp_path / "out", lambda: REQUEST) as journal:
-        outputs = KeptOutputs(journal, "dev.a")
+    with cached_beside(tmp_path / "out", lambda: REQUEST) as journal:
+        outputs = OutputCache(journal, "dev.a")
         for number in (0, 2, 3, 11):
             full, flag, scalar = outputs.read(number)
             np.testing.assert_array_equal(full, np.full((2, 3), number))
             assert (flag.tolist(), flag.dtype, scalar.shape, scalar) == ([True], bool, (), 7)
         assert outputs.read(12) is None
-        assert KeptOutputs(journal, "dev.b").read(1) is None
+        assert OutputCache(journal, "dev.b").read(1) is None
     keep(tmp_path / "none", 0)
     assert not (tmp_path / "none.partial").exists()
 
@@ -102,7 +102,7 @@ def test_what_is_not_continued(tmp_path):
     def refused(message, request=REQUEST):
         with (
             pytest.raises(UserError, match=message),
-            kept_beside(tmp_path / "out", lambda: request),
+            cached_beside(tmp_path / "out", lambda: request),
         ):
             raise AssertionError
 
@@ -118,7 +118,7 @@ def test_what_is_not_continued(tmp_path):
     path.unlink()
     refused(r"dev.a.outputs is damaged; remove .*out.partial to start anew")
     path.write_bytes(content)
-    with kept_beside(tmp_path / "out", lambda: REQUEST):
+    with cached_beside(tmp_path / "out", lambda: REQUEST):
         refused("is being written by process")
     assert not directory.exists()
     directory.mkdir()
