@@ -14,7 +14,7 @@ COMMAND = """
 import sys
 from bert_jax import cli
 from bert_jax.files import journal
-journal._RECORD_SECONDS = 0.1
+journal.RECORD_SECONDS = 0.1
 sys.exit(cli.main(sys.argv[1:]))
 """
 
