@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import CorpusSplit
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec

@@ -16,9 +16,7 @@ import bert_jax
 from bert_jax.benchmarks import BenchOptions
 from bert_jax.cli import VERBS
 from bert_jax.config import TEXT_LISTS, _flat, complete_config, default_config, set_key
-from bert_jax.data.pretraining.batches import PretrainingOptions
-from bert_jax.data.pretraining.masking import MaskingOptions
-from bert_jax.data.pretraining.pairs import PairOptions
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
@@ -143,10 +141,8 @@ CLASSES = {
     ColumnOptions: {},
     EncoderConfig: {},
     Execution: {},
-    MaskingOptions: {"unit": "token", "max_predictions": 20, "mask_id": 4},
     MeshShape: {},
     OptimizerOptions: {},
-    PairOptions: {},
     PlanOptions: {},
     PredictOptions: {},
     PrepareOptions: {"sources": (SourceSpec("text:a"),)},
@@ -157,7 +153,7 @@ CLASSES = {
 }
 # Set by code, not by users.
 INTERNAL = {
-    (MaskingOptions, "mask_id"), (PrepareOptions, "seed"), (PretrainingOptions, "seed"),
+    (PrepareOptions, "seed"), (PretrainingOptions, "seed"),
     (BatchOptions, "window"),
 }  # fmt: skip
 

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.pipeline import Batch, batches_in_order
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus, CorpusSplit
 from bert_jax.data.pretraining.coverage import shown_share
-from bert_jax.data.pretraining.masking import UNITS
+from bert_jax.data.pretraining.options import UNITS, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.tokenization import Tokenizer, load_tokenizer
 from bert_jax.training.progress import padding_fraction

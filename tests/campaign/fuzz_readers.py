@@ -329,8 +329,9 @@ def _make_corpus(directory: Path) -> None:
 
 
 def _read_corpus(directory: Path) -> None:
-    from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+    from bert_jax.data.pretraining.batches import PretrainingBatches
     from bert_jax.data.pretraining.corpus import Corpus, _checksum
+    from bert_jax.data.pretraining.options import PretrainingOptions
 
     # An attacker can compute the checksum, too.
     path = directory / "corpus" / "manifest.json"

@@ -12,8 +12,9 @@ import bert_jax
 from bert_jax import model_init
 from bert_jax.checkpoints.config_file import ModelDescription
 from bert_jax.config import default_config, load_config, set_key
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment

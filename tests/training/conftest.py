@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from bert_jax.checkpoints.config_file import ModelDescription
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
 from bert_jax.tasks.pretraining.task import EvaluationOptions, PretrainingTask

@@ -6,7 +6,6 @@ Global batch g consists of the examples g·B … g·B + B-1; a host makes only i
 the batches depend neither on the number of hosts and workers nor on where a run was resumed.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -15,92 +14,11 @@ from bert_jax.data import randomness
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.pretraining import masking, pairs
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.data.pretraining.masking import MaskingOptions
-from bert_jax.data.pretraining.pairs import PairOptions
-from bert_jax.errors import OptionError, require_at_least, require_one_of
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.tokenization.interface import Tokenizer
 
 # Streams of random numbers of an epoch.
 _SHUFFLE, _PHASES, _EXAMPLES = 0, 1, 2
-
-RANDOM_TOKENS = ("vocabulary", "non_special", "corpus")
-
-
-@dataclasses.dataclass(frozen=True)
-class PretrainingOptions:
-    """Length, objective and masking of the examples.
-
-    Attributes:
-        length: T, tokens of a sequence, including [CLS], [SEP] and padding.
-        objective: "nsp" (is the second sentence the next one?), "sop" (are the two in order?) or
-            "none" (consecutive whole sentences of one document, RoBERTa's DOC-SENTENCES).
-        cross_documents: with "none", whether a sequence continues in the next document of the
-            corpus, with a [SEP] between the two (RoBERTa's FULL-SENTENCES).
-        masking: what is masked together, see `masking.MaskingOptions.unit`.
-        max_predictions: P, maximum number of masked tokens of a sequence.
-        mask_fraction: fraction of the tokens that is masked.
-        mask_rounding: "nearest", "up" or "random", see `masking.MaskingOptions.rounding`.
-        mask_replace_prob, random_replace_prob: fractions of the masked tokens that become [MASK],
-            or a random token; the others are unchanged.
-        random_tokens: a random token is any id of the "vocabulary", a "non_special" one (RoBERTa),
-            or a token of the "corpus", as frequent as there (SpanBERT).
-        span_boundary: with masking "span", whether the masked tokens are also predicted from the
-            two tokens next to their span (SpanBERT's span-boundary objective).
-        max_span_targets: maximum number of tokens of a span that are predicted so.
-        short_probability: fraction of examples with a shorter target length.
-        seed: seed of all random choices.
-    """
-
-    length: int = 128
-    objective: str = "nsp"
-    cross_documents: bool = False
-    masking: str = "token"
-    max_predictions: int = 20
-    mask_fraction: float = 0.15
-    mask_rounding: str = "nearest"
-    mask_replace_prob: float = 0.8
-    random_replace_prob: float = 0.1
-    random_tokens: str = "vocabulary"
-    span_boundary: bool = False
-    max_span_targets: int = 20
-    short_probability: float = 0.1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_at_least("length", self.length, 8)
-        require_one_of("masking", self.masking, masking.UNITS)
-        require_one_of("mask_rounding", self.mask_rounding, masking.ROUNDINGS)
-        require_one_of("random_tokens", self.random_tokens, RANDOM_TOKENS)
-        self.masking_options(0)
-        self.pair_options(2)
-        require_at_least("max_span_targets", self.max_span_targets, 1)
-        if self.span_boundary and self.masking != "span":
-            rule = f"set {{masking=span}}, which is {self.masking}"
-            raise OptionError("span_boundary", self.span_boundary, rule)
-        if self.span_boundary and self.objective != "none":
-            rule = f"set {{objective=none}}, which is {self.objective}: it is for single texts"
-            raise OptionError("span_boundary", self.span_boundary, rule)
-
-    def masking_options(self, mask_id: int) -> MaskingOptions:
-        """The options of `masking`; `mask_id` is the id of [MASK]."""
-        return MaskingOptions(
-            unit=self.masking,
-            max_predictions=self.max_predictions,
-            mask_id=mask_id,
-            mask_fraction=self.mask_fraction,
-            rounding=self.mask_rounding,
-            mask_replace_prob=self.mask_replace_prob,
-            random_replace_prob=self.random_replace_prob,
-        )
-
-    def pair_options(self, max_tokens: int) -> PairOptions:
-        """The options of `pairs`, for rows with this many tokens that are not special."""
-        return PairOptions(
-            objective=self.objective,
-            max_tokens=max_tokens,
-            short_probability=self.short_probability,
-            cross_documents=self.cross_documents,
-        )
 
 
 class PretrainingBatches:
@@ -137,7 +55,6 @@ class PretrainingBatches:
         options: length, objective and masking.
         length: T, tokens of a row.
         padding_id: id of [PAD].
-        masking: options of masking.
         examples_per_epoch: R, number of examples of an epoch.
         rows_per_epoch: R, since each row is one example.
     """
@@ -157,11 +74,11 @@ class PretrainingBatches:
         self._continues_word = tokenizer.continuations()
         self._random_ids = _random_ids(options.random_tokens, tokenizer, split)
         self._special_tokens = tokenizer.num_special_tokens(pair=self._has_pairs)
-        pair_options = options.pair_options(options.length - self._special_tokens)
-        self._plan = pairs.ExamplePlan(split, pair_options, weighted=weighted)
+        room = options.length - self._special_tokens
+        self._plan = pairs.ExamplePlan(split, options, room, weighted=weighted)
         self.length = options.length
         self.padding_id = tokenizer.padding_id
-        self.masking = options.masking_options(tokenizer.special_id("mask", "pre-training"))
+        self._mask_id = tokenizer.special_id("mask", "pre-training")
         self._base_key = randomness.derive_key(options.seed)
         self.examples_per_epoch = self.rows_per_epoch = self._plan.examples_per_epoch
 
@@ -204,10 +121,10 @@ class PretrainingBatches:
         segments, keys = self._draw(numbers)
         rows = self._assemble(segments, length or self.length)
         masked = masking.choose_positions(
-            rows.is_text, self._continues_word[rows.ids], rows.lengths, keys, self.masking
+            rows.is_text, self._continues_word[rows.ids], rows.lengths, keys, self.options
         )
         input_ids, originals = masking.replace_tokens(
-            rows.ids, masked, keys, self.masking, self._random_ids
+            rows.ids, masked, keys, self.options, self._mask_id, self._random_ids
         )
         batch = {
             "input_ids": input_ids,

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import CorpusSplit
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.tokenization.interface import Tokenizer
 
 # Of larger splits every n-th document is counted, so that a training starts at once.

@@ -4,16 +4,12 @@ The variants of BERT's descendants are values of the same options: RoBERTa's, AL
 ELECTRA's positions drawn with replacement, and SpanBERT's spans.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.errors import OptionError, require_at_least, require_between, require_one_of
-
-UNITS = ("token", "token_with_replacement", "whole_word", "ngram", "span")
-ROUNDINGS = ("nearest", "up", "random")
+from bert_jax.data.pretraining.options import PretrainingOptions
 
 # Indices of the random numbers of an example, after those of `pairs.Draw`.
 _SELECT = 1 << 20
@@ -39,51 +35,6 @@ _NGRAM_LENGTHS = _thresholds(1 / np.arange(1, 4))
 _ONE_WORD = _thresholds(np.ones(1))
 
 
-@dataclasses.dataclass(frozen=True)
-class MaskingOptions:
-    """Options for choosing and replacing masked positions.
-
-    Attributes:
-        unit: "token"; "token_with_replacement" (positions are drawn with replacement and count
-            once, so that fewer are masked: ELECTRA); "whole_word" (all pieces of a word; BERT's
-            later models); "ngram" (1 to 3 whole words in a row, the shorter the more often: ALBERT,
-            section 4.1) or "span" (1 to 10 whole words in a row: SpanBERT, section 3.1).
-        max_predictions: P, maximum number of masked positions of an example.
-        mask_id: id of [MASK].
-        mask_fraction: fraction of the tokens that is masked.
-        rounding: how the number of masked tokens becomes a whole number: "nearest", "up" (SpanBERT)
-            or "random", up with the probability of its fractional part (RoBERTa).
-        mask_replace_prob, random_replace_prob: fractions of masked tokens that become [MASK], or a
-            random token; the others are unchanged.
-    """
-
-    unit: str
-    max_predictions: int
-    mask_id: int
-    mask_fraction: float = 0.15
-    rounding: str = "nearest"
-    mask_replace_prob: float = 0.8
-    random_replace_prob: float = 0.1
-
-    def __post_init__(self) -> None:
-        require_one_of("unit", self.unit, UNITS)
-        require_at_least("max_predictions", self.max_predictions, 1)
-        require_between(
-            "mask_fraction", self.mask_fraction, 0, 1, without_low=True, without_high=True
-        )
-        require_one_of("rounding", self.rounding, ROUNDINGS)
-        check_replacement(self.mask_replace_prob, self.random_replace_prob)
-
-
-def check_replacement(mask_replace_prob: float, random_replace_prob: float) -> None:
-    """Raises OptionError unless the two fractions of the masked tokens are at most 1 together."""
-    require_between("mask_replace_prob", mask_replace_prob, 0, 1)
-    require_between("random_replace_prob", random_replace_prob, 0, 1)
-    if mask_replace_prob + random_replace_prob > 1:
-        rule = f"with {{mask_replace_prob}}, {mask_replace_prob}, it must be at most 1"
-        raise OptionError("random_replace_prob", random_replace_prob, rule)
-
-
 class MaskedPositions(NamedTuple):
     """The masked positions of B examples.
 
@@ -101,7 +52,7 @@ class MaskedPositions(NamedTuple):
 
 
 def num_predictions(
-    lengths: np.ndarray, options: MaskingOptions, keys: np.ndarray | None = None
+    lengths: np.ndarray, options: PretrainingOptions, keys: np.ndarray | None = None
 ) -> np.ndarray:
     """The number of masked tokens: int64 [B], numbers of tokens → int64 [B].
 
@@ -113,9 +64,9 @@ def num_predictions(
         keys: uint64 [B], random key of each example; None: the largest number for any key.
     """
     exact = lengths * options.mask_fraction
-    if options.rounding == "nearest":
+    if options.mask_rounding == "nearest":
         targets = np.rint(exact)
-    elif options.rounding == "up" or keys is None:
+    elif options.mask_rounding == "up" or keys is None:
         targets = np.ceil(exact)
     else:
         targets = np.floor(exact + randomness.uniform_at(keys, _ROUND))
@@ -127,7 +78,7 @@ def choose_positions(
     continues_word: np.ndarray,
     lengths: np.ndarray,
     keys: np.ndarray,
-    options: MaskingOptions,
+    options: PretrainingOptions,
 ) -> MaskedPositions:
     """Chooses the masked positions of B examples.
 
@@ -136,25 +87,21 @@ def choose_positions(
         continues_word: bool [B, T], tokens that continue the word of the token before them.
         lengths: int64 [B], tokens of each example, including [CLS] and [SEP].
         keys: uint64 [B], random key of each example.
-        options: options of masking.
+        options: unit, fraction, rounding and P.
     """
     targets = num_predictions(lengths, options, keys)
-    if options.unit.startswith("token"):
-        draw = _distinct_tokens if options.unit == "token" else _tokens_with_replacement
-        positions = draw(candidates, targets, keys, options.max_predictions)
-        chosen = positions < candidates.shape[1]
-        positions[~chosen] = 0
-        return MaskedPositions(positions, chosen, positions)
+    if options.masking.startswith("token"):
+        return _drawn_tokens(candidates, targets, keys, options)
     after_gap = np.zeros_like(candidates)
     after_gap[:, 1:] = ~candidates[:, :-1]
     starts = candidates & (~continues_word | after_gap)
-    if options.unit == "span":
+    if options.masking == "span":
         masked = _mask_spans(candidates, starts, targets, keys)
-    else:
-        lengths_in_words = _NGRAM_LENGTHS if options.unit == "ngram" else _ONE_WORD
-        masked = _mask_words(candidates, starts, targets, keys, lengths_in_words)
-    found = _gathered(masked, options.max_predictions)
-    return found._replace(deciders=_run_starts(found)) if options.unit == "span" else found
+        gathered = _gathered(masked, options.max_predictions)
+        return gathered._replace(deciders=_run_starts(gathered))
+    lengths_in_words = _NGRAM_LENGTHS if options.masking == "ngram" else _ONE_WORD
+    masked = _mask_words(candidates, starts, targets, keys, lengths_in_words)
+    return _gathered(masked, options.max_predictions)
 
 
 def span_boundaries(
@@ -196,7 +143,8 @@ def replace_tokens(
     input_ids: np.ndarray,
     masked: MaskedPositions,
     keys: np.ndarray,
-    options: MaskingOptions,
+    options: PretrainingOptions,
+    mask_id: int,
     random_ids: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Puts [MASK] (80 %), a random token (10 %) or the token itself (10 %) at masked positions.
@@ -205,7 +153,8 @@ def replace_tokens(
         input_ids: int32 [B, T].
         masked: masked positions.
         keys: uint64 [B], random key of each example.
-        options: replacement probabilities and id of [MASK].
+        options: replacement probabilities.
+        mask_id: id of [MASK].
         random_ids: integers [n], the ids of which each random token is one.
 
     Returns:
@@ -221,7 +170,7 @@ def replace_tokens(
     ]
     replacements = np.where(
         action < options.mask_replace_prob,
-        options.mask_id,
+        mask_id,
         np.where(
             action < options.mask_replace_prob + options.random_replace_prob,
             random_tokens,
@@ -235,36 +184,32 @@ def replace_tokens(
     return replaced, np.where(masked.chosen, originals, 0).astype(np.int32)
 
 
-def _distinct_tokens(
-    candidates: np.ndarray, targets: np.ndarray, keys: np.ndarray, most: int
-) -> np.ndarray:
-    """`targets` [B] different candidates, ascending, filled with T: int64 [B, most]."""
-    length = candidates.shape[1]
-    order = _shuffled(candidates, keys, most)
-    kept = (np.arange(order.shape[1]) < targets[:, None]) & (order >= 0)
-    order = np.sort(np.where(kept, order, length), axis=1)
-    missing = max(0, most - order.shape[1])
-    return np.pad(order, ((0, 0), (0, missing)), constant_values=length)
+def _drawn_tokens(
+    candidates: np.ndarray, targets: np.ndarray, keys: np.ndarray, options: PretrainingOptions
+) -> MaskedPositions:
+    """`targets` [B] candidates, drawn without or with replacement.
 
-
-def _tokens_with_replacement(
-    candidates: np.ndarray, targets: np.ndarray, keys: np.ndarray, most: int
-) -> np.ndarray:
-    """The different ones among `targets` [B] draws, ascending, filled with T: int64 [B, most].
-
-    Source: google-research/electra, pretrain_helpers.py, mask.
+    Source of the latter: google-research/electra, pretrain_helpers.py, mask.
     """
-    length, draws = candidates.shape[1], np.arange(most)
-    counts = candidates.sum(axis=1)
-    bits = randomness.random_bits(keys[:, None], _SELECT + draws)
-    ranks = randomness.integers_below(bits, np.maximum(counts, 1)[:, None])
-    ascending = np.argsort(~candidates, axis=1, kind="stable")
-    drawn = np.take_along_axis(ascending, ranks, axis=1)
-    drawn[(draws >= targets[:, None]) | (counts == 0)[:, None]] = length
-    drawn.sort(axis=1)
-    drawn[:, 1:][drawn[:, 1:] == drawn[:, :-1]] = length
-    drawn.sort(axis=1)
-    return drawn
+    length, most = candidates.shape[1], options.max_predictions
+    if options.masking == "token":
+        drawn = _shuffled(candidates, keys, most)
+    else:
+        counts = candidates.sum(axis=1)[:, None]
+        bits = randomness.random_bits(keys[:, None], _SELECT + np.arange(most))
+        ranks = randomness.integers_below(bits, np.maximum(counts, 1))
+        ascending = np.argsort(~candidates, axis=1, kind="stable")
+        drawn = np.where(counts, np.take_along_axis(ascending, ranks, axis=1), -1)
+    used = (np.arange(drawn.shape[1]) < targets[:, None]) & (drawn >= 0)
+    positions = np.full((len(candidates), most), length)
+    positions[:, : drawn.shape[1]] = np.where(used, drawn, length)
+    positions.sort(axis=1)
+    if options.masking != "token":
+        positions[:, 1:][positions[:, 1:] == positions[:, :-1]] = length
+        positions.sort(axis=1)
+    chosen = positions < length
+    positions[~chosen] = 0
+    return MaskedPositions(positions, chosen, positions)
 
 
 def _shuffled(eligible: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:

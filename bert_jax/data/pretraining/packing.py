@@ -86,8 +86,8 @@ class PackedBatches:
         """
         self._examples = examples
         self._length = examples.length
-        predictions = examples.masking.max_predictions
-        unlimited = dataclasses.replace(examples.masking, max_predictions=self._length)
+        predictions = examples.options.max_predictions
+        unlimited = dataclasses.replace(examples.options, max_predictions=self._length)
         needed = int(masking.num_predictions(np.array([self._length]), unlimited)[0])
         if predictions < needed:
             raise OptionError(
@@ -137,7 +137,7 @@ class PackedBatches:
         A row is limited in tokens, masked tokens and labels; the size is the largest fraction of
         these three, so examples that fit by size fit in all of them.
         """
-        masked = masking.num_predictions(lengths, self._examples.masking)
+        masked = masking.num_predictions(lengths, self._examples.options)
         by_masked = -(-masked * self._length // self._predictions)
         by_label = -(-self._length // self._labels)
         return np.maximum(np.maximum(lengths, by_masked), by_label)

@@ -17,7 +17,6 @@ chunk is filled, split, paired and truncated) follows the original. There are tw
   sentences over time.
 """
 
-import dataclasses
 import enum
 from typing import NamedTuple
 
@@ -25,15 +24,8 @@ import numpy as np
 
 from bert_jax.data import randomness
 from bert_jax.data.pretraining.corpus import CorpusSplit
-from bert_jax.errors import (
-    OptionError,
-    UserError,
-    require_at_least,
-    require_between,
-    require_one_of,
-)
-
-OBJECTIVES = ("nsp", "sop", "none")
+from bert_jax.data.pretraining.options import PretrainingOptions
+from bert_jax.errors import UserError
 
 
 class Draw(enum.IntEnum):
@@ -68,32 +60,6 @@ class Segments(NamedTuple):
     labels: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
-class PairOptions:
-    """How examples are cut from documents.
-
-    Attributes:
-        objective: "nsp", "sop" or "none".
-        max_tokens: maximum number of tokens of both segments together, without special tokens but
-            with the separators between documents.
-        short_probability: fraction of examples whose target length is uniform in [2, max_tokens].
-        cross_documents: whether a text continues in the next document; only for "none".
-    """
-
-    objective: str = "nsp"
-    max_tokens: int = 125
-    short_probability: float = 0.1
-    cross_documents: bool = False
-
-    def __post_init__(self) -> None:
-        require_one_of("objective", self.objective, OBJECTIVES)
-        require_at_least("max_tokens", self.max_tokens, 2)
-        require_between("short_probability", self.short_probability, 0, 1)
-        if self.cross_documents and self.objective != "none":
-            rule = f"only {{objective=none}} continues in the next document, not {self.objective}"
-            raise OptionError("cross_documents", self.cross_documents, rule)
-
-
 class ExamplePlan:
     """The document of each example of an epoch, and the token ranges of examples.
 
@@ -101,19 +67,28 @@ class ExamplePlan:
         examples_per_epoch: number of examples in one epoch.
     """
 
-    def __init__(self, split: CorpusSplit, options: PairOptions, *, weighted: bool = True) -> None:
+    def __init__(
+        self,
+        split: CorpusSplit,
+        options: PretrainingOptions,
+        max_tokens: int,
+        *,
+        weighted: bool = True,
+    ) -> None:
         """Counts the examples of each document.
 
         Args:
             split: documents of the split.
-            options: options for cutting examples.
+            options: objective and share of short examples.
+            max_tokens: maximum number of tokens of both segments together, without special tokens
+                but with the separators between documents.
             weighted: whether sources are repeated according to their weights (not in evaluation).
 
         Raises:
             UserError: the split has no documents.
         """
         self._split = split
-        self._options = options
+        self._options, self._max_tokens = options, max_tokens
         # Offsets are accessed at random: keep them in memory, only the tokens on disk.
         self._sentences = np.asarray(split.sentence_offsets, np.int64)
         self._documents = np.asarray(split.document_offsets, np.int64)
@@ -135,7 +110,7 @@ class ExamplePlan:
             self._begins = self._sentences + np.cumsum(is_start)
             self._ends = self._begins - is_start
         unit_tokens = self._ends[self._units[1:]] - self._begins[self._units[:-1]]
-        counts = np.ceil(unit_tokens / options.max_tokens * repeats).astype(np.int64)
+        counts = np.ceil(unit_tokens / max_tokens * repeats).astype(np.int64)
         self._first_example = np.concatenate([[0], np.cumsum(counts)])
         self.examples_per_epoch = int(self._first_example[-1])
 
@@ -156,7 +131,7 @@ class ExamplePlan:
             pairs = self._ordered_pairs(first, stop, keys)
         else:
             pairs = self._next_sentence_pairs(indices, first, stop, targets, keys)
-        return _truncate(pairs, self._options.max_tokens, keys)
+        return _truncate(pairs, self._max_tokens, keys)
 
     def separators(self, segments: Segments) -> tuple[np.ndarray, np.ndarray]:
         """The separators between the documents of each text of a plan with `cross_documents`.
@@ -174,7 +149,7 @@ class ExamplePlan:
 
     def _target_lengths(self, keys: np.ndarray) -> np.ndarray:
         """The target length of each chunk in tokens, int64 [B]."""
-        longest = self._options.max_tokens
+        longest = self._max_tokens
         is_short = randomness.uniform_at(keys, Draw.IS_SHORT) < self._options.short_probability
         short = 2 + randomness.integers_below(
             randomness.random_bits(keys, Draw.SHORT_LENGTH), longest - 1
@@ -228,7 +203,7 @@ class ExamplePlan:
         start = self._sentences[first]
         end = self._sentences[np.clip(fitting, first + 1, unit_end)]
         # Only the first sentence can be too long; there is no separator in it.
-        end = np.minimum(end, start + self._options.max_tokens)
+        end = np.minimum(end, start + self._max_tokens)
         return Segments(start, end, end, end, np.zeros(len(first), np.int64))
 
     def _next_sentence_pairs(

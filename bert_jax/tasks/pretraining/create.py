@@ -4,13 +4,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.pretraining.batches import PretrainingOptions
 from bert_jax.data.pretraining.corpus import (
     TOKENIZER_DIRECTORY,
     Corpus,
     synthetic_corpus,
     synthetic_tokenizer,
 )
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.preparation.options import PrepareOptions, VocabularyOptions
 from bert_jax.data.pretraining.sources import SourceSpec, source_specs
 from bert_jax.errors import OptionError, renamed_options, require_at_least, require_between

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.data.pretraining import masking
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
+from bert_jax.data.pretraining.options import UNITS, PretrainingOptions
 from bert_jax.errors import UserError
 
 SHAPES_AND_DTYPES = {
@@ -43,7 +43,7 @@ def numbered_batches(numbered_tokenizer, make_numbered_split):
 
 @pytest.mark.parametrize("length", [8, 128, 512])
 @pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
-@pytest.mark.parametrize("unit", masking.UNITS)
+@pytest.mark.parametrize("unit", UNITS)
 def test_shapes_dtypes_and_text_of_every_kind(numbered_batches, length, objective, unit):
     predictions = max(1, round(0.15 * length))
     has_boundaries = (objective, unit) == ("none", "span")
@@ -134,7 +134,7 @@ def words_of(ids: np.ndarray) -> list[list[int]]:
 @given(
     lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
     objective=st.sampled_from(["nsp", "sop", "none"]),
-    unit=st.sampled_from(masking.UNITS),
+    unit=st.sampled_from(UNITS),
     length=st.integers(8, 60),
     max_predictions=st.integers(1, 10),
     fraction=st.floats(0.05, 0.5),
@@ -192,7 +192,7 @@ def test_more_predictions_than_tokens_leave_the_rest_empty(numbered_batches):
     assert batch["masked_lm_weights"].sum(axis=1).max() == 5  # all but [CLS] and two [SEP]
 
 
-@pytest.mark.parametrize("unit", masking.UNITS)
+@pytest.mark.parametrize("unit", UNITS)
 def test_four_hosts_make_the_rows_of_one(numbered_batches, unit):
     batches = numbered_batches(masking=unit, length=64)
     whole = batches.batch(5, 12)

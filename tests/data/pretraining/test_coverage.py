@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.coverage import _size_of_union, shown_share
+from bert_jax.data.pretraining.options import PretrainingOptions
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from bert_jax.data import randomness
 from bert_jax.data.pretraining import masking
-from bert_jax.data.pretraining.masking import MaskingOptions, choose_positions, replace_tokens
+from bert_jax.data.pretraining.masking import choose_positions, replace_tokens
+from bert_jax.data.pretraining.options import UNITS, PretrainingOptions
 from bert_jax.errors import UserError
 
 # Two sentences; "##a" to "##c" continue the word "w" before them.
@@ -38,8 +39,8 @@ SENTENCES = [
 MASK_ID, VOCAB_SIZE = 4, 3000
 
 
-def options_of(unit="token", max_predictions=8, **changes) -> MaskingOptions:
-    return MaskingOptions(unit, max_predictions, MASK_ID, **changes)
+def options_of(unit="token", max_predictions=8, **changes) -> PretrainingOptions:
+    return PretrainingOptions(masking=unit, max_predictions=max_predictions, **changes)
 
 
 def keys_of(rows: int, seed: int = 3) -> np.ndarray:
@@ -110,7 +111,7 @@ def test_a_replaced_row_by_eye():
         options = options_of(
             mask_replace_prob=mask_replace_prob, random_replace_prob=random_replace_prob
         )
-        return replace_tokens(ids, chosen, keys_of(1), options, np.arange(VOCAB_SIZE))
+        return replace_tokens(ids, chosen, keys_of(1), options, MASK_ID, np.arange(VOCAB_SIZE))
 
     masked, originals = replaced(1.0, 0.0)
     assert masked.tolist() == [[2, 4, 4, 4, 4, 4, 3, 0]]
@@ -132,7 +133,9 @@ def test_a_span_is_replaced_as_one():
         candidates, np.zeros_like(candidates), np.full(rows, 40), keys_of(rows), options
     )
     ids = np.full((rows, 40), 7, np.int32)
-    replaced, _ = replace_tokens(ids, masked, keys_of(rows), options, np.arange(VOCAB_SIZE))
+    replaced, _ = replace_tokens(
+        ids, masked, keys_of(rows), options, MASK_ID, np.arange(VOCAB_SIZE)
+    )
     outcomes: dict[tuple[int, int], list[int]] = {}
     for row, column in zip(*np.nonzero(masked.chosen), strict=True):
         position, first = masked.positions[row, column], masked.deciders[row, column]
@@ -144,7 +147,7 @@ def test_a_span_is_replaced_as_one():
 
 @given(
     st.lists(st.text("swc", min_size=8, max_size=8), min_size=1, max_size=8),
-    st.sampled_from(masking.UNITS),
+    st.sampled_from(UNITS),
     st.integers(1, 12),
     st.floats(0.05, 0.9),
     st.integers(0, 1000),
@@ -190,7 +193,7 @@ def words_of(row: np.ndarray) -> list[list[int]]:
     return words
 
 
-@pytest.mark.parametrize("unit", masking.UNITS)
+@pytest.mark.parametrize("unit", UNITS)
 def test_rows_do_not_depend_on_each_other(unit):
     generator = np.random.default_rng(0)
     candidates = generator.random((20, 40)) < 0.9
@@ -247,7 +250,7 @@ def test_spans_and_ngrams_are_as_long_as_published(unit, weights):
 
 
 def test_bad_options():
-    with pytest.raises(UserError, match="^unit is 'words'; known are token, "):
+    with pytest.raises(UserError, match="^masking is 'words'; known are token, "):
         options_of("words")
     with pytest.raises(UserError, match="^max_predictions is 0; it must be at least 1"):
         options_of(max_predictions=0)

@@ -7,8 +7,8 @@ import pytest
 
 from bert_jax.data import randomness
 from bert_jax.data.pretraining import masking
-from bert_jax.data.pretraining.batches import PretrainingOptions
-from bert_jax.data.pretraining.masking import MaskingOptions, choose_positions, replace_tokens
+from bert_jax.data.pretraining.masking import choose_positions, replace_tokens
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
 from bert_jax.errors import UserError
@@ -110,8 +110,11 @@ def test_electra_masks_85_percent_of_positions_drawn_with_replacement():
     rows, length, most = 4_000, 128, 19
     candidates = np.zeros((rows, length), bool)
     candidates[:, 1:31] = True
-    options = MaskingOptions(
-        "token_with_replacement", most, MASK_ID, mask_replace_prob=0.85, random_replace_prob=0.0
+    options = PretrainingOptions(
+        masking="token_with_replacement",
+        max_predictions=most,
+        mask_replace_prob=0.85,
+        random_replace_prob=0.0,
     )
     lengths = np.full(rows, 100)
     found = choose_positions(candidates, ~candidates, lengths, keys_of(rows), options)
@@ -129,7 +132,7 @@ def test_electra_masks_85_percent_of_positions_drawn_with_replacement():
     assert all(within(count, rows, share) for count in shares)
 
     ids = np.broadcast_to(np.arange(100, 100 + length, dtype=np.int32), (rows, length))
-    replaced, originals = replace_tokens(ids, found, keys_of(rows), options, np.arange(50))
+    replaced, originals = replace_tokens(ids, found, keys_of(rows), options, MASK_ID, np.arange(50))
     shown = np.take_along_axis(replaced, found.positions, axis=1)[found.chosen]
     assert within((shown == MASK_ID).sum(), len(shown), 0.85)
     assert ((shown == MASK_ID) | (shown == originals[found.chosen])).all()
@@ -139,13 +142,13 @@ def test_the_number_of_masked_tokens():
     lengths = np.array([3, 10, 30, 128, 512])
 
     def numbers(rounding: str, keys=None) -> list[int]:
-        options = MaskingOptions("token", 77, MASK_ID, rounding=rounding)
+        options = PretrainingOptions(max_predictions=77, mask_rounding=rounding)
         return masking.num_predictions(lengths, options, keys).tolist()
 
     # Exactly 0.45, 1.5, 4.5, 19.2 and 76.8.
     assert numbers("nearest") == [1, 2, 4, 19, 77]
     assert numbers("up") == numbers("random") == [1, 2, 5, 20, 77]
-    options = MaskingOptions("token", 77, MASK_ID, rounding="random")
+    options = PretrainingOptions(max_predictions=77, mask_rounding="random")
     found = masking.num_predictions(np.full(2_000, 128), options, keys_of(2_000))
     assert set(found.tolist()) == {19, 20}
     assert within((found == 20).sum(), 2_000, 0.2)

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_jax.data.pretraining import masking, packing
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining import packing
+from bert_jax.data.pretraining.batches import PretrainingBatches
+from bert_jax.data.pretraining.options import ROUNDINGS, UNITS, PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.errors import UserError
 
@@ -129,7 +130,7 @@ def unpacked(batch) -> list[tuple]:
 @given(
     lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
     objective=st.sampled_from(["nsp", "sop", "none"]),
-    unit=st.sampled_from(masking.UNITS),
+    unit=st.sampled_from(UNITS),
     length=st.integers(8, 80),
     spare=st.integers(0, 5),
     seed=st.integers(0, 1000),
@@ -144,7 +145,7 @@ def test_rows_hold_whole_examples_of_the_stretch_of_their_group(
         # Every other seed has the switches that only one text has.
         cross_documents=objective == "none" and seed % 2 == 0,
         span_boundary=(objective, unit) == ("none", "span"),
-        mask_rounding=masking.ROUNDINGS[seed % 3],
+        mask_rounding=ROUNDINGS[seed % 3],
     )  # fmt: skip
     batches = PretrainingBatches(make_numbered_split(lengths), numbered_tokenizer, options)
     packed = PackedBatches(batches)

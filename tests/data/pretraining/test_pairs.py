@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from bert_jax.data import randomness
 from bert_jax.data.pretraining import pairs
-from bert_jax.data.pretraining.pairs import ExamplePlan, PairOptions, Segments
+from bert_jax.data.pretraining.options import OBJECTIVES, PretrainingOptions
+from bert_jax.data.pretraining.pairs import ExamplePlan, Segments
 from bert_jax.errors import UserError
 
 # Lengths of the sentences of each document. Tokens 0-16, 17-24 and 25-30:
@@ -17,9 +18,11 @@ from bert_jax.errors import UserError
 THREE_DOCUMENTS = [[3, 4, 2, 5, 3], [4, 4], [6]]
 
 
-def plan_epoch(split, *, seed=1, epoch=2, repeat=1, **options) -> tuple[ExamplePlan, Segments]:
+def plan_epoch(
+    split, *, max_tokens=125, seed=1, epoch=2, repeat=1, **options
+) -> tuple[ExamplePlan, Segments]:
     """All examples of an epoch, `repeat` times with other keys."""
-    plan = ExamplePlan(split, PairOptions(**options))
+    plan = ExamplePlan(split, PretrainingOptions(**options), max_tokens)
     indices = np.tile(np.arange(plan.examples_per_epoch), repeat)
     keys = randomness.random_bits(randomness.derive_key(seed), np.arange(len(indices)))
     phases = np.broadcast_to(randomness.derive_key(epoch), keys.shape)
@@ -139,8 +142,8 @@ def test_weights_repeat_the_source_that_is_scarce_for_its_weight(make_numbered_s
 
     def examples(weights, **arguments):
         split = make_numbered_split(lengths, [0, 2, 4], weights)
-        options = PairOptions(objective="none", max_tokens=8)
-        return ExamplePlan(split, options, **arguments).examples_per_epoch
+        options = PretrainingOptions(objective="none")
+        return ExamplePlan(split, options, 8, **arguments).examples_per_epoch
 
     assert examples([2.0, 1.0]) == 20 + 10  # as the text is
     assert examples([1.0, 1.0]) == 20 + 20  # the second twice
@@ -151,9 +154,9 @@ def test_weights_repeat_the_source_that_is_scarce_for_its_weight(make_numbered_s
 
 
 def test_a_source_without_a_document_in_the_split_changes_nothing(make_numbered_split):
-    options = PairOptions(objective="none", max_tokens=8)
+    options = PretrainingOptions(objective="none")
     split = make_numbered_split([[80], [40]], [0, 1, 1, 2], [1.0, 5.0, 1.0])
-    assert ExamplePlan(split, options).examples_per_epoch == 10 + 10
+    assert ExamplePlan(split, options, 8).examples_per_epoch == 10 + 10
 
 
 def test_half_of_the_second_sentences_are_random(make_numbered_split):
@@ -338,7 +341,7 @@ LENGTHS = st.lists(
 
 @given(
     lengths=LENGTHS,
-    objective=st.sampled_from(pairs.OBJECTIVES),
+    objective=st.sampled_from(OBJECTIVES),
     max_tokens=st.integers(5, 60),
     seed=st.integers(0, 1000),
 )
@@ -375,14 +378,12 @@ def test_rules_that_hold_for_any_corpus(make_numbered_split, lengths, objective,
 
 def test_bad_options_and_an_empty_split(make_split):
     with pytest.raises(UserError, match="^objective is 'mlm'; known are nsp, sop"):
-        PairOptions(objective="mlm")
-    with pytest.raises(UserError, match="^max_tokens is 1; it must be at least 2"):
-        PairOptions(max_tokens=1)
+        PretrainingOptions(objective="mlm")
     message = "^cross_documents is True; only objective=none continues in the next document"
     with pytest.raises(UserError, match=message):
-        PairOptions(cross_documents=True)
+        PretrainingOptions(cross_documents=True)
     for share in (-0.1, 1.1):
         with pytest.raises(UserError, match="^short_probability is .*; it must be at least 0"):
-            PairOptions(short_probability=share)
+            PretrainingOptions(short_probability=share)
     with pytest.raises(UserError, match="the corpus has no document; prepare it from more text"):
-        ExamplePlan(make_split([]), PairOptions())
+        ExamplePlan(make_split([]), PretrainingOptions(), 125)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.targets import degenerate_targets
 
 ONE_SENTENCE = [[10]] * 40

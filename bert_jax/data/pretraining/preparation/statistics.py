@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.pretraining.batches import PretrainingBatches, PretrainingOptions
+from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.corpus import Corpus
+from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.preparation.options import PrepareOptions
 from bert_jax.data.pretraining.preparation.prepare import prepare
