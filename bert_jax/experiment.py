@@ -35,6 +35,7 @@ from bert_jax.options import from_keys
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
 from bert_jax.planning.plan import PlanOptions, make_plans
+from bert_jax.planning.training_on_mesh import Training
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.standard_streams import say
@@ -151,7 +152,7 @@ class Experiment:
             UserError: the mesh does not divide the batch, or does not fit the devices.
         """
         if self.mesh_shape.auto:
-            return auto_mesh(self.task, self.optimizer, self.options)
+            return auto_mesh(Training(self.task, self.optimizer, self.options))
         mesh = make_mesh(self.mesh_shape)
         options = self.train_options
         check_batch_size(options.global_batch_size, mesh, options.microbatches)
@@ -275,9 +276,7 @@ class Experiment:
         """Plans the cost of a training on devices that need not exist locally, see `make_plans`."""
         planned = dataclasses.replace(self, platform=devices.hardware.platform, with_data=False)
         return make_plans(
-            planned.task,
-            planned.optimizer,
-            planned.options,
+            Training(planned.task, planned.optimizer, planned.options),
             self.mesh_shape,
             devices,
             plan_options,

@@ -29,7 +29,7 @@ class Hardware:
     Attributes:
         name: name in a topology.
         platform: "tpu", "gpu" or "cpu".
-        device_kinds: prefixes of JAX's `device_kind` of the device.
+        device_kind: prefix of JAX's `device_kind` of the device.
         bfloat16_flops: peak rate of dense matrix products with bfloat16 inputs, FLOP/s.
         float32_flops: the same for float32 with JAX's default precision: one bfloat16 pass on TPUs,
             TensorFloat-32 on GPUs.
@@ -41,7 +41,7 @@ class Hardware:
 
     name: str
     platform: str
-    device_kinds: tuple[str, ...] = ()
+    device_kind: str
     bfloat16_flops: float | None = None
     float32_flops: float | None = None
     memory_bytes: int | None = None
@@ -54,54 +54,25 @@ class Hardware:
         return self.bfloat16_flops if dtype == "bfloat16" else self.float32_flops
 
 
-def _tpu(
-    name: str, kind: str, tflops: float, gib: int, gbps: float, ici_gbps: float, dimensions: int
-) -> Hardware:
-    return Hardware(
-        name,
-        "tpu",
-        (kind,),
-        bfloat16_flops=tflops * 1e12,
-        float32_flops=tflops * 1e12,
-        memory_bytes=gib * _GIB,
-        memory_bandwidth=gbps * 1e9,
-        interconnect_bandwidth=ici_gbps * 1e9,
-        topology_dimensions=dimensions,
-    )
-
-
-def _gpu(name: str, tflops: float, tf32: float, gb: int, gbps: float, nvlink: float) -> Hardware:
-    return Hardware(
-        name,
-        "gpu",
-        (f"NVIDIA {name.upper()}",),
-        bfloat16_flops=tflops * 1e12,
-        float32_flops=tf32 * 1e12,
-        memory_bytes=gb * 10**9,
-        memory_bandwidth=gbps * 1e9,
-        interconnect_bandwidth=nvlink * 1e9,
-    )
-
-
 # Beyond the largest slices of Cloud TPU, of some 9,000 chips.
 MOST_DEVICES = 2**16
 
-# A longer device kind must precede its prefixes.
+_PUBLISHED = (
+    # name, platform, JAX's kind, TFLOP/s in bfloat16 and float32, bytes, GB/s of memory and sent
+    ("v4", "tpu", "TPU v4", 275, 275, 32 * _GIB, 1228, 300, 3),
+    ("v5e", "tpu", "TPU v5 lite", 197, 197, 16 * _GIB, 819, 200, 2),
+    ("v5p", "tpu", "TPU v5", 459, 459, 95 * _GIB, 2765, 600, 3),
+    ("v6e", "tpu", "TPU v6 lite", 918, 918, 32 * _GIB, 1638, 400, 2),
+    ("a100", "gpu", "NVIDIA A100", 312, 156, 80 * 10**9, 2039, 300, 1),
+    ("h100", "gpu", "NVIDIA H100", 989, 494.5, 80 * 10**9, 3350, 450, 1),
+    ("h200", "gpu", "NVIDIA H200", 989, 494.5, 141 * 10**9, 4800, 450, 1),
+)
 HARDWARE: dict[str, Hardware] = {
-    hardware.name: hardware
-    for hardware in (
-        #     name   JAX's kind   TFLOP/s GiB  GB/s  ICI GB/s  topology
-        _tpu("v4", "TPU v4", 275, 32, 1228, 300, 3),
-        _tpu("v5e", "TPU v5 lite", 197, 16, 819, 200, 2),
-        _tpu("v5p", "TPU v5", 459, 95, 2765, 600, 3),
-        _tpu("v6e", "TPU v6 lite", 918, 32, 1638, 400, 2),
-        #     name  bf16  TF32   GB  GB/s  NVLink GB/s
-        _gpu("a100", 312, 156, 80, 2039, 300),
-        _gpu("h100", 989, 494.5, 80, 3350, 450),
-        _gpu("h200", 989, 494.5, 141, 4800, 450),
-        Hardware("cpu", "cpu", ("cpu",)),
+    row[0]: Hardware(
+        *row[:3], row[3] * 1e12, row[4] * 1e12, row[5], row[6] * 1e9, row[7] * 1e9, row[8]
     )
-}
+    for row in _PUBLISHED
+} | {"cpu": Hardware("cpu", "cpu", "cpu")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,13 +128,8 @@ def parse_slice(text: str) -> Slice:
 
 def hardware_of(device_kind: str) -> Hardware | None:
     """The entry of the table for JAX's `device.device_kind`, None if there is none."""
-    matches = [
-        (len(kind), hardware.name)
-        for hardware in HARDWARE.values()
-        for kind in hardware.device_kinds
-        if device_kind.startswith(kind)
-    ]
-    return HARDWARE[max(matches)[1]] if matches else None
+    matches = [each for each in HARDWARE.values() if device_kind.startswith(each.device_kind)]
+    return max(matches, key=lambda each: len(each.device_kind), default=None)
 
 
 @dataclasses.dataclass(frozen=True)

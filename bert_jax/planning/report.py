@@ -6,129 +6,109 @@ from typing import Any
 from bert_jax.metrics.tables import aligned
 
 _YES_OR_NO = {True: "yes", False: "no"}
+_NOTES = (
+    "GiB: of each device at the peak; largest: rows of a micro-batch on each device that fit;",
+    "step, days: lower bounds at the published peaks; sent: by each device in a step.",
+)
 
 
 def as_text(plans: Sequence[dict[str, Any]]) -> str:
-    """Formats results of `plan.as_json`: one mesh in full, several with one line each."""
-    return _in_full(plans[0]) if len(plans) == 1 else _table(plans)
-
-
-def _table(plans: Sequence[dict[str, Any]]) -> str:
-    head = ("mesh", "fits", "GiB", "largest", "step, ms", "busiest", "sent, MB", "days", "compile")
-    notes = [
-        "GiB: of each device at the peak; largest: rows of a micro-batch on each device that fit;",
-        "step, days: lower bounds at the published peaks; sent: by each device in a step.",
-    ]
-    lines = aligned([head, *map(_row, plans)])
-    return "\n".join([_heading(plans[0]), "", *lines, "", *notes, _provenance(plans[0])])
-
-
-def _row(plan: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        plan["mesh"],
-        _YES_OR_NO[plan["fits"]],
-        _number(plan["peak_bytes_per_device"], 2**30, 2),
-        _number(plan["largest_microbatch_per_device"], 1, 0),
-        _number(plan["step_floor_s"], 1e-3, 2),
-        _busiest(plan["step_floor"]),
-        _number(plan["sent_bytes_per_device"], 1e6, 0),
-        _number(plan["days_floor"], 1, 2),
-        _number(plan["compile_s"], 1, 0, " s"),
-    )
-
-
-def _in_full(plan: dict[str, Any]) -> str:
-    batch, length = plan["global_batch_size"], plan["length"]
-    lines = [
-        _heading(plan),
-        f"mesh {plan['mesh']}, micro-batches of {plan['microbatch_per_device']} rows on a device",
-        "",
-        _line("fits", f"{_YES_OR_NO[plan['fits']]}: {_peak(plan)}"),
-    ]
-    for name, size in (plan["memory_per_device"] or {}).items():
-        lines.append(_line(f"  {name}", f"{size / 2**30:8.2f} GiB"))
-    largest = plan["largest_microbatch_per_device"]
-    if largest is not None:
-        largest_batch = batch * largest // plan["microbatch_per_device"]
-        rows = f"{largest} rows on each device: a global batch of {largest_batch:,} × {length}"
-        lines.append(_line("largest micro-batch", rows if largest else "none fits"))
-    lines += [
-        _line(
-            "model FLOPs",
-            f"{plan['flops_per_step'] / 1e12:,.2f} T a step, "
-            f"{plan['flops_per_token'] / 1e6:,.1f} M a token; the program computes "
-            f"{plan['program_flops_per_step'] / plan['flops_per_step']:.2f} times as many",
-        ),
-        _line(
-            "each device sends", f"{plan['sent_bytes_per_device'] / 1e6:,.1f} MB a step, at least"
-        ),
-    ]
-    for kind, total in plan["collectives"].items():
-        lines.append(
-            _line(
-                f"  {kind}",
-                f"{total['count']:4} times, {total['bytes'] / 1e6:9,.1f} MB of arrays, "
-                f"{total['sent_bytes'] / 1e6:9,.1f} MB sent",
-            )
-        )
-    return "\n".join([*lines, *_times(plan), "", _provenance(plan)])
-
-
-def _times(plan: dict[str, Any]) -> list[str]:
-    step_seconds = plan["step_floor_s"]
-    if step_seconds is None:
-        return [_line("step", "no peaks of this device are known")]
-    parts = ", ".join(
-        f"{name} {seconds * 1e3:.2f}"
-        for name, seconds in plan["step_floor"].items()
-        if seconds is not None
-    )
-    tokens = plan["global_batch_size"] * plan["length"] / step_seconds
-    lines = [
-        _line(
-            "step, at least",
-            f"{step_seconds * 1e3:.2f} ms ({parts}); at most {tokens:,.0f} tokens/s",
-        ),
-        _line(
-            f"{plan['steps']:,} steps, at least",
-            f"{plan['days_floor']:.2f} days, {plan['device_hours_floor']:,.1f} device hours",
-        ),
-    ]
-    if plan["cost_floor"] is not None:
-        lines.append(_line("cost, at least", f"{plan['cost_floor']:,.2f}"))
-    return lines
-
-
-def _heading(plan: dict[str, Any]) -> str:
-    return (
+    """Formats results of `make_plan`: one mesh in full, several with one line each."""
+    plan = plans[0]
+    heading = (
         f"{plan['topology']}, {plan['devices']} devices: {plan['parameters'] / 1e6:,.1f} M "
         f"parameters, {plan['precision']}, batches of {plan['global_batch_size']:,} × "
         f"{plan['length']}"
     )
-
-
-def _provenance(plan: dict[str, Any]) -> str:
     if plan["compile_s"] is None:
-        return "Estimated from shapes, not compiled."
-    if not plan["fits"] and plan["memory_per_device"] is None:
-        return f"Refused by the compiler after {plan['compile_s']:.0f} s."
-    return f"Compiled in {plan['compile_s']:.0f} s, not run."
+        provenance = "Estimated from shapes, not compiled."
+    elif plan["memory_per_device"] is None:
+        provenance = f"Refused by the compiler after {plan['compile_s']:.0f} s."
+    else:
+        provenance = f"Compiled in {plan['compile_s']:.0f} s, not run."
+    lines = _in_full(plan) if len(plans) == 1 else ["", *_table(plans)]
+    return "\n".join([heading, *lines, "", *(_NOTES if len(plans) > 1 else ()), provenance])
 
 
-def _peak(plan: dict[str, Any]) -> str:
+def _table(plans: Sequence[dict[str, Any]]) -> list[str]:
+    head = ("mesh", "fits", "GiB", "largest", "step, ms", "busiest", "sent, MB", "days", "compile")
+    rows = [
+        (
+            plan["mesh"],
+            _YES_OR_NO[plan["fits"]],
+            _number(plan["peak_bytes_per_device"], 2**30, 2),
+            _number(plan["largest_microbatch_per_device"], 1, 0),
+            _number(plan["step_floor_s"], 1e-3, 2),
+            _busiest(plan["step_floor"]),
+            _number(plan["sent_bytes_per_device"], 1e6, 0),
+            _number(plan["days_floor"], 1, 2),
+            _number(plan["compile_s"], 1, 0, " s"),
+        )
+        for plan in plans
+    ]
+    return aligned([head, *rows])
+
+
+def _in_full(plan: dict[str, Any]) -> list[str]:
+    rows, flops = plan["microbatch_per_device"], plan["flops_per_step"]
     needed, available = plan["peak_bytes_per_device"], plan["available_bytes_per_device"]
-    needed_gib = "more" if needed is None else f"{needed / 2**30:.2f}"
-    return f"{needed_gib} of {_number(available, 2**30, 2)} GiB on each device"
+    peak = "more" if needed is None else f"{needed / 2**30:.2f}"
+    peak += f" of {_number(available, 2**30, 2)} GiB on each device"
+    lines = [
+        ("fits", f"{_YES_OR_NO[plan['fits']]}: {peak}"),
+        *(
+            (f"  {name}", f"{size / 2**30:8.2f} GiB")
+            for name, size in (plan["memory_per_device"] or {}).items()
+        ),
+    ]
+    if (largest := plan["largest_microbatch_per_device"]) is not None:
+        batch = f"{plan['global_batch_size'] * largest // rows:,} × {plan['length']}"
+        fitting = f"{largest} rows on each device: a global batch of {batch}"
+        lines.append(("largest micro-batch", fitting if largest else "none fits"))
+    lines += [
+        (
+            "model FLOPs",
+            f"{flops / 1e12:,.2f} T a step, {plan['flops_per_token'] / 1e6:,.1f} M a token; the "
+            f"program computes {plan['program_flops_per_step'] / flops:.2f} times as many",
+        ),
+        ("each device sends", f"{plan['sent_bytes_per_device'] / 1e6:,.1f} MB a step, at least"),
+        *(
+            (
+                f"  {kind}",
+                f"{total['count']:4} times, {total['bytes'] / 1e6:9,.1f} MB of arrays, "
+                f"{total['sent_bytes'] / 1e6:9,.1f} MB sent",
+            )
+            for kind, total in plan["collectives"].items()
+        ),
+        *_times(plan),
+    ]
+    mesh = f"mesh {plan['mesh']}, micro-batches of {rows} rows on a device"
+    return [mesh, "", *(f"{name:26}{value}" for name, value in lines)]
 
 
-def _busiest(parts: dict[str, float | None]) -> str:
-    known = {name: seconds for name, seconds in parts.items() if seconds is not None}
+def _times(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    seconds = plan["step_floor_s"]
+    if seconds is None:
+        return [("step", "no peaks of this device are known")]
+    busy = ", ".join(
+        f"{name} {each * 1e3:.2f}" for name, each in plan["step_floor"].items() if each is not None
+    )
+    tokens = plan["global_batch_size"] * plan["length"] / seconds
+    lines = [
+        ("step, at least", f"{seconds * 1e3:.2f} ms ({busy}); at most {tokens:,.0f} tokens/s"),
+        (
+            f"{plan['steps']:,} steps, at least",
+            f"{plan['days_floor']:.2f} days, {plan['device_hours_floor']:,.1f} device hours",
+        ),
+    ]
+    cost = plan["cost_floor"]
+    return lines if cost is None else [*lines, ("cost, at least", f"{cost:,.2f}")]
+
+
+def _busiest(seconds: dict[str, float | None]) -> str:
+    known = {name: each for name, each in seconds.items() if each is not None}
     return max(known, key=lambda name: known[name]) if known else "?"
 
 
 def _number(value: float | None, unit: float, digits: int, suffix: str = "") -> str:
     return "?" if value is None else f"{value / unit:,.{digits}f}{suffix}"
-
-
-def _line(name: str, value: str) -> str:
-    return f"{name:26}{value}"

@@ -4,10 +4,9 @@ FLOPs are those of matrix products, as usual; a multiplication and an addition c
 rest of a step is memory traffic.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,8 +20,8 @@ from bert_jax.planning.hardware import Hardware
 _UPDATE_BYTES_PER_MOMENT_BYTE = 28 / 8
 
 
-def training_flops(config: EncoderConfig, *, length: int, predictions: int) -> float:
-    """FLOPs of one sequence, forward and backward: 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
+def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> float:
+    """FLOPs of sequences, both passes: the sum of 3·[L·T·(8D² + 4DF + 4TD) + P·2(D² + DV)].
 
     That is BERT; other families have maps between widths, too. The backward pass takes twice the
     forward pass. Recomputation to save memory is work of the program, not of the model, and is not
@@ -31,19 +30,8 @@ def training_flops(config: EncoderConfig, *, length: int, predictions: int) -> f
 
     Args:
         config: D `hidden_size`, F `intermediate_size`, L layers, V `vocab_size`.
-        length: T, tokens of a sequence.
-        predictions: P, positions that the vocabulary head computes; 0 without that head.
-    """
-    return real_flops(config, np.array([length]), predictions)
-
-
-def real_flops(config: EncoderConfig, lengths: np.ndarray, predictions: int) -> float:
-    """`training_flops` of several sequences of different lengths, without padding.
-
-    Args:
-        config: architecture of the model.
-        lengths: int64 [B], tokens of each sequence.
-        predictions: total number of positions that the vocabulary head computes.
+        lengths: int64 [B], T of each sequence, without padding.
+        predictions: P of all, positions that the vocabulary head computes; 0 without that head.
     """
     width, narrow, embedded = config.hidden_size, config.attention_size, config.embedding_width
     tokens, pairs = float(lengths.sum()), float((lengths.astype(np.float64) ** 2).sum())
@@ -104,37 +92,14 @@ def program_flops(jaxpr: Any) -> float:
             times = equation.params["length"]
         elif equation.primitive.name == "pallas_call":  # its body is for one block
             times = math.prod(equation.params["grid_mapping"].grid)
-        for value in equation.params.values():
-            for part in value if isinstance(value, tuple | list) else (value,):
-                inside = getattr(part, "jaxpr", part)  # a ClosedJaxpr contains a Jaxpr
-                if hasattr(inside, "eqns"):
-                    total += times * program_flops(inside)
+        for value in jax.tree.leaves(equation.params):
+            inside = getattr(value, "jaxpr", value)  # a ClosedJaxpr contains a Jaxpr
+            if hasattr(inside, "eqns"):
+                total += times * program_flops(inside)
     return total
 
 
-@dataclasses.dataclass(frozen=True)
-class StepTime:
-    """Seconds that each part of the hardware is busy at its peak rate; None if that is unknown.
-
-    Attributes:
-        compute: time of all matrix products of the program, including recomputation.
-        memory: time to read and write optimizer state, parameters and kept activations.
-        interconnect: time to send the bytes of each device.
-    """
-
-    compute: float | None
-    memory: float | None
-    interconnect: float | None
-
-    @property
-    def lower_bound(self) -> float | None:
-        """The maximum of the three, as if they overlapped perfectly."""
-        parts = (self.compute, self.memory, self.interconnect)
-        known = [part for part in parts if part is not None]
-        return max(known) if known else None
-
-
-def step_time(
+def step_seconds(
     hardware: Hardware,
     *,
     devices: int,
@@ -142,8 +107,8 @@ def step_time(
     program_flops: float,
     moved_bytes: float,
     sent_bytes: float,
-) -> StepTime:
-    """The minimum time of a step.
+) -> dict[str, float | None]:
+    """The minimum time of a step: seconds that each part of a device is busy at its peak rate.
 
     Args:
         hardware: kind of each device.
@@ -152,16 +117,21 @@ def step_time(
         program_flops: FLOPs of the whole step, on all devices.
         moved_bytes: bytes to and from the memory of one device, see `memory_traffic`.
         sent_bytes: bytes sent by one device.
+
+    Returns:
+        "compute", all matrix products of the program, including recomputation; "memory", to read
+        and write optimizer state, parameters and kept activations; "interconnect", to send. None if
+        the rate is not known.
     """
-    return StepTime(
-        _ratio(program_flops / devices, hardware.flops(dtype)),
-        _ratio(moved_bytes, hardware.memory_bandwidth),
-        _ratio(sent_bytes, hardware.interconnect_bandwidth),
-    )
+    amounts = {
+        "compute": (program_flops / devices, hardware.flops(dtype)),
+        "memory": (moved_bytes, hardware.memory_bandwidth),
+        "interconnect": (sent_bytes, hardware.interconnect_bandwidth),
+    }
+    return {name: rate and amount / rate for name, (amount, rate) in amounts.items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class LocalParameters:
+class LocalParameters(NamedTuple):
     """The number of parameters that a device keeps.
 
     Attributes:
@@ -243,7 +213,3 @@ def least_sent_bytes(
 def _reduced(devices: int) -> float:
     """The fraction of an array that each device sends in an all-reduce."""
     return 2 * (devices - 1) / devices
-
-
-def _ratio(amount: float, rate: float | None) -> float | None:
-    return None if rate is None else amount / rate

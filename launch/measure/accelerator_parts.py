@@ -39,12 +39,10 @@ from bert_jax.families import bert
 from bert_jax.models.config import Head
 from bert_jax.models.encoder import init_params
 from bert_jax.models.execution import Execution
-from bert_jax.planning.memory import estimate, trace_activations
 from bert_jax.planning.meshes import device_memory
+from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks.base.task import with_rows
 from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
-from bert_jax.training.step import abstract_state
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GIB = 2**30
@@ -138,16 +136,13 @@ def bench(size: str, length: int, scale: Scale) -> Result:
     devices = jax.devices()
     packed = length == scale.lengths[-1]
     rows = scale.rows * len(devices)
-    planned = experiment_of(size, length, rows, scale.keys, packed=packed)
-    abstract = abstract_state(planned.task, planned.optimizer, planned.mesh)
-    activations = trace_activations(planned.task, planned.optimizer, abstract.params)
     while True:
-        batch = with_rows(planned.task.batch_shapes(), rows)
-        memory = estimate(abstract, batch, planned.mesh, activations, microbatches=1)
+        experiment = experiment_of(size, length, rows, scale.keys, packed=packed)
+        training = Training(experiment.task, experiment.optimizer, experiment.options)
+        memory = TrainingOnMesh(training, experiment.mesh_shape, devices).estimate
         if memory.peak <= MEMORY_SHARE * device_memory(devices) or rows <= len(devices):
             break
         rows //= 2
-    experiment = experiment_of(size, length, rows, scale.keys, packed=packed)
     result = experiment.bench(BenchOptions("train", steps=scale.steps))
     milliseconds = [1e3 * seconds for seconds in result["steps_s"]]
     share = f", MFU {result['mfu']:.1%}" if result["mfu"] is not None else ""

@@ -79,11 +79,11 @@ STILL = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "whil
 def moved_bytes(program: Program) -> float:
     """Bytes that a program reads from and writes to the main memory."""
     shapes = {
-        name: {line.name: line.shape for line in lines}
+        name: {line.name: line.shape for line in lines.values()}
         for name, lines in program.computations.items()
     }
-    every = [line for lines in program.computations.values() for line in lines]
-    inside = {line.called("calls") for line in every if line.opcode == "fusion"}
+    every = [line for lines in program.computations.values() for line in lines.values()]
+    inside = {name for line in every if line.opcode == "fusion" for name in line.called("calls")}
     total = 0
     for name, line, times in executions(program):
         if name in inside or line.opcode in STILL or line.opcode.endswith("-done"):

@@ -1,21 +1,18 @@
 """A tiny pre-training without data, and plans of it."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from ml_collections import ConfigDict
 
 from bert_jax import model_init
 from bert_jax.config import default_config, set_key
-from bert_jax.planning import meshes, training_on_mesh
 from bert_jax.planning.hardware import find_topology, parse_slice
-from bert_jax.planning.memory import Activations, trace_activations
-from bert_jax.planning.training_on_mesh import TrainingOnMesh
+from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh
 from bert_jax.sharding.mesh import MeshShape
 from bert_jax.tasks import find_task
-from bert_jax.tasks.base.task import Task
-from bert_jax.training.optimizer import Optimizer, OptimizerOptions, make_optimizer
+from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
 
 # Two layers; no two of its sizes are the same.
@@ -62,41 +59,32 @@ def tiny_config() -> Callable[..., ConfigDict]:
     return make
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _activations_traced_once() -> Iterator[None]:
-    """What the backward pass keeps is traced once for each module and length, on any mesh."""
-    traced: dict[object, Activations] = {}
+@pytest.fixture(scope="session")
+def training_of(tiny_config) -> Callable[..., Training]:
+    """The tiny training on a platform, each once."""
 
-    def once(
-        task: Task, optimizer: Optimizer, params: object, constants: object = None
-    ) -> Activations:
-        rows = {name: leaf.shape[1:] for name, leaf in task.batch_shapes().items()}
-        key = (task.module, *rows.items())
-        if key not in traced:
-            traced[key] = trace_activations(task, optimizer, params, constants)
-        return traced[key]
+    @functools.cache
+    def make(platform: str, **keys: object) -> Training:
+        config = tiny_config(**keys)
+        init = model_init.of_config(config, platform)
+        return Training(
+            find_task(config.task).TRAIN.create_without_data(config, init),
+            make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
+            TrainOptions(**config.train),
+        )
 
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (meshes, training_on_mesh):
-            patch.setattr(module, "trace_activations", once)
-        yield
+    return make
 
 
 @pytest.fixture(scope="session")
-def lay_out(tiny_config) -> Callable[..., TrainingOnMesh]:
+def lay_out(training_of) -> Callable[..., TrainingOnMesh]:
     """Lays the tiny training out on a mesh of a topology, each once."""
 
     @functools.cache
     def make(topology: str, shape: MeshShape, **keys: object) -> TrainingOnMesh:
-        config = tiny_config(**keys)
-        devices = find_topology(parse_slice(topology))
-        init = model_init.of_config(config, devices.slice.hardware.platform)
+        found = find_topology(parse_slice(topology))
         return TrainingOnMesh(
-            find_task(config.task).TRAIN.create_without_data(config, init),
-            make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
-            TrainOptions(**config.train),
-            devices,
-            shape,
+            training_of(found.slice.hardware.platform, **keys), shape, found.devices
         )
 
     return make

@@ -2,14 +2,18 @@
 
 from types import SimpleNamespace
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.planning.memory import Activations, Memory, trace_activations
+from bert_jax.planning.training_on_mesh import read_out_of_memory
 from bert_jax.sharding.mesh import MeshShape, make_mesh
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
+
+GIB = 2**30
 
 # The tiny model's parameters, counted by hand: V 96, D 32, F 64, T 24, L 2.
 EMBEDDINGS = (96 + 24 + 2) * 32 + 2 * 32
@@ -87,6 +91,14 @@ def test_the_estimate_for_a_real_size(lay_out):
     assert lay_out("h100:8", MeshShape(), **base).estimate.peak / 2**30 == pytest.approx(4.08, 0.05)
 
 
+class Pair(nn.Module):
+    """A map from 16 to 32 numbers."""
+
+    @nn.compact
+    def __call__(self, inputs):
+        return nn.Dense(32, use_bias=False, name="classifier")(jnp.zeros((1, 16)))
+
+
 class PairTask:
     """Compares the two vectors of each row, or the first vectors of all rows with the second."""
 
@@ -94,8 +106,15 @@ class PairTask:
         config=SimpleNamespace(intermediate_size=64, num_attention_heads=2)
     )
 
-    def __init__(self, *, compares_all_rows: bool) -> None:
+    module = Pair()
+
+    def __init__(self, compares_all_rows: bool, has_teacher: bool) -> None:
         self._compares_all_rows = compares_all_rows
+        self._has_teacher = has_teacher
+
+    def abstract_constants(self, mesh):
+        shape = jax.ShapeDtypeStruct((16, 7), np.float32)
+        return {"kernel": shape} if self._has_teacher else None
 
     def batch_shapes(self):
         return {"inputs": jax.ShapeDtypeStruct((10, 2, 16), np.float32)}
@@ -120,10 +139,9 @@ class PairTask:
 
 def test_the_activations_of_pairs_by_hand():
     optimizer = make_optimizer(OptimizerOptions(), 10)
-    params = {"classifier": {"kernel": jax.ShapeDtypeStruct((16, 32), np.float32)}}
-    one_row, all_rows = (
-        trace_activations(PairTask(compares_all_rows=several), optimizer, params)
-        for several in (False, True)
+    one_row, all_rows, taught = (
+        trace_activations(PairTask(*arguments), optimizer)
+        for arguments in ((False, False), (True, False), (False, True))
     )
     # The inputs [2, 16] and at least once each of tanh [2, 32], and both vectors [32].
     assert one_row.per_row >= 4 * (2 * 16 + 2 * 32 + 2 * 32)
@@ -131,8 +149,6 @@ def test_the_activations_of_pairs_by_hand():
     assert one_row.per_two_rows == 0
     assert all_rows.per_two_rows == 4  # exp of the scores [B, B]
     assert abs(all_rows.per_row - one_row.per_row) <= 8
-    teacher = {"kernel": jax.ShapeDtypeStruct((16, 7), np.float32)}
-    taught = trace_activations(PairTask(compares_all_rows=False), optimizer, params, teacher)
     assert taught.per_row - one_row.per_row == 4 * 2 * 7
     mesh = make_mesh(MeshShape(data=2), jax.devices()[:1] * 2)
     fixed = all_rows.bytes(0, mesh)
@@ -144,3 +160,37 @@ def test_what_the_tensor_axis_splits():
     mesh = make_mesh(MeshShape(data=1, tensor=4), jax.devices()[:1] * 4)
     assert activations.bytes(3, mesh) == 3 * (20 + 80 // 4) + 40 // 4
     assert Memory(1, 2, 3, 4).peak == 10
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+            "temporaries (17.50G) exceeds available HBM (15.75G).",
+            (19 * GIB + GIB // 2, 15.75 * GIB),  # the state comes on top
+        ),
+        (
+            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
+            "space hbm. Used 26.50G of 15.75G hbm. Exceeded hbm capacity by 10.75G.",
+            (26.5 * GIB, 15.75 * GIB),
+        ),
+        ("RESOURCE_EXHAUSTED: no room", (None, None)),
+        ("INVALID_ARGUMENT: Used 3G of 2G hbm", None),
+    ],
+)
+def test_messages_of_the_compiler(message, found):
+    assert read_out_of_memory(message, 2 * GIB) == found
+
+
+def test_the_step_of_a_training_compiled_here(lay_out):
+    step = lay_out("cpu:1", MeshShape(), model__num_hidden_layers=1)
+    compiled = step.compile(8)
+    assert compiled.collectives == []  # there is one device
+    memory = compiled.memory
+    assert memory.parameters == step.estimate.parameters
+    assert memory.optimizer == step.estimate.optimizer == 2 * memory.parameters
+    assert compiled.needed_bytes == memory.peak
+    # The new state takes the place of the old one: gradients, batch and buffers are left.
+    assert memory.activations == step.estimate.activations
+    assert 0 < memory.temporaries < 2 * memory.parameters

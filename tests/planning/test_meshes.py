@@ -3,21 +3,17 @@
 import jax
 import pytest
 
-from bert_jax import model_init
 from bert_jax.errors import UserError
 from bert_jax.planning.hardware import parse_slice
 from bert_jax.planning.meshes import (
     candidate_meshes,
     choose_mesh,
     device_memory,
-    label,
     parse_mesh,
     usable_memory,
 )
+from bert_jax.planning.training_on_mesh import label
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.tasks import pretraining
-from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
-from bert_jax.training.options import TrainOptions
 
 # Three layers of width 256: 12 MB of parameters, 48 MB with moments and gradients; the batch of
 # 8 × 16 tokens is small beside them.
@@ -29,16 +25,10 @@ WIDE = {
 
 
 @pytest.fixture
-def choose(tiny_config):
+def choose(training_of):
     def chosen(devices: int, memory: float, **keys: object) -> MeshShape:
-        config = tiny_config(**WIDE | keys)
-        return choose_mesh(
-            pretraining.TRAIN.create_without_data(config, model_init.of_config(config)),
-            make_optimizer(OptimizerOptions(**config.optimizer), config.train.steps),
-            TrainOptions(**config.train),
-            jax.devices()[:1] * devices,
-            int(memory * 1e6),
-        )
+        training = training_of("", **WIDE | keys)
+        return choose_mesh(training, jax.devices()[:1] * devices, int(memory * 1e6))
 
     return chosen
 

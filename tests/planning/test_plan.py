@@ -1,6 +1,5 @@
 """Plans of a tiny training, and the command that makes them."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -10,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from bert_jax import cli
-from bert_jax.planning.plan import as_json, largest_that_fits, make_plan
+from bert_jax.planning import plan
+from bert_jax.planning.hardware import find_topology, parse_slice
+from bert_jax.planning.plan import PlanOptions, largest_that_fits, make_plan
 from bert_jax.planning.report import as_text
 from bert_jax.sharding.mesh import MeshShape
 
+TWO_BY_FOUR = MeshShape(data=-1, fsdp=2)
 CONFIG = str(Path(__file__).parents[2] / "configs" / "pretrain.py")
 
 
@@ -37,34 +39,42 @@ def same_environment(monkeypatch):
 
 
 def test_a_plan_from_shapes(lay_out):
-    plan = make_plan(lay_out("h100:8", MeshShape(data=-1, fsdp=2)), dtype="float32", search=True)
-    assert (plan.mesh, plan.devices, plan.microbatch_per_device) == ("data=4,fsdp=2", 8, 1)
-    assert not plan.compiled
-    assert plan.fits
-    assert plan.collectives == {}
-    assert plan.sent_bytes_per_device == plan.least_sent_bytes_per_device > 0
-    assert plan.flops_per_step == pytest.approx(plan.flops_per_token * 8 * 16)
+    training, topology = lay_out("h100:8", TWO_BY_FOUR), find_topology(parse_slice("h100:8"))
+    found = make_plan(training, topology, PlanOptions(), dtype="float32")
+    assert (found["mesh"], found["devices"]) == ("data=4,fsdp=2", 8)
+    assert (found["microbatch_per_device"], found["length"]) == (1, 16)
+    assert (found["compiled"], found["fits"]) == (False, True)
+    assert found["collectives"] == {}
+    assert found["sent_bytes_per_device"] == found["least_sent_bytes_per_device"] > 0
+    assert found["flops_per_step"] == pytest.approx(found["flops_per_token"] * 8 * 16)
     # As many rows as fill the memory.
-    memory = plan.memory_per_device
-    assert memory is not None
-    rest = plan.available_bytes_per_device - memory.peak
-    assert plan.largest_microbatch_per_device == pytest.approx(rest / memory.activations, rel=0.01)
+    memory = found["memory_per_device"]
+    assert sum(memory.values()) == found["peak_bytes_per_device"]
+    rest = found["available_bytes_per_device"] - found["peak_bytes_per_device"]
+    rows = found["largest_microbatch_per_device"]
+    assert rows == pytest.approx(rest / memory["activations"], rel=0.01)
 
 
-def test_days_and_costs(lay_out):
-    training = lay_out("h100:8", MeshShape(data=-1, fsdp=2))
-    plan = make_plan(training, dtype="bfloat16", search=False)
-    plan = dataclasses.replace(
-        plan, step_floor=dataclasses.replace(plan.step_floor, compute=0.36, memory=0.1)
+def test_days_and_costs(lay_out, monkeypatch):
+    floor = {"compute": 0.36, "memory": 0.1, "interconnect": None}
+    monkeypatch.setattr(plan, "step_seconds", lambda *_, **__: floor)
+    training, topology = lay_out("h100:8", TWO_BY_FOUR), find_topology(parse_slice("h100:8"))
+    free, priced = (
+        make_plan(
+            training,
+            topology,
+            PlanOptions(search=False, steps=1_000_000, price=price),
+            dtype="bfloat16",
+        )
+        for price in (None, 2.5)
     )
-    found = as_json(plan, steps=1_000_000, price=2.5)
-    assert found["step_floor_s"] == 0.36
-    assert found["device_hours_floor"] == pytest.approx(800)  # 100 hours of eight
-    assert found["days_floor"] == pytest.approx(100 / 24)
-    assert found["cost_floor"] == pytest.approx(2000)
-    assert found["largest_microbatch_per_device"] is None
-    assert "cost, at least            2,000.00" in as_text([found])
-    assert as_json(plan, steps=1_000_000, price=None)["cost_floor"] is None
+    assert priced["step_floor_s"] == 0.36
+    assert priced["device_hours_floor"] == pytest.approx(800)  # 100 hours of eight
+    assert priced["days_floor"] == pytest.approx(100 / 24)
+    assert priced["cost_floor"] == pytest.approx(2000)
+    assert priced["largest_microbatch_per_device"] is None
+    assert "cost, at least            2,000.00" in as_text([priced])
+    assert free["cost_floor"] is None
 
 
 def test_the_command_gives_text(run):

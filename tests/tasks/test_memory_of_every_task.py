@@ -7,10 +7,8 @@ import pytest
 
 from bert_jax.config import complete_config
 from bert_jax.experiment import Experiment
-from bert_jax.planning.memory import estimate, measured, trace_activations
-from bert_jax.planning.training_on_mesh import CompiledStep, compile_step
-from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.training.step import abstract_state, make_train_step
+from bert_jax.planning.training_on_mesh import Training, TrainingOnMesh
+from bert_jax.sharding.mesh import MeshShape
 
 pytestmark = pytest.mark.slow
 
@@ -60,16 +58,9 @@ def test_the_estimate_is_near_what_the_compiler_needs(
         data |= {"train": str(file), "validation": (str(file),)}
     config |= {"data": data, "train": {"steps": 10, "global_batch_size": BATCH}}
     experiment = Experiment.from_config(complete_config(config, where="test"))
-    mesh = make_mesh(MeshShape(), jax.devices()[:1])
-    trained, optimizer = experiment.task, experiment.optimizer
-    abstract = abstract_state(trained, optimizer, mesh)
-    step = make_train_step(trained, optimizer, mesh=mesh, abstract=abstract, microbatches=1, seed=0)
-    batch = trained.batch_shapes()
-    found = compile_step(step, abstract, batch)
-    assert isinstance(found, CompiledStep)
-    activations = trace_activations(trained, optimizer, abstract.params)
-    estimated = estimate(abstract, batch, mesh, activations, microbatches=1)
-    compiled = measured(found.memory_analysis, abstract, 0)
+    training = Training(experiment.task, experiment.optimizer, experiment.options)
+    step = TrainingOnMesh(training, MeshShape(), jax.devices()[:1])
+    estimated, compiled = step.estimate, step.compile(BATCH).memory
     # Nearly all are activations. The compiler also needs buffers for the layer that it computes,
     # one of only two here; what is forgotten or counted twice would be far more.
     assert estimated.activations > 0.99 * estimated.peak
