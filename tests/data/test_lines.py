@@ -38,8 +38,9 @@ def test_compressed_files(tmp_path):
         "a.zst": zstandard.compress,
     }.items():
         assert uncompressed_name(f"A.csv{name[1:]}") == "a.csv"
-        (tmp_path / name).write_bytes(compress(b"one\ntwo\n"))
-        assert read(tmp_path / name) == [(1, "one\n"), (2, "two\n")]
+        for path in (tmp_path / name, tmp_path / "known by its first bytes"):
+            path.write_bytes(compress(b"one\n") + compress(b"member two\n"))
+            assert read(path) == [(1, "one\n"), (2, "member two\n")]
         (tmp_path / name).write_bytes(compress(b"one\n" * 9999)[:-9])
         with pytest.raises(UserError, match=f"{name}: damaged compressed file"):
             read(tmp_path / name)

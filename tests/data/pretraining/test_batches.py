@@ -1,5 +1,7 @@
 """Batches for pre-training: rules for any corpus, rates over many tokens, and hosts."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,6 @@ from hypothesis import strategies as st
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
 from bert_jax.data.pretraining.options import UNITS, PretrainingOptions
-from bert_jax.errors import UserError
 
 SHAPES_AND_DTYPES = {
     "input_ids": ("BT", np.int32),
@@ -39,27 +40,6 @@ def numbered_batches(numbered_tokenizer, make_numbered_split):
         return PretrainingBatches(split, numbered_tokenizer, PretrainingOptions(**options))
 
     return make
-
-
-@pytest.mark.parametrize("length", [8, 128, 512])
-@pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
-@pytest.mark.parametrize("unit", UNITS)
-def test_shapes_dtypes_and_text_of_every_kind(numbered_batches, length, objective, unit):
-    predictions = max(1, round(0.15 * length))
-    has_boundaries = (objective, unit) == ("none", "span")
-    batch = numbered_batches(
-        length=length, objective=objective, masking=unit, max_predictions=predictions,
-        span_boundary=has_boundaries,
-    ).batch(3, 16)  # fmt: skip
-    sizes = {"B": 16, "T": length, "P": predictions}
-    expected = SHAPES_AND_DTYPES | (LABELS if objective != "none" else {})
-    expected |= BOUNDARIES if has_boundaries else {}
-    assert list(batch) == list(expected)
-    for name, (axes, dtype) in expected.items():
-        assert batch[name].shape == tuple(sizes[axis] for axis in axes), name
-        assert batch[name].dtype == dtype, name
-    for row in rows_of(batch):
-        check_row(row, objective, unit)
 
 
 def rows_of(batch):
@@ -146,10 +126,18 @@ def test_rules_that_hold_for_any_corpus_and_options(
 ):  # fmt: skip
     options = PretrainingOptions(
         length=length, objective=objective, masking=unit, max_predictions=max_predictions,
-        mask_fraction=fraction, seed=seed,
+        mask_fraction=fraction, seed=seed, span_boundary=(objective, unit) == ("none", "span"),
     )  # fmt: skip
     batches = PretrainingBatches(make_numbered_split(lengths), numbered_tokenizer, options)
-    for row in rows_of(batches.batch(seed, 8)):
+    batch = batches.batch(seed, 8)
+    sizes = {"B": 8, "T": length, "P": max_predictions}
+    expected = SHAPES_AND_DTYPES | (LABELS if objective != "none" else {})
+    expected |= BOUNDARIES if options.span_boundary else {}
+    assert list(batch) == list(expected)
+    for name, (axes, dtype) in expected.items():
+        assert batch[name].shape == tuple(sizes[axis] for axis in axes), name
+        assert batch[name].dtype == dtype, name
+    for row in rows_of(batch):
         check_row(row, objective, unit, fraction)
 
 
@@ -180,21 +168,16 @@ def test_rates_over_many_tokens(numbered_batches, unit):
     assert 4 not in batch["input_ids"][everywhere]
 
 
-def test_max_predictions_caps_the_masks(numbered_batches):
-    weights = numbered_batches(length=128, max_predictions=5).batch(0, 50)["masked_lm_weights"]
-    assert weights.shape == (50, 5)
-    assert weights.sum(axis=1).max() == 5
-
-
-def test_more_predictions_than_tokens_leave_the_rest_empty(numbered_batches):
-    batch = numbered_batches(length=8, max_predictions=20, mask_fraction=0.99).batch(0, 50)
-    assert batch["masked_lm_weights"].shape == (50, 20)
-    assert batch["masked_lm_weights"].sum(axis=1).max() == 5  # all but [CLS] and two [SEP]
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_four_hosts_make_the_rows_of_one(numbered_batches, unit):
-    batches = numbered_batches(masking=unit, length=64)
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"masking": unit} for unit in UNITS),
+        {"objective": "none", "cross_documents": True, "mask_rounding": "random"},
+        {"objective": "none", "masking": "span", "span_boundary": True, "random_tokens": "corpus"},
+    ],
+)
+def test_four_hosts_make_the_rows_of_one(numbered_batches, options):
+    batches = numbered_batches(length=64, **options)
     whole = batches.batch(5, 12)
     parts = [batches.batch(5, 3, host=host, hosts=4) for host in range(4)]
     for name in whole:
@@ -210,10 +193,15 @@ def test_a_batch_does_not_depend_on_what_was_made_before(numbered_batches):
         for name, array in again.batch(number, 7).items():
             assert array.tobytes() == in_order[number][name].tobytes()
     # Nor on how examples are grouped to batches.
-    argmax_decode = [again.batch(number, 1) for number in range(28)]
+    single = [again.batch(number, 1) for number in range(28)]
     for name in in_order[0]:
         grouped = np.concatenate([batch[name] for batch in in_order])
-        assert grouped.tobytes() == np.concatenate([row[name] for row in argmax_decode]).tobytes()
+        assert grouped.tobytes() == np.concatenate([row[name] for row in single]).tobytes()
+
+
+def within(count: int, total: int, share: float) -> bool:
+    """Whether `count` of `total` draws is within four standard deviations of `share`."""
+    return abs(count - total * share) <= 4 * math.sqrt(total * share * (1 - share))
 
 
 def test_seed_and_epoch_change_the_examples(tiny_batches):
@@ -268,14 +256,18 @@ def test_an_evaluation_counts_each_example_once(tiny_batches, rows, slots, hosts
     assert not joined["masked_lm_weights"][~counted].any()
 
 
-def test_bad_options(tiny_batches, make_split, tokenizer):
-    with pytest.raises(UserError, match="^length is 7; it must be at least 8"):
-        PretrainingOptions(length=7)
-    with pytest.raises(UserError, match="^objective is 'mlm'; known are"):
-        tiny_batches(objective="mlm")
-    with pytest.raises(UserError, match="^masking is 'words'; known are"):
-        tiny_batches(masking="words")
-    with pytest.raises(UserError, match="^max_predictions is 0; it must be at least 1"):
-        tiny_batches(max_predictions=0)
-    with pytest.raises(UserError, match="the corpus has no document"):
-        PretrainingBatches(make_split([]), tokenizer, PretrainingOptions())
+def test_where_random_tokens_come_from(tiny_batches, documents, tokenizer):
+    options = {"mask_replace_prob": 0.0, "random_replace_prob": 1.0, "length": 16}
+
+    def shown(kind: str) -> list[int]:
+        batch = tiny_batches(random_tokens=kind, max_predictions=3, **options).batch(0, 400)
+        found = np.take_along_axis(batch["input_ids"], batch["masked_lm_positions"], axis=1)
+        return found[batch["masked_lm_weights"] == 1].tolist()
+
+    assert set(shown("vocabulary")) == set(range(40))
+    assert set(shown("non_special")) == set(range(5, 40))
+    corpus = shown("corpus")
+    assert set(corpus) < set(range(5, 40))
+    sentences = [ids for document in documents for ids in tokenizer.encode_sentences(document)]
+    assert sum(ids.count(6) for ids in sentences) == 18  # "the"
+    assert within(corpus.count(6), len(corpus), 18 / sum(map(len, sentences)))

@@ -10,6 +10,15 @@ from bert_jax.data.pretraining.packing import PackedBatches
 from bert_jax.data.pretraining.readable import as_text
 from bert_jax.tokenization import Template
 
+ROBERTA = {
+    "objective": "none", "cross_documents": True, "short_probability": 0.0,
+    "random_tokens": "non_special", "mask_rounding": "random",
+}  # fmt: skip
+SPANBERT = {
+    "objective": "none", "masking": "span", "span_boundary": True, "mask_rounding": "up",
+    "mask_fraction": 0.25, "max_predictions": 8, "random_tokens": "corpus",
+}  # fmt: skip
+
 
 def assert_rows(batch, expected: str) -> None:
     """Compares a batch of 20 tokens with rows of numbers, a blank line between examples."""
@@ -188,3 +197,61 @@ def test_packed_rows_as_text_by_eye(tiny_batches, tokenizer, monkeypatch):
         "  the dog ##s ran on . [SEP]\n"
         "  label 1: the second sentence is random"
     )
+
+
+def test_rows_across_documents_by_eye(tiny_batches, tokenizer):
+    batch = tiny_batches(seed=3, length=28, max_predictions=5, **ROBERTA).batch(0, 2)
+    assert as_text(batch, tokenizer, "none") == (
+        "example 0: 28 tokens (28 + 0), 0 of padding, 4 masked\n"
+        "  [CLS] the song was long [MASK]←and low . the sun went [MASK]←down . [SEP] the boy ##s "
+        "walk ##ed to the sea . one play [MASK]←##ed [MASK]←. [SEP]\n"
+        "\n"
+        "example 1: 19 tokens (19 + 0), 9 of padding, 3 masked\n"
+        "  [CLS] one found [MASK]←a shell .←. it was long and warm . [SEP] the sun went up "
+        "[MASK]←. [SEP]"
+    )
+    assert batch["attention_mask"].sum(axis=1).tolist() == [28, 19]
+    assert not batch["token_type_ids"].any()
+    assert batch["input_ids"][0, 13:16].tolist() == [3, 6, 13]
+
+
+def test_spans_and_their_boundaries_by_eye(tiny_batches, tokenizer):
+    options = SPANBERT | {"seed": 3, "length": 28, "short_probability": 0.0}
+    batch = tiny_batches(**options, max_span_targets=4).examples(np.array([0, 1]))
+    rows = as_text(batch, tokenizer, "none").split("\n\n")
+    assert rows[0].splitlines()[1:] == [
+        "  [CLS] the boy ##s walk ##ed to the sea . one [MASK]←play [MASK]←##ed [MASK]←. "
+        "[MASK]←one [MASK]←found [MASK]←a shell . it was [MASK]←long and warm . [SEP]",
+        # Six tokens are masked, of which the first four are predicted so.
+        "  from one and shell, the tokens next to them: play ##ed . one",
+        "  from was and and, the tokens next to them: long",
+    ]
+    expected = """
+masked_lm_positions  11 12 13 14 15 16 21 0
+masked_lm_ids        24 38  5 36 26  7 34 0
+span_left_positions  10 10 10 10 10 10 20 0
+span_right_positions 17 17 17 17 17 17 22 0
+span_weights          1  1  1  1  0  0  1 0
+"""
+    for line in expected.strip().splitlines():
+        name, *values = line.split()
+        assert batch[name][0].tolist() == [float(value) for value in values], name
+    # The second row ends in a masked span: [SEP] is next to it, so it has no boundaries.
+    assert batch["masked_lm_positions"][1].tolist() == [17, 18, 19, 20, 21, 23, 24, 0]
+    assert batch["span_weights"][1].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_packed_spans_have_the_boundaries_of_their_example(tiny_batches, tokenizer):
+    options = SPANBERT | {"seed": 17, "length": 28, "short_probability": 0.9}
+    batch = PackedBatches(tiny_batches(**options)).batch(0, 1)
+    assert as_text(batch, tokenizer, "none").splitlines()[2:] == [
+        "row 0, example 0: 7 tokens (7 + 0), 0 of padding, 2 masked",
+        "  [CLS] the song [MASK]←was [MASK]←long . [SEP]",
+        "  from song and ., the tokens next to them: was long",
+        "",
+        "row 0, example 1: 7 tokens (7 + 0), 0 of padding, 2 masked",
+        "  [CLS] the [MASK]←sun went up←up . [SEP]",
+        "  from the and went, the tokens next to them: sun",
+        "  from went and ., the tokens next to them: up",
+    ]
+    assert batch["span_left_positions"][0].tolist() == [2, 2, 8, 10, 0, 0, 0, 0]

@@ -1,15 +1,14 @@
 """Which tokens are masked and what replaces them: by eye, as rules, and as rates."""
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bert_jax.data import randomness
 from bert_jax.data.pretraining import masking
 from bert_jax.data.pretraining.masking import choose_positions, replace_tokens
-from bert_jax.data.pretraining.options import UNITS, PretrainingOptions
-from bert_jax.errors import UserError
+from bert_jax.data.pretraining.options import PretrainingOptions
 
 # Two sentences; "##a" to "##c" continue the word "w" before them.
 SENTENCES = [
@@ -37,6 +36,11 @@ SENTENCES = [
 ]
 
 MASK_ID, VOCAB_SIZE = 4, 3000
+
+
+def within(count: int, total: int, share: float) -> bool:
+    """Whether `count` of `total` draws is within four standard deviations of `share`."""
+    return abs(count - total * share) <= 4 * math.sqrt(total * share * (1 - share))
 
 
 def options_of(unit="token", max_predictions=8, **changes) -> PretrainingOptions:
@@ -145,70 +149,6 @@ def test_a_span_is_replaced_as_one():
     assert {tuple(set(ids)) for ids in spans} == {(MASK_ID,), (7,)}
 
 
-@given(
-    st.lists(st.text("swc", min_size=8, max_size=8), min_size=1, max_size=8),
-    st.sampled_from(UNITS),
-    st.integers(1, 12),
-    st.floats(0.05, 0.9),
-    st.integers(0, 1000),
-)
-def test_rules_that_hold_for_any_row(rows, unit, max_predictions, probability, seed):
-    """Rows of s (special), w (begins a word) and c (continues it, if one stands before it)."""
-    marks = np.array([["s", *row[1:]] for row in rows])  # [CLS] comes first
-    candidates = marks != "s"
-    lengths = np.full(len(rows), 8)
-    options = options_of(unit, max_predictions, mask_fraction=probability)
-    found = choose_positions(candidates, marks == "c", lengths, keys_of(len(rows), seed), options)
-    wanted = min(max(1, round(8 * probability)), max_predictions)
-    assert found.positions.shape == found.chosen.shape == (len(rows), max_predictions)
-    for row, positions, chosen in zip(marks, found.positions, found.chosen, strict=True):
-        masked = positions[chosen].tolist()
-        assert masked == sorted(set(masked))
-        assert not positions[~chosen].any()
-        assert all(row[position] != "s" for position in masked)
-        words = words_of(row)
-        if unit in ("whole_word", "ngram"):
-            assert len(masked) <= wanted
-            assert all(set(word) <= set(masked) or not set(word) & set(masked) for word in words)
-            left = wanted - len(masked)
-            unmasked = [word for word in words if not set(word) & set(masked)]
-            assert unit == "ngram" or all(len(word) > left for word in unmasked)
-        elif unit == "token_with_replacement":
-            assert min(1, (row != "s").sum()) <= len(masked) <= wanted
-        else:
-            assert len(masked) == min(wanted, (row != "s").sum())
-        if unit == "span":
-            cut = [word for word in words if set(word) & set(masked) and set(word) - set(masked)]
-            assert len(cut) <= 1
-
-
-def words_of(row: np.ndarray) -> list[list[int]]:
-    """Positions of each word of a row of s, w and c."""
-    words: list[list[int]] = []
-    for position, mark in enumerate(row):
-        if mark == "c" and words and words[-1][-1] == position - 1:
-            words[-1].append(position)
-        elif mark != "s":
-            words.append([position])
-    return words
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_rows_do_not_depend_on_each_other(unit):
-    generator = np.random.default_rng(0)
-    candidates = generator.random((20, 40)) < 0.9
-    continues = generator.random((20, 40)) < 0.3
-    lengths, keys = np.full(20, 40), keys_of(20)
-    options = options_of(unit)
-    together = choose_positions(candidates, continues, lengths, keys, options)
-    for row in range(20):
-        alone = choose_positions(
-            candidates[[row]], continues[[row]], lengths[[row]], keys[[row]], options
-        )
-        for found, expected in zip(alone, together, strict=True):
-            assert found[0].tolist() == expected[row].tolist()
-
-
 def test_all_tokens_are_chosen_equally_often():
     candidates = np.zeros((40_000, 16), bool)
     candidates[:, 1:11] = True
@@ -249,8 +189,64 @@ def test_spans_and_ngrams_are_as_long_as_published(unit, weights):
     assert (np.abs(counts / len(lengths) - expected) < 4 * deviation + 0.02).all()
 
 
-def test_bad_options():
-    with pytest.raises(UserError, match="^masking is 'words'; known are token, "):
-        options_of("words")
-    with pytest.raises(UserError, match="^max_predictions is 0; it must be at least 1"):
-        options_of(max_predictions=0)
+def test_boundaries_by_eye():
+    #                       C  w  w  w  S  w  w  w  w  S
+    candidates = np.array([[0, 1, 1, 1, 0, 1, 1, 1, 1, 0]], bool)
+    positions = np.array([[2, 6, 7, 0]])
+    masked = masking.MaskedPositions(positions, np.array([[True] * 3 + [False]]), positions)
+    left, right, usable = masking.span_boundaries(masked, candidates)
+    assert (left.tolist(), right.tolist()) == ([[1, 5, 5, 0]], [[3, 8, 8, 0]])
+    assert usable.tolist() == [[True, True, True, False]]
+    # Both spans are next to a special token.
+    masked = masked._replace(positions=np.array([[1, 7, 8, 0]]))
+    left, right, usable = masking.span_boundaries(masked, candidates)
+    assert (left.tolist(), right.tolist()) == ([[0, 6, 6, 0]], [[2, 9, 9, 0]])
+    assert not usable.any()
+
+
+def test_electra_masks_85_percent_of_positions_drawn_with_replacement():
+    rows, length, most = 4_000, 128, 19
+    candidates = np.zeros((rows, length), bool)
+    candidates[:, 1:31] = True
+    options = PretrainingOptions(
+        masking="token_with_replacement",
+        max_predictions=most,
+        mask_replace_prob=0.85,
+        random_replace_prob=0.0,
+    )
+    lengths = np.full(rows, 100)
+    found = choose_positions(candidates, ~candidates, lengths, keys_of(rows), options)
+    counts = found.chosen.sum(axis=1)
+    assert counts.max() == 15  # 15 % of 100
+    for positions, chosen in zip(found.positions, found.chosen, strict=True):
+        masked = positions[chosen].tolist()
+        assert masked == sorted(set(masked))
+        assert not positions[~chosen].any()
+    # 15 draws of 30 leave a position out with (29/30)^15. Its variance is that of one position
+    # at most 30 times, and 4,000 rows are independent.
+    share = 1 - (29 / 30) ** 15
+    assert counts.mean() == pytest.approx(30 * share, abs=4 * math.sqrt(15 / rows))
+    shares = np.bincount(found.positions[found.chosen], minlength=length)[1:31]
+    assert all(within(count, rows, share) for count in shares)
+
+    ids = np.broadcast_to(np.arange(100, 100 + length, dtype=np.int32), (rows, length))
+    replaced, originals = replace_tokens(ids, found, keys_of(rows), options, MASK_ID, np.arange(50))
+    shown = np.take_along_axis(replaced, found.positions, axis=1)[found.chosen]
+    assert within((shown == MASK_ID).sum(), len(shown), 0.85)
+    assert ((shown == MASK_ID) | (shown == originals[found.chosen])).all()
+
+
+def test_the_number_of_masked_tokens():
+    lengths = np.array([3, 10, 30, 128, 512])
+
+    def numbers(rounding: str, keys=None) -> list[int]:
+        options = PretrainingOptions(max_predictions=77, mask_rounding=rounding)
+        return masking.num_predictions(lengths, options, keys).tolist()
+
+    # Exactly 0.45, 1.5, 4.5, 19.2 and 76.8.
+    assert numbers("nearest") == [1, 2, 4, 19, 77]
+    assert numbers("up") == numbers("random") == [1, 2, 5, 20, 77]
+    options = PretrainingOptions(max_predictions=77, mask_rounding="random")
+    found = masking.num_predictions(np.full(2_000, 128), options, keys_of(2_000))
+    assert set(found.tolist()) == {19, 20}
+    assert within((found == 20).sum(), 2_000, 0.2)

@@ -1,10 +1,8 @@
 """Sources: specs, blocks and files by pattern."""
 
-import gzip
 from pathlib import Path
 
 import pytest
-import zstandard
 from ml_collections import ConfigDict
 
 from bert_jax.data.pretraining.sources import (
@@ -110,45 +108,6 @@ def test_a_name_with_brackets_that_exists_is_not_a_pattern(tmp_path):
     assert texts(tmp_path / "books[1].txt") == ["one"]
 
 
-def test_gzip_and_zstandard_are_known_by_their_first_bytes(tmp_path):
-    (tmp_path / "1.txt.gz").write_bytes(gzip.compress(b"gzip\n") + gzip.compress(b"member two\n"))
-    frames = [zstandard.ZstdCompressor().compress(text) for text in (b"zst\n", b"frame two\n")]
-    (tmp_path / "2.txt.zst").write_bytes(b"".join(frames))
-    (tmp_path / "3-without-suffix").write_bytes(gzip.compress(b"still gzip"))
-    (tmp_path / "4.gz").write_bytes(b"plain in spite of its name")
-    assert texts(tmp_path) == [
-        "gzip", "member two", "zst", "frame two", "still gzip", "plain in spite of its name",
-    ]  # fmt: skip
-
-
-def test_a_large_zstandard_file_comes_whole(tmp_path):
-    lines = [f"line {number} {number * 7919 % 1000}" for number in range(200_000)]
-    data = zstandard.ZstdCompressor().compress("\n".join(lines).encode())
-    (tmp_path / "a.zst").write_bytes(data)
-    assert texts(tmp_path) == lines
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress])
-@pytest.mark.parametrize("damage", ["cut", "junk"])
-def test_a_damaged_compressed_file_is_named(tmp_path, compress, damage):
-    data = compress(b"".join(b"line %d\n" % number for number in range(50_000)))
-    path = tmp_path / "damaged"
-    path.write_bytes(data[: len(data) // 2] if damage == "cut" else data + b"junk behind the end")
-    with pytest.raises(UserError, match=f"^{path}: damaged compressed file"):
-        texts(path)
-
-
-def test_byte_order_mark_and_carriage_returns_are_dropped(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
-    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbfthree")
-    assert texts(tmp_path) == ["one", "two", "three"]
-
-
-def test_only_line_feeds_end_lines(tmp_path):
-    (tmp_path / "a.txt").write_text("one\u2028still\x0bone\x0cor\x85so\ntwo", newline="")
-    assert texts(tmp_path) == ["one\u2028still\x0bone\x0cor\x85so", "two"]
-
-
 def test_undecodable_bytes_stop_with_file_line_and_byte_or_are_replaced(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"fine\ncaf\xe9 au lait\n")
@@ -157,18 +116,6 @@ def test_undecodable_bytes_stop_with_file_line_and_byte_or_are_replaced(tmp_path
     assert str(error.value).startswith(f"{path}:2: byte 4 of the line (0xe9) is not UTF-8")
     assert "set errors=replace" in str(error.value)
     assert texts(path, errors="replace") == ["fine", "caf\ufffd au lait"]
-
-
-def test_a_line_above_64_mib_is_refused_and_one_of_10_mb_is_read(tmp_path):
-    long = tmp_path / "long.txt"
-    with open(long, "wb") as file:  # a file with a hole: zero bytes that take no room
-        file.write(b"first\n")
-        file.truncate((64 << 20) + 100)
-    with pytest.raises(UserError, match=f"^{long}:2: the line is longer than the limit of 64 MiB"):
-        texts(long)
-    fine = tmp_path / "fine.txt"
-    fine.write_text("word " * 2_000_000)
-    assert [len(text) for text in texts(fine)] == [9_999_999]
 
 
 def test_what_is_not_there_is_named(tmp_path):

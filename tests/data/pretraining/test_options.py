@@ -1,0 +1,34 @@
+"""Options of pre-training examples that are out of range, or do not go together."""
+
+import pytest
+
+from bert_jax.data.pretraining.batches import PretrainingBatches
+from bert_jax.data.pretraining.options import PretrainingOptions
+from bert_jax.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"length": 7}, "length is 7; it must be at least 8"),
+        ({"objective": "mlm"}, "objective is 'mlm'; known are nsp, sop"),
+        ({"masking": "words"}, "masking is 'words'; known are token, "),
+        ({"max_predictions": 0}, "max_predictions is 0; it must be at least 1"),
+        ({"short_probability": -0.1}, "short_probability is -0.1; it must be at least 0"),
+        ({"short_probability": 1.1}, "short_probability is 1.1; it must be at least 0"),
+        ({"cross_documents": True}, "cross_documents is True; only objective=none continues"),
+        ({"span_boundary": True}, "span_boundary is True; set masking=span, which is token"),
+        ({"span_boundary": True, "masking": "span"}, "span_boundary is True; set objective=none"),
+        ({"mask_replace_prob": 0.95}, "random_replace_prob is 0.1; with mask_replace_prob, 0.95"),
+        ({"mask_rounding": "down"}, "mask_rounding is 'down'; known are nearest, up, random"),
+        ({"random_tokens": "words"}, "random_tokens is 'words'; known are vocabulary, "),
+    ],
+)
+def test_wrong_options(changes, message):
+    with pytest.raises(UserError, match=f"^{message}"):
+        PretrainingOptions(**changes)
+
+
+def test_an_empty_split(make_split, tokenizer):
+    with pytest.raises(UserError, match="the corpus has no document; prepare it from more text"):
+        PretrainingBatches(make_split([]), tokenizer, PretrainingOptions())
