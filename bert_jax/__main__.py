@@ -3,8 +3,7 @@
 import os
 import sys
 
-from bert_jax import interrupts
-from bert_jax.standard_streams import open_streams
+from bert_jax import process
 
 _TUNABLES = "GLIBC_TUNABLES"
 _TUNED = ":".join(
@@ -18,18 +17,17 @@ _TUNED = ":".join(
 
 def main() -> int:
     """Runs the command; returns its exit code."""
-    interrupts.block()
     _tune_memory()
-    open_streams()
+    process.open_streams()
     try:
-        interrupts.install()
+        process.install()
         from bert_jax.cli import main as run
 
         code = run()
-        interrupts.last_line(code)
+        process.state.code = code
     except KeyboardInterrupt:
-        interrupts.end()
-    if interrupts.was_raised():  # threads of libraries may not be prepared for an orderly end
+        process.end()
+    if process.state.was_raised:  # threads of libraries may not be prepared for an orderly end
         sys.stdout.flush()
         os._exit(code)
     return code

@@ -36,9 +36,9 @@ from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
 from bert_jax.planning.plan import PlanOptions, make_plans
 from bert_jax.planning.training_on_mesh import Training
+from bert_jax.process import say
 from bert_jax.sharding.hosts import check_batch_size, from_main_host, is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh
-from bert_jax.standard_streams import say
 from bert_jax.tasks import find_task
 from bert_jax.tasks.base.output_cache import cached_beside
 from bert_jax.tasks.base.predictor import Model

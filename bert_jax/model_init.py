@@ -19,8 +19,8 @@ from bert_jax.models.config import SWITCHES, EncoderConfig, check_fields
 from bert_jax.models.execution import Execution, resolve_execution
 from bert_jax.options import differing_names, keys_of
 from bert_jax.presets import model_fields
+from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch, is_main_host
-from bert_jax.standard_streams import say
 from bert_jax.tasks.base.task import ModelInit, Task
 from bert_jax.tokenization import Tokenizer
 

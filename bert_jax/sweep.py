@@ -33,8 +33,8 @@ from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, is_there, read_json_object, write_atomically
 from bert_jax.options import from_keys
+from bert_jax.process import say, show
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first
-from bert_jax.standard_streams import say, show
 from bert_jax.sweep_report import Outcome, Report
 from bert_jax.training.loop import DivergedError
 from bert_jax.training.options import TrainOptions

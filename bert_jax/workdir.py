@@ -57,10 +57,10 @@ from bert_jax.models.config import ENCODER_SCOPE, Head
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.surgery import without_padding
 from bert_jax.options import differing_names, from_keys
+from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host, main_host_first
 from bert_jax.sharding.mesh import MeshShape, make_mesh, one_device_mesh
 from bert_jax.sharding.rules import sharded_shapes
-from bert_jax.standard_streams import say
 from bert_jax.tasks.base.splits import label_names
 from bert_jax.tasks.base.task import Task
 from bert_jax.training.options import TrainOptions

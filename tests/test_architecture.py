@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "bert_jax"
 
 # An import goes to a lower layer or stays inside its folder.
 LAYERS = {
-    1: ("errors", "files", "interrupts", "options", "standard_streams"),
+    1: ("errors", "files", "options", "process"),
     2: ("sharding", "tokenization", "metrics"),
     3: ("models",),
     4: ("families", "data"),
@@ -101,9 +101,9 @@ def test_tensorflow_is_imported_under_data_and_pytorch_in_one_file():
 
 
 def test_what_people_read_is_printed_in_one_way():
-    """Names from files cannot control a terminal, see `standard_streams.say`."""
+    """Names from files cannot control a terminal, see `process.say`."""
     for name, tree in TREES.items():
-        for node in ast.walk(tree) if name != "standard_streams.py" else ():
+        for node in ast.walk(tree) if name != "process.py" else ():
             if isinstance(node, ast.Call):
                 call = ast.unparse(node)
                 assert not call.startswith("print(") or call.startswith("print(json.dumps("), name

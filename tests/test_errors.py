@@ -16,7 +16,7 @@ from bert_jax.errors import (
     require_between,
     require_one_of,
 )
-from bert_jax.standard_streams import say, show
+from bert_jax.process import say, show
 
 
 def as_flag(option, value):

@@ -16,7 +16,7 @@ from orbax.checkpoint.checkpoint_managers import (
 )
 
 from bert_jax.checkpoints.checksums import checksums
-from bert_jax.checkpoints.late_results import ignore_late_results
+from bert_jax.checkpoints.orbax_errors import hide_late_errors
 from bert_jax.errors import RetryableError, UserError, first_line
 from bert_jax.files import (
     check_locks,
@@ -94,7 +94,7 @@ class RunCheckpoints:
         self._metric, self._higher_is_better = best_metric
         # orbax also raises the errors that it logs, and users see the exception.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
-        ignore_late_results()
+        hide_late_errors()
         workdir = workdir if is_remote(workdir) else workdir.absolute()
         self._directory, self._read_only = workdir / "checkpoints", read_only
         self._keep = keep

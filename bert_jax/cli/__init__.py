@@ -10,10 +10,9 @@ import re
 import sys
 from collections.abc import Sequence
 
-from bert_jax import interrupts
-from bert_jax.cli.common import BAD_INPUT, DIFFERS, STOPPED, Parser, outcome
+from bert_jax.cli.common import Parser, outcome
+from bert_jax.process import BAD_INPUT, DIFFERS, STOPPED, say, state
 from bert_jax.sharding.runtime import quiet_libtpu
-from bert_jax.standard_streams import say
 
 __all__ = ["BAD_INPUT", "DIFFERS", "STOPPED", "main"]
 
@@ -37,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.run(options)
     except (Exception, KeyboardInterrupt) as error:
         message, code = outcome(error, options.parser)
-        if interrupts.is_installed():
-            interrupts.last_line(code)
+        if state.is_installed:
+            state.code = code
         say(f"bert-jax: {message}")
         return code
 

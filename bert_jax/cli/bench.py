@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from bert_jax.cli.common import Parser, add_config, fields_from
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 
 SUMMARY = "speed of this machine for the work of a config"
 

@@ -9,10 +9,8 @@ from typing import Any, NoReturn, TypeVar
 
 from bert_jax.errors import OptionError, RetryableError, UserError
 from bert_jax.files import as_path
-from bert_jax.interrupts import MESSAGE, STOPPED, was_raised
+from bert_jax.process import BAD_INPUT, INTERRUPTED, STOPPED, state
 from bert_jax.sharding.distributed import ProcessOptions, start
-
-DIFFERS, BAD_INPUT = 1, 2
 
 Verb = Callable[[argparse.Namespace], int]
 Options = TypeVar("Options")
@@ -37,9 +35,9 @@ class Parser(argparse.ArgumentParser):
 def outcome(error: BaseException, parser: Parser) -> tuple[str, int]:
     """The message for an error of a verb, and the exit code; any other error is raised again."""
     if isinstance(error, KeyboardInterrupt):
-        return str(error) or MESSAGE, STOPPED
-    if was_raised():
-        return MESSAGE, STOPPED
+        return str(error) or INTERRUPTED, STOPPED
+    if state.was_raised:
+        return INTERRUPTED, STOPPED
     if isinstance(error, OptionError):
         return error.worded(parser.option_name), BAD_INPUT
     if isinstance(error, UserError):
@@ -96,7 +94,7 @@ def on_all_hosts(verb: Verb) -> Verb:
     @functools.wraps(verb)
     def run(options: argparse.Namespace) -> int:
         start(fields_from(ProcessOptions, options))
-        from bert_jax.sharding.failures import ending_together
+        from bert_jax.sharding.stopping import ending_together
 
         with ending_together(functools.partial(outcome, parser=options.parser)):
             return verb(options)

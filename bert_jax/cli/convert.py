@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from bert_jax.cli.common import Parser, directory
-from bert_jax.standard_streams import show
+from bert_jax.process import show
 
 SUMMARY = "Google's or Hugging Face's files → model directory, or back to Google's"
 

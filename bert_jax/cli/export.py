@@ -3,7 +3,7 @@
 import argparse
 
 from bert_jax.cli.common import Parser, add_hosts, directory, on_all_hosts
-from bert_jax.standard_streams import say, show
+from bert_jax.process import say, show
 
 SUMMARY = "run → model directory"
 

@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from bert_jax.cli.common import DIFFERS, Parser
-from bert_jax.standard_streams import show
+from bert_jax.cli.common import Parser
+from bert_jax.process import DIFFERS, show
 
 SUMMARY = "differences from transformers, layer by layer (needs PyTorch)"
 

@@ -4,7 +4,7 @@ import argparse
 import json
 
 from bert_jax.cli.common import Parser, add_config, fields_from
-from bert_jax.standard_streams import show
+from bert_jax.process import show
 
 SUMMARY = "memory, FLOPs, time of a training on other devices"
 

@@ -5,7 +5,7 @@ import contextlib
 
 from bert_jax.cli.common import Parser, fields_from
 from bert_jax.errors import OptionError
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 
 SUMMARY = "a model's answers to a file, row by row"
 
@@ -100,8 +100,8 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.inference.predict import check_request, predict
     from bert_jax.sharding.mesh import MeshShape, make_mesh
     from bert_jax.sharding.runtime import use_compilation_cache
+    from bert_jax.sharding.stopping import StopSignals
     from bert_jax.tasks.base.predict_spec import PredictOptions
-    from bert_jax.training.signals import StopSignals
 
     use_compilation_cache()
     lists = {"layers": _layers(options.layers), "keep_columns": _names(options.keep_columns)}

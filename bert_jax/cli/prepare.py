@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_jax.cli.common import Parser, add_config, directory
 from bert_jax.errors import UserError, require_at_least
-from bert_jax.standard_streams import show
+from bert_jax.process import show
 
 SUMMARY = "text → tokenizer and corpus"
 

@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from bert_jax.cli.common import STOPPED, Parser, add_config, add_hosts, directory, on_all_hosts
-from bert_jax.standard_streams import say
+from bert_jax.cli.common import Parser, add_config, add_hosts, directory, on_all_hosts
+from bert_jax.process import STOPPED, say
 
 SUMMARY = "train a run, or continue it"
 
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     from bert_jax.config import load_config
     from bert_jax.experiment import Experiment
     from bert_jax.sharding.runtime import use_compilation_cache
-    from bert_jax.training.signals import Interrupted
+    from bert_jax.sharding.stopping import Interrupted
 
     use_compilation_cache()
     config = load_config(options.config, options.overrides)

@@ -10,9 +10,9 @@ from jax.sharding import Mesh
 
 from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
+from bert_jax.process import say
 from bert_jax.sharding.hosts import from_main_host, is_main_host, to_global
 from bert_jax.sharding.memory import array_bytes
-from bert_jax.standard_streams import say
 from bert_jax.tasks.base.labelled_task import LabelledTask
 from bert_jax.tasks.base.predictor import Model
 from bert_jax.tasks.base.streams import predict_examples

@@ -28,7 +28,7 @@ from bert_jax.files.manifest import manifest_of
 from bert_jax.files.paths import below
 from bert_jax.files.reading import JSON_BYTES, open_own
 from bert_jax.options import differing_names
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 
 _RECORD = ".record.json"
 RECORD_SECONDS = 5.0

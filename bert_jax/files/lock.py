@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 from bert_jax.errors import RetryableError, UnreachableError, UserError
 from bert_jax.files.paths import filesystem, is_remote, reachable
 from bert_jax.files.reading import open_own
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 
 NAME = ".bert_jax.lock"
 HEARTBEAT_SECONDS = 20.0

@@ -21,9 +21,9 @@ from bert_jax.inference.model import LoadedModel
 from bert_jax.inference.origin import Origin, parts_of, states_of
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import resolve_execution
+from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
 from bert_jax.sharding.mesh import one_device_mesh
-from bert_jax.standard_streams import say
 from bert_jax.tasks import find_task, task_names
 
 # Heads whose outputs have names.

@@ -20,7 +20,7 @@ from bert_jax.files import is_remote
 from bert_jax.inference.identity import identity_of
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import Head
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tasks import find_task, task_names
 from bert_jax.tasks.base.predict_spec import (
     PredictOptions,

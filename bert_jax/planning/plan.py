@@ -19,8 +19,8 @@ from bert_jax.planning.roofline import (
     step_seconds,
 )
 from bert_jax.planning.training_on_mesh import CompiledStep, Training, TrainingOnMesh
+from bert_jax.process import say
 from bert_jax.sharding.mesh import MeshShape
-from bert_jax.standard_streams import say
 
 _COMPILES_OF_A_SEARCH = 4
 

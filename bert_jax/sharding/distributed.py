@@ -13,8 +13,8 @@ import threading
 import warnings
 from typing import Any, NoReturn
 
+from bert_jax import process
 from bert_jax.errors import OptionError, first_line, one_line, require_at_least
-from bert_jax.interrupts import last_line
 
 # A process without a heartbeat for this long counts as lost; JAX then ends all processes.
 HEARTBEAT_SECONDS = 60
@@ -83,7 +83,7 @@ def start(options: ProcessOptions) -> None:
 
     if options.coordinator and options.process_id == 0:
         _check_port(options.coordinator)
-    # `training.signals` does this instead.
+    # `stopping.StopSignals` does this instead.
     jax.config.update("jax_enable_preemption_service", False)
     # JAX would abort with a long C++ stack trace.
     deadline = threading.Timer(
@@ -156,7 +156,7 @@ def is_coordinator() -> bool:
 
 def leave(message: str, code: int) -> NoReturn:
     """Prints a line and exits at once: an orderly exit would wait for the other processes."""
-    last_line(code)
+    process.state.code = code
     state = _state()
     name = f" (process {state.process_id} of {state.num_processes})" if state.process_id else ""
     sys.__stdout__.flush()  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from bert_jax.data.readers.texts import Text
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.text_vectors import TEXT_VECTORS, TextPooling, TextVectors
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tasks.base.predict_spec import JSONL, PredictSpec, json_lines, open_texts
 from bert_jax.tasks.base.predictor import (
     BatchOptions,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError, first_line
 from bert_jax.files import read_json_object
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tokenization.interface import (
     BRACKETED,
     BYTE_LEVEL_BPE,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, check_undamaged, fetch, is_there, read_json_object
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tokenization import byte_level_bpe
 from bert_jax.tokenization.definition import KINDS, READ_REMEDY, model_type, read_definition
 from bert_jax.tokenization.interface import (

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
 from bert_jax.tokenization.cleaning import TextCleaner

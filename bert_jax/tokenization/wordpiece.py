@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_limited
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.definition import CONTINUATION_PREFIX, decoded_lines, library_errors
 from bert_jax.tokenization.interface import BRACKETED, check_vocabulary_size, is_padded

@@ -20,7 +20,7 @@ from bert_jax.files import (
     upload,
     write_atomically,
 )
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.training.events import EventFile
 
 METRICS = "metrics.jsonl"

@@ -166,12 +166,11 @@ def prepare_work(root: Path, output: Path) -> Callable[[], int]:
 
 
 def _prepare(root: Path, output: Path) -> int:
-    from bert_jax.cli.common import BAD_INPUT
     from bert_jax.data.pretraining.preparation.options import PrepareOptions
     from bert_jax.data.pretraining.preparation.prepare import prepare
     from bert_jax.data.pretraining.sources import SourceSpec
     from bert_jax.errors import UserError
-    from bert_jax.standard_streams import say
+    from bert_jax.process import BAD_INPUT, say
 
     options = PrepareOptions(
         (SourceSpec(f"text:{root}/text.txt"),),

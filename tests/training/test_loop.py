@@ -19,10 +19,10 @@ import pytest
 
 from bert_jax.checkpoints.runs import RunCheckpoints
 from bert_jax.sharding.mesh import MeshShape, make_mesh
+from bert_jax.sharding.stopping import Interrupted
 from bert_jax.training.loop import DivergedError, train
 from bert_jax.training.optimizer import OptimizerOptions, make_optimizer
 from bert_jax.training.options import TrainOptions
-from bert_jax.training.signals import Interrupted
 from tests.training.line_task import ROWS, WIDTH, LineTask
 
 MESH = make_mesh(MeshShape(), jax.devices()[:1])

@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_jax.data.readers.lines import Lines
 from bert_jax.errors import OptionError
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 
 # Of CSV files; spreadsheets write semicolons where the comma is in numbers.
 _SEPARATORS = ",;\t"

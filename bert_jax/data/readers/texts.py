@@ -18,7 +18,7 @@ from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.data.readers.sources import is_dataset, open_records
 from bert_jax.data.readers.tables import FileOptions, Record, Table, TableOptions, string_field
 from bert_jax.errors import OptionError, UserError, require_one_of
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 
 Text = str | tuple[str, str]
 """A text, or a pair of texts."""

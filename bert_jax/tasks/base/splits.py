@@ -15,8 +15,8 @@ from bert_jax.data.randomness import derive_key, permute
 from bert_jax.data.readers.rows import Report, TableShape
 from bert_jax.errors import OptionError, UserError
 from bert_jax.files import as_path, is_remote, reachable
+from bert_jax.process import say
 from bert_jax.sharding.hosts import is_main_host
-from bert_jax.standard_streams import say
 from bert_jax.tasks.base.task import ModelInit
 
 Example = TypeVar("Example")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from bert_jax.data.readers.texts import Text
 from bert_jax.models.config import EncoderConfig
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tasks.base.predictor import BatchOptions, ExampleError, Model, Predictor
 from bert_jax.tokenization import Encoding, Tokenizer, WordPieceTokenizer
 

@@ -21,7 +21,7 @@ from bert_jax.data.windows.passages import PassageWindow, PassageWindows
 from bert_jax.errors import UserError, renamed_options, require_at_least
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, SpanBeam, span_beam
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     OutputFile,

@@ -18,7 +18,7 @@ from bert_jax.errors import OptionError, UserError, require_between
 from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
-from bert_jax.standard_streams import say
+from bert_jax.process import say
 from bert_jax.tasks.base.splits import class_of, label_numbers
 
 

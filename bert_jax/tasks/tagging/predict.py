@@ -33,8 +33,8 @@ from bert_jax.errors import renamed_options
 from bert_jax.metrics.entities import detect_scheme, spans
 from bert_jax.models.config import Head
 from bert_jax.models.crf import CRFParams
+from bert_jax.process import say
 from bert_jax.sharding.hosts import fetch
-from bert_jax.standard_streams import say
 from bert_jax.tasks.base.predict_spec import (
     JSONL,
     OutputFile,

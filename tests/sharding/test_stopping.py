@@ -1,11 +1,13 @@
 """Real processes on the loopback that work together, and end together."""
 
 import json
+import os
 import signal
 import sys
 
 import pytest
 
+from bert_jax.sharding.stopping import Interrupted, StopSignals
 from tests.printed import printed_lines
 
 # A verb that does what is asked for, in the rooms that the real ones use.
@@ -20,7 +22,7 @@ def verb(options):
     from bert_jax.errors import UserError
     from bert_jax.sharding import hosts
     from bert_jax.sharding.mesh import MeshShape, make_mesh
-    from bert_jax.training.signals import StopSignals
+    from bert_jax.sharding.stopping import StopSignals
 
     me = jax.process_index()
     print("only the main host is heard", file=sys.stderr)
@@ -102,6 +104,24 @@ def check_found(found, processes, devices):
         assert found[f"rows of tensor={tensor}"] == expected
     assert found["shares of tensor=1"] == processes
     assert found[f"shares of tensor={devices}"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_remembered_and_the_next_one_is_left_to_others(number):
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+    with StopSignals() as stop:
+        assert not stop.requested
+        assert not stop.stop_after(1)
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        assert stop.stop_after(2)
+        assert signal.getsignal(number) == before[number]
+    assert {n: signal.getsignal(n) for n in before} == before
+
+
+def test_the_message_names_the_step():
+    assert str(Interrupted(7)) == "stopped by a signal after saving step 7"
+    assert Interrupted(7).step == 7
 
 
 def test_two_processes_work_together_and_one_prints(start_hosts, command):

@@ -19,9 +19,9 @@ LINE = "bert-jax: interrupted; run the same command again"
 PROGRAM = """
 import argparse, atexit, ctypes, os, signal, sys, time
 os.environ["GLIBC_TUNABLES"] = ""
-from bert_jax import cli, __main__, interrupts
-from bert_jax.training.signals import StopSignals
-interrupts._GRACE_SECONDS, interrupts._TWICE_SECONDS = 0.2, 0.1
+from bert_jax import cli, __main__, process
+from bert_jax.sharding.stopping import StopSignals
+process._GRACE_SECONDS, process._TWICE_SECONDS = 0.2, 0.1
 
 def working():
     try:
