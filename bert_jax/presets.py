@@ -1,4 +1,4 @@
-"""Whose BERT: for each preset the switches in which the published implementations differ.
+"""Presets of published implementations: the options in which they differ.
 
 A preset sets keys of the config that are given before any other key; a later one replaces it, and a
 training prints what differs. Fields of the model are those of a new model: one that a training

@@ -6,6 +6,7 @@ at once, on one table of embeddings. Source: google-research/electra, run_pretra
 """
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -80,23 +81,29 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
     def __call__(  # type: ignore[override]
         self,
         input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
         *,
+        segment_ids: jax.Array | None = None,
         masked_lm_positions: jax.Array | None = None,
         masked_lm_ids: jax.Array | None = None,
         masked_lm_weights: jax.Array | None = None,
         deterministic: bool = True,
-        **inputs: Any,
     ) -> ReplacedTokenOutput:
         """Computes the generator on masked tokens and the discriminator on what it makes of them.
 
         Args:
             input_ids: int32 [B, T], masked.
+            token_type_ids: for this and the next three see `Encoder`.
+            attention_mask: 0 for padding.
+            position_ids: None for 0 … T-1.
+            segment_ids: number of the text that a token of a packed row belongs to.
             masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
             masked_lm_ids: int32 [B, P], the original tokens there; None for those of `input_ids`.
             masked_lm_weights: float32 [B, P], 0 for positions that are none; None for 0.
             deterministic: False for training: dropout, and each call draws other words, both from
                 the RNG stream "dropout". Otherwise the same words are drawn in each call.
-            inputs: other arguments of `Encoder`, such as `attention_mask`.
         """
         positions = masked_lm_positions
         if positions is None:
@@ -107,9 +114,15 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
             is_masked = masked_lm_weights > 0
         if masked_lm_ids is not None:
             originals = jnp.where(is_masked, masked_lm_ids, originals)
-        generated = self.encoder(
-            input_ids, layers=self.generator, deterministic=deterministic, **inputs
+        encode = functools.partial(
+            self.encoder,
+            token_type_ids=token_type_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            segment_ids=segment_ids,
+            deterministic=deterministic,
         )
+        generated = encode(input_ids, layers=self.generator)
         hidden = gather_positions(generated.last_hidden_state, positions)  # BPD
         logits = self.mlm_head(hidden, self.encoder.word_embeddings())
         key = jax.random.key(0) if deterministic else self.make_rng("dropout")
@@ -120,8 +133,8 @@ class ReplacedTokenPretraining(ReplacedTokenModel):
         corrupted = input_ids.at[rows, positions].set(replacements)
         replaced = jnp.zeros(input_ids.shape, bool)
         replaced = replaced.at[rows, positions].max(is_masked & (replacements != originals))
-        encoded = self.encoder(corrupted, deterministic=deterministic, **inputs)
-        return ReplacedTokenOutput(logits, corrupted, replaced, self._head(encoded, deterministic))
+        replaced_logits = self._head(encode(corrupted), deterministic)
+        return ReplacedTokenOutput(logits, corrupted, replaced, replaced_logits)
 
 
 def draw_words(logits: jax.Array, key: jax.Array, temperature: float = 1.0) -> jax.Array:

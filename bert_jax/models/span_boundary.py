@@ -1,10 +1,10 @@
 """The span-boundary objective of SpanBERT (Joshi et al., 2020, section 3.2).
 
-A masked token is predicted a second time: from the two tokens next to its span and from its place
-in the span. Only a training has this head; exported models do not.
+A masked token is predicted a second time: from the two tokens next to its span and from its
+position in the span. Only a training has this head; exported models do not.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -23,16 +23,16 @@ from bert_jax.models.layers import (
     layer_norm,
 )
 
-# Width of the table of places in a span (SpanBERT, section 3.2).
-PLACE_WIDTH = 200
+# Width of the embeddings of positions in a span (SpanBERT, section 3.2).
+POSITION_WIDTH = 200
 
 
 class SpanBoundaryOutput(NamedTuple):
     """Logits of the masked tokens from both heads, float32 [B, P, V] each.
 
     Attributes:
-        prediction_logits: those of the masked language model.
-        span_logits: those from the boundaries of the spans.
+        prediction_logits: logits of the masked-language-model head.
+        span_logits: logits from the boundaries of the spans.
     """
 
     prediction_logits: jax.Array
@@ -60,7 +60,7 @@ class SpanBoundaryHead(nn.Module):
     Source: facebookresearch/SpanBERT, pair_bert.py, BertPairTargetPredictionHead.
 
     Attributes:
-        max_targets: number of places of a span that are predicted.
+        max_targets: number of positions of a span that are predicted.
     """
 
     config: EncoderConfig
@@ -69,14 +69,14 @@ class SpanBoundaryHead(nn.Module):
 
     @nn.compact
     def __call__(
-        self, left: jax.Array, right: jax.Array, places: jax.Array, word_embeddings: jax.Array
+        self, left: jax.Array, right: jax.Array, positions: jax.Array, word_embeddings: jax.Array
     ) -> jax.Array:
         """The logits of tokens in spans.
 
         Args:
             left: [B, P, D], hidden states of the tokens before the spans.
             right: [B, P, D], hidden states of the tokens after the spans.
-            places: int32 [B, P], place of each token in its span, from 0.
+            positions: int32 [B, P], position of each token in its span, from 0.
             word_embeddings: [V, D].
 
         Returns:
@@ -84,12 +84,12 @@ class SpanBoundaryHead(nn.Module):
         """
         table = nn.Embed(
             self.max_targets,
-            PLACE_WIDTH,
+            POSITION_WIDTH,
             dtype=left.dtype,
             embedding_init=kernel_init(self.config),
             name="place_embeddings",
         )
-        vectors = jnp.concatenate([left, right, table(places)], axis=-1)
+        vectors = jnp.concatenate([left, right, table(positions)], axis=-1)
         vectors = _Layer(self.config, self.execution, self.config.hidden_size, name="first")(
             vectors
         )
@@ -119,22 +119,37 @@ class SpanBoundaryModel(nn.Module):
     def __call__(
         self,
         input_ids: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        attention_mask: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
         *,
+        segment_ids: jax.Array | None = None,
         masked_lm_positions: jax.Array | None = None,
         span_left_positions: jax.Array | None = None,
         span_right_positions: jax.Array | None = None,
-        **inputs: Any,
+        deterministic: bool = True,
     ) -> SpanBoundaryOutput:
         """Encodes tokens and applies both heads.
 
         Args:
             input_ids: int32 [B, T].
+            token_type_ids: for this and the next three see `Encoder`.
+            attention_mask: 0 for padding.
+            position_ids: None for 0 … T-1.
+            segment_ids: number of the text that a token of a packed row belongs to.
             masked_lm_positions: int32 [B, P], positions of the masked tokens; None for the first.
             span_left_positions: int32 [B, P], position before the span of each; None for the first.
             span_right_positions: int32 [B, P], position after it; None for the first.
-            inputs: other arguments of `Encoder`, such as `attention_mask` and `deterministic`.
+            deterministic: False for training, with dropout from the RNG stream "dropout".
         """
-        encoded = self.encoder(input_ids, **inputs)
+        encoded = self.encoder(
+            input_ids,
+            token_type_ids,
+            attention_mask,
+            position_ids,
+            segment_ids=segment_ids,
+            deterministic=deterministic,
+        )
         first = jnp.zeros_like(input_ids[:, :1])
         masked, before, after = (
             first if positions is None else positions
@@ -145,8 +160,8 @@ class SpanBoundaryModel(nn.Module):
             for positions in (masked, before, after)
         )
         words = self.encoder.word_embeddings()
-        places = jnp.clip(masked - before - 1, 0, self.max_targets - 1)
+        in_span = jnp.clip(masked - before - 1, 0, self.max_targets - 1)
         return SpanBoundaryOutput(
             prediction_logits=self.mlm_head(hidden, words),
-            span_logits=self.span_boundary_head(left, right, places, words),
+            span_logits=self.span_boundary_head(left, right, in_span, words),
         )

@@ -36,7 +36,7 @@ from bert_jax.tasks.base.task import (
     weighted_sums,
 )
 from bert_jax.tasks.pretraining import create as pretraining
-from bert_jax.tasks.pretraining.task import PretrainingTask, prediction_sums
+from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask, prediction_sums
 from bert_jax.tokenization import Tokenizer
 
 _DISCRIMINATOR = "rtd"
@@ -84,12 +84,11 @@ class ReplacedTokensTask(PretrainingTask):
         options: PretrainingOptions,
         description: ModelDescription,
         execution: Execution,
-        *,
+        batches: BatchOptions,
         replaced_tokens: ReplacedTokenOptions,
-        **batching: Any,
     ) -> None:
         """As `PretrainingTask`, and the options of generator and loss."""
-        super().__init__(corpus, tokenizer, options, description, execution, **batching)
+        super().__init__(corpus, tokenizer, options, description, execution, batches)
         self._replaced_tokens = replaced_tokens
         self.module = ReplacedTokenPretraining(
             description.config,
@@ -189,8 +188,8 @@ def _task(
         from_keys(PretrainingOptions, config.data, seed=config.seed),
         model_init.describe(tokenizer, Head.REPLACED_TOKENS, num_labels=None),
         model_init.execution,
-        replaced_tokens=from_keys(ReplacedTokenOptions, config.replaced_tokens),
-        **pretraining.batching(config),
+        pretraining.batch_options(config),
+        from_keys(ReplacedTokenOptions, config.replaced_tokens),
     )
 
 

@@ -23,7 +23,7 @@ from bert_jax.models.encoder import abstract_params
 from bert_jax.models.execution import Execution
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.base.task import means
-from bert_jax.tasks.pretraining.task import EvaluationOptions, PretrainingTask
+from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
 
 OVERRIDES = {
     "precision": "float32",
@@ -70,9 +70,7 @@ def make_task(tiny_corpus, tiny_config):
                 Head.PRETRAINING if options.objective == "nsp" else Head.MASKED_LM,
             ),
             Execution(),
-            global_batch_size=8,
-            evaluation=EvaluationOptions(rows=8),
-            packing=packing,
+            BatchOptions(8, 8, packing=packing),
         )
 
     return make

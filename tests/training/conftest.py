@@ -12,7 +12,7 @@ from bert_jax.data.pretraining.corpus import Corpus
 from bert_jax.data.pretraining.options import PretrainingOptions
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import Execution
-from bert_jax.tasks.pretraining.task import EvaluationOptions, PretrainingTask
+from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
 
 EXECUTION = Execution()
 OPTIONS = PretrainingOptions(length=16, max_predictions=3)
@@ -35,8 +35,7 @@ def make_tiny_task(tiny_corpus: Path) -> Callable[..., PretrainingTask]:
             OPTIONS,
             ModelDescription(config, Head.PRETRAINING),
             execution,
-            global_batch_size=8,
-            evaluation=EvaluationOptions(rows=8),
+            BatchOptions(8, 8),
         )
 
     return make

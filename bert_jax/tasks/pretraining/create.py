@@ -17,7 +17,7 @@ from bert_jax.errors import OptionError, renamed_options, require_at_least, requ
 from bert_jax.models.config import Head
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.task import ModelInit, TrainSpec
-from bert_jax.tasks.pretraining.task import EvaluationOptions, PretrainingTask
+from bert_jax.tasks.pretraining.task import BatchOptions, PretrainingTask
 from bert_jax.tokenization import Tokenizer
 
 
@@ -65,7 +65,7 @@ def check_options(config: ConfigDict) -> None:
     most = max(data.length, PretrainingOptions.max_predictions)
     require_at_least("max_predictions", data.max_predictions, 1, most)
     require_between("validation_fraction", data.validation_fraction, 0, 1, without_high=True)
-    EvaluationOptions(1, data.evaluation_batches)
+    BatchOptions(1, 1, data.evaluation_batches)
     with renamed_options(vocab_size="tokenizer.vocab_size"):
         from_keys(VocabularyOptions, config.tokenizer)
 
@@ -124,17 +124,14 @@ def general_corpus(config: ConfigDict, tokenizer: Tokenizer) -> Corpus | None:
     return corpus
 
 
-def batching(config: ConfigDict) -> dict[str, Any]:
-    """The arguments of `PretrainingTask` that say how many examples are in a batch."""
-    train = config.train
-    return {
-        "global_batch_size": train.global_batch_size,
-        # The same number of rows as a micro-batch of training.
-        "evaluation": EvaluationOptions(
-            train.global_batch_size // train.microbatches, config.data.evaluation_batches
-        ),
-        "packing": config.data.packing,
-    }
+def batch_options(config: ConfigDict) -> BatchOptions:
+    """How many examples are in a batch."""
+    train, data = config.train, config.data
+    # Evaluations have as many rows as a micro-batch of training.
+    evaluation_rows = train.global_batch_size // train.microbatches
+    return BatchOptions(
+        train.global_batch_size, evaluation_rows, data.evaluation_batches, data.packing
+    )
 
 
 def _task(
@@ -157,8 +154,8 @@ def _task(
         options,
         description,
         model_init.execution,
+        batch_options(config),
         general_corpus=general,
-        **batching(config),
     )
 
 

@@ -52,19 +52,24 @@ from bert_jax.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluationOptions:
-    """The batches of an evaluation.
+class BatchOptions:
+    """How many examples are in a batch, over all hosts.
 
     Attributes:
-        rows: examples per batch over all hosts.
-        batches: maximum number of batches; 0 for all.
+        global_batch_size: rows of a training batch.
+        evaluation_rows: examples of a batch of an evaluation. They are never packed, so that each
+            example counts once for any batch size.
+        evaluation_batches: maximum number of batches of an evaluation; 0 for all.
+        packing: whether a row of a training batch holds several examples.
     """
 
-    rows: int
-    batches: int = 0
+    global_batch_size: int
+    evaluation_rows: int
+    evaluation_batches: int = 0
+    packing: bool = False
 
     def __post_init__(self) -> None:
-        require_at_least("evaluation_batches", self.batches, 0)
+        require_at_least("evaluation_batches", self.evaluation_batches, 0)
 
 
 # The inputs of the model. Unpacked batches have a mask, packed ones positions and segments.
@@ -107,10 +112,8 @@ class PretrainingTask(Task):
         options: PretrainingOptions,
         description: ModelDescription,
         execution: Execution,
+        batches: BatchOptions,
         *,
-        global_batch_size: int,
-        evaluation: EvaluationOptions,
-        packing: bool = False,
         general_corpus: Corpus | None = None,
     ) -> None:
         """Plans the examples of both splits.
@@ -121,10 +124,7 @@ class PretrainingTask(Task):
             options: length, objective and masking of the examples.
             description: contents of the exported model directory.
             execution: dtype and kernels.
-            global_batch_size: rows per training batch over all hosts.
-            evaluation: the batches of an evaluation. They are never packed, so that each example
-                counts once for any batch size.
-            packing: whether a row of a training batch holds several examples.
+            batches: how many examples are in a batch.
             general_corpus: another corpus, whose validation documents are evaluated, too: what a
                 model forgets that learns from a special one.
 
@@ -142,12 +142,11 @@ class PretrainingTask(Task):
         self.reads_pairs = options.objective in ("nsp", "sop")
         self._corpus = corpus
         self._options = options
-        self._global_batch_size = global_batch_size
-        self._evaluation = evaluation
+        self._batches = batches
         _check_corpus(corpus, tokenizer, options, description.config)
         train, validation = corpus.splits["train"], corpus.splits["validation"]
         self._examples = PretrainingBatches(train, tokenizer, options)
-        self._train = PackedBatches(self._examples) if packing else self._examples
+        self._train = PackedBatches(self._examples) if batches.packing else self._examples
         self._validation = PretrainingBatches(validation, tokenizer, options, weighted=False)
         self._general_corpus, self._general = general_corpus, None
         if general_corpus is not None:
@@ -172,13 +171,13 @@ class PretrainingTask(Task):
     def train_batches(
         self, start: int, stop: int, *, host: int, hosts: int
     ) -> Generator[Batch, None, None]:
-        rows = self._global_batch_size // hosts
+        rows = self._batches.global_batch_size // hosts
         return batches_in_order(
             lambda number: self._train.batch(number, rows, host=host, hosts=hosts), start, stop
         )
 
     def batch_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return with_rows(self._train.batch(0, 1), self._global_batch_size)
+        return with_rows(self._train.batch(0, 1), self._batches.global_batch_size)
 
     def evaluation_batches(
         self, *, host: int, hosts: int, divisor: int = 1
@@ -192,12 +191,12 @@ class PretrainingTask(Task):
     def _evaluation_batches(
         self, examples: PretrainingBatches, host: int, hosts: int, divisor: int
     ) -> Generator[Batch, None, None]:
-        rows = self._evaluation.rows
+        rows = self._batches.evaluation_rows
         own = -(-rows // divisor) * divisor // hosts
         columns = np.arange(host * own, (host + 1) * own)
         batches = -(-examples.examples_per_epoch // rows)
-        if self._evaluation.batches:
-            batches = min(batches, self._evaluation.batches)
+        if self._batches.evaluation_batches:
+            batches = min(batches, self._batches.evaluation_batches)
         return batches_in_order(
             lambda number: examples.evaluation_batch(number, rows, columns), 0, batches
         )
