@@ -39,8 +39,14 @@ def read(tmp_path):
     return write_and_read
 
 
-def test_the_sizes_are_enough(read):
-    assert read() == ModelDescription(CONFIG, head=None)
+NULLS = dict.fromkeys(["pad_token_id", "classifier_dropout", "id2label", "problem_type"])
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, NULLS, {"architectures": [["x"]]}, {"architectures": [None, 7]}]
+)
+def test_the_sizes_are_enough(read, fields):
+    assert read(**fields) == ModelDescription(CONFIG, head=None)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +89,6 @@ def test_a_number_of_labels_comes_before_their_names(read, count):
     """As in transformers 5.24: the names are then LABEL_0, LABEL_1, …"""
     described = read(num_labels=count, id2label={"0": "LABEL_0", "1": "LABEL_1"})
     assert (described.config.num_labels, described.labels, described.other) == (count, (), {})
-
-
-def test_null_is_the_default(read):
-    described = read(pad_token_id=None, classifier_dropout=None, id2label=None, problem_type=None)
-    assert described == ModelDescription(CONFIG, head=None)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,19 @@ def test_what_is_written_is_read(tmp_path):
     assert "num_labels" not in fields  # Hugging Face counts the names
     assert fields["use_cache"] is True
     assert fields["dtype"] == "float32"
+    with pytest.raises(UserError, match="1 labels for 2 outputs"):
+        ModelDescription(CONFIG, Head.TAGGING, labels=("O",))
+
+
+@pytest.mark.parametrize(
+    ("count", "named"), [(2, None), (3, {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"})]
+)
+def test_labels_without_names_are_numbered(tmp_path, count, named):
+    path = tmp_path / "config.json"
+    config = dataclasses.replace(CONFIG, num_labels=count)
+    write_config(path, ModelDescription(config, Head.TAGGING))
+    assert json.loads(path.read_text()).get("id2label") == named
+    assert read_config(path).config == config
 
 
 @pytest.mark.parametrize(
@@ -166,29 +180,6 @@ def test_heads_of_our_own_are_named_where_there_is_one(tmp_path, head, field, va
             read_config(path)
 
 
-def test_labels_without_names_are_numbered(tmp_path):
-    path = tmp_path / "config.json"
-    config = dataclasses.replace(CONFIG, num_labels=3)
-    write_config(path, ModelDescription(config, Head.TAGGING))
-    assert json.loads(path.read_text())["id2label"] == {
-        "0": "LABEL_0",
-        "1": "LABEL_1",
-        "2": "LABEL_2",
-    }
-    assert read_config(path).config == config
-
-
-def test_two_labels_without_names_are_the_default(tmp_path):
-    path = tmp_path / "config.json"
-    write_config(path, ModelDescription(CONFIG, Head.ENCODER))
-    assert "id2label" not in json.loads(path.read_text())
-
-
-def test_labels_and_outputs_must_agree():
-    with pytest.raises(UserError, match="1 labels for 2 outputs"):
-        ModelDescription(CONFIG, Head.TAGGING, labels=("O",))
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -206,6 +197,9 @@ def test_labels_and_outputs_must_agree():
         ({"is_decoder": True}, "is_decoder is True; only False is supported"),
         ({"hidden_act": "prelu"}, "hidden_act is 'prelu'; known are gelu, gelu_python, "),
         ({"hidden_size": "768"}, "hidden_size is '768'; it must be a whole number"),
+        ({"vocab_size": None}, "lacks vocab_size; give"),
+        ({"model_type": 7}, "model_type 7 is unknown; known are albert, bert"),
+        ({"model_type": ["bert"]}, "model_type .'bert'. is unknown; known are albert"),
     ],
 )
 def test_what_is_refused(read, fields, message):
@@ -232,9 +226,6 @@ def test_labels_that_are_not_named_once_each_are_refused_where_they_are_needed(
         label_names(described)
     write_config(tmp_path / "config.json", dataclasses.replace(described, head=Head.ENCODER))
     assert json.loads((tmp_path / "config.json").read_text())["id2label"] == named
-
-
-def test_a_problem_type_that_is_not_known_is_refused_where_it_is_needed(read):
     with pytest.raises(UserError, match="problem_type is 'ranking'; known are regression"):
         problem_type(read(problem_type="ranking"))
 
@@ -249,54 +240,9 @@ def test_fields_that_one_head_reads_are_refused_for_this_head(tmp_path):
         dataclasses.replace(described, head=Head.MULTIPLE_CHOICE).make_module(Execution())
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "config.json:1: not JSON"),
-        ("", "config.json:1: not JSON"),
-        ('{\n "a": 1,\n x}', "config.json:3: not JSON"),
-        ("[]", "is not a JSON object; give a model directory"),
-        ('{"model_type": "bert"}', "lacks vocab_size, hidden_size, num_hidden_layers, num_att"),
-        ('{"model_type": 7}', "model_type 7 is unknown; known are albert, bert"),
-        ('{"model_type": ["bert"]}', "model_type .'bert'. is unknown; known are albert"),
-        ('{"model_type": "gpt2"}', "model_type 'gpt2' is unknown; known are albert"),
-    ],
-)
-def test_files_that_are_none(tmp_path, content, message):
-    path = tmp_path / "config.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=message):
-        read_config(path)
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match="config.json does not exist; give a model directory"):
-        read_config(tmp_path / "config.json")
-
-
-@pytest.mark.parametrize(
-    "fields", [{"architectures": [["x"]]}, {"is_decoder": None}, {"architectures": [None, 7]}]
-)
-def test_oddities_that_say_nothing(read, fields):
-    other = {key: value for key, value in fields.items() if key == "is_decoder"}
-    assert read(**fields) == ModelDescription(CONFIG, head=None, other=other)
-
-
-def test_a_size_that_is_null_is_missing(read):
-    with pytest.raises(UserError, match="lacks vocab_size; give"):
-        read(vocab_size=None)
-
-
 def test_half_of_a_surrogate_pair(read, tmp_path):
     with pytest.raises(UserError, match="a label has half of a surrogate pair, which is not a cha"):
         read(id2label={"0": "\ud83d", "1": "b"})
     described = read(**{"\ud83d": "\ude00"})
     write_config(tmp_path / "again.json", described)
     assert read_config(tmp_path / "again.json") == described
-
-
-def test_nesting_without_end_is_one_line(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text("[" * 200_000)
-    with pytest.raises(UserError, match="config.json: its JSON is nested too deeply"):
-        read_config(path)

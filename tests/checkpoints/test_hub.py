@@ -227,10 +227,6 @@ def machine(hub, runs, tmp_path) -> Machine:
     return Machine(runs, tmp_path, f"http://127.0.0.1:{hub.server_port}")
 
 
-def contents(directory: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in directory.iterdir()}
-
-
 # Paths.
 
 
@@ -274,18 +270,12 @@ def test_the_directory_of_a_run_means_its_model(tmp_path, files, found):
     "path",
     ["/no/such/model", "./model", "../model", "~/no-such-model", "a\\b", "a/b/c", "", "a b", "a/"],
 )
-def test_a_path_that_is_not_there(path):
+def test_a_path_that_is_not_there(path, tmp_path):
     with pytest.raises(UserError, match="does not exist; give a model directory or a hub id"):
         resolve(path)
-
-
-def test_a_file_is_no_directory(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match="is a file; give the model directory that it is in"):
         resolve(tmp_path / "model.safetensors")
-
-
-def test_a_directory_has_no_revision(tmp_path):
     with pytest.raises(UserError, match="have no revision 'main'; leave the revision out"):
         resolve(tmp_path, "main")
 
@@ -293,32 +283,19 @@ def test_a_directory_has_no_revision(tmp_path):
 # Downloads.
 
 
-def test_only_what_is_read_is_downloaded_byte_for_byte(machine):
-    (line,) = machine.resolve_each(["tiny/whole"])
-    assert Path(line) == machine.snapshot("tiny/whole")
-    wanted = [
-        *("config.json", "model.safetensors", "special_tokens_map.json", "tokenizer.json"),
-        *("tokenizer_config.json", "vocab.txt"),
-    ]
-    assert contents(Path(line)) == {name: MODELS["tiny/whole"][name] for name in wanted}
-
-
-def test_shards_pytorch_files_and_models_without_an_organisation(machine):
-    shards, old, solo = machine.resolve_each(["tiny/shards", "main"], ["tiny/old"], ["solo"])
-    assert contents(Path(shards)) == MODELS["tiny/shards"]
-    assert contents(Path(old)) == MODELS["tiny/old"]
-    assert contents(Path(solo)) == MODELS["solo"]
-
-
-def test_the_folders_that_the_modules_name_are_downloaded(machine):
-    (line,) = machine.resolve_each(["tiny/vectors"])
-    files = {
-        path.relative_to(line).as_posix(): path.read_bytes()
-        for path in Path(line).rglob("*")
-        if path.is_file()
-    }
-    model = MODELS["tiny/vectors"].items()
-    assert files == {name: content for name, content in model if content != b"not fetched"}
+def test_only_what_is_read_is_downloaded_byte_for_byte(machine, hub):
+    names = ["tiny/whole", "tiny/shards", "tiny/old", "tiny/vectors", "solo"]
+    lines = machine.resolve_each(*([name, "main"] for name in names), HF_TOKEN="hf_secret")
+    assert Path(lines[0]) == machine.snapshot("tiny/whole")
+    for name, line in zip(names, lines, strict=True):
+        files = {
+            path.relative_to(line).as_posix(): path.read_bytes()
+            for path in Path(line).rglob("*")
+            if path.is_file()
+        }
+        model = MODELS[name].items()
+        assert files == {name: content for name, content in model if content != b"not fetched"}
+    assert {line.rpartition(" /")[2].partition(" ")[2] for line in hub.seen} == {"Bearer hf_secret"}
 
 
 def test_a_second_run_and_an_offline_run_fetch_no_file_again(machine, hub):
@@ -331,46 +308,50 @@ def test_a_second_run_and_an_offline_run_fetch_no_file_again(machine, hub):
     hub.seen.clear()
     assert machine.resolve_each(*names, HF_HUB_OFFLINE="1") == first
     assert not hub.seen
+    Path(first[0], "vocab.txt").unlink()  # `tokenizer.json` says the same
+    assert machine.resolve_each(*names, HF_HUB_OFFLINE="1") == first
 
 
-def test_the_token_of_the_environment_is_sent(machine, hub):
-    machine.resolve_each(["solo"], HF_TOKEN="hf_secret")
-    assert {line.rpartition(" /")[2].partition(" ")[2] for line in hub.seen} == {"Bearer hf_secret"}
+MISSING = "is neither a directory here nor "
 
 
-def test_what_the_hub_refuses_is_one_line(machine):
-    unknown, private, gated, strange, revision, empty, other, malformed = machine.resolve_each(
-        ["ghosts/unknown"],
-        ["ghosts/private"],
-        ["ghosts/gated"],
-        ["ghosts/strange"],
-        ["tiny/whole", "v9"],
-        ["tiny/empty"],
-        ["tiny/other"],
-        ["tiny/a--b"],
-    )
-    assert unknown == (
-        "ghosts/unknown is neither a directory here nor a model on the hub that you may read; "
-        "check the spelling, or set HF_TOKEN if it is private"
-    )
-    assert private == unknown.replace("unknown", "private")
-    assert gated == (
-        "ghosts/gated is restricted by its authors; request access on its page, "
-        "then set HF_TOKEN to your token"
-    )
-    assert strange.startswith(
-        "ghosts/strange is neither a directory here nor whole in the hub's cache, and cannot be "
-        "downloaded (HfHubHTTPError: "
-    )
-    assert "418" in strange
-    assert revision == (
-        "tiny/whole has no revision v9 on the hub; give a branch, tag or commit that it has"
-    )
-    assert "has neither model.safetensors nor pytorch_model.bin" in empty
-    assert "has no config.json" in other
-    assert malformed == (
-        "tiny/a--b does not exist and cannot be a hub id; give a model directory or a hub id"
-    )
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["ghosts/unknown"],
+            f"ghosts/unknown {MISSING}a model on the hub that you may read; check the spelling, or "
+            "set HF_TOKEN if it is private",
+        ),
+        (
+            ["ghosts/private"],
+            f"ghosts/private {MISSING}a model on the hub that you may read; check",
+        ),
+        (
+            ["ghosts/gated"],
+            "ghosts/gated is restricted by its authors; request access on its page, then set "
+            "HF_TOKEN to your token",
+        ),
+        (["ghosts/strange"], f"{MISSING}whole in the hub's cache, and cannot be downloaded (HfHub"),
+        (
+            ["tiny/whole", "v9"],
+            "tiny/whole has no revision v9 on the hub; give a branch, tag or commit that it has",
+        ),
+        (["tiny/empty"], "has neither model.safetensors nor pytorch_model.bin"),
+        (["tiny/other"], "has no config.json"),
+        (
+            ["tiny/a--b"],
+            "tiny/a--b does not exist and cannot be a hub id; give a model directory or a hub id",
+        ),
+        pytest.param(  # the library tries five times
+            ["tiny/broken"], "cannot be downloaded (RemoteProtocolError: ", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_what_the_hub_refuses_is_one_line(machine, arguments, message):
+    (line,) = machine.resolve_each(arguments)
+    assert message in line
+    assert not list(machine.cache.rglob("model.safetensors"))
 
 
 # Without a network.
@@ -398,52 +379,25 @@ def test_offline_the_cache_is_all_there_is(machine, hub):
     assert not hub.seen
 
 
-def test_offline_a_model_that_another_program_fetched_in_part_suffices(machine):
-    (directory,) = machine.resolve_each(["tiny/whole"])
-    Path(directory, "vocab.txt").unlink()  # `tokenizer.json` says the same
-    assert machine.resolve_each(["tiny/whole"], HF_HUB_OFFLINE="1") == [directory]
-
-
-def test_a_hub_that_cannot_be_reached(machine):
+def test_a_hub_or_a_cache_that_cannot_be_used(machine, tmp_path):
     cached = machine.put("tiny/whole", {"config.json": b"{}", "model.safetensors": b"1"})
-    nobody_listens = "http://127.0.0.1:9"
-    found, absent = machine.resolve_each(
-        ["tiny/whole"], ["tiny/absent"], HF_ENDPOINT=nobody_listens
-    )
-    assert found == str(cached)
-    assert absent.startswith(
-        "tiny/absent is neither a directory here nor whole in the hub's cache, and cannot be "
-        "downloaded (ConnectError: "
-    )
-    assert absent.endswith(
-        "check the network, HF_ENDPOINT and the space for the cache, or give the path of a model "
-        "directory"
-    )
-
-
-def test_a_hub_that_never_answers(machine):
-    cached = machine.put("tiny/whole", {"config.json": b"{}", "model.safetensors": b"1"})
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, then says nothing
-        found, absent = machine.resolve_each(
-            ["tiny/whole"],
-            ["tiny/absent"],
-            HF_ENDPOINT=f"http://127.0.0.1:{silent.getsockname()[1]}",
-            HF_HUB_ETAG_TIMEOUT="1",
-        )
-    assert found == str(cached)
-    assert "cannot be downloaded (ReadTimeout: " in absent
-
-
-@pytest.mark.slow  # the library tries five times
-def test_a_download_that_breaks_off_gives_no_directory(machine):
-    (line,) = machine.resolve_each(["tiny/broken"])
-    assert "tiny/broken is neither" in line
-    assert "cannot be downloaded (RemoteProtocolError: " in line
-    assert not list(machine.cache.rglob("model.safetensors"))
-
-
-def test_a_cache_that_cannot_be_written(machine, tmp_path):
     (tmp_path / "full").write_text("a file where the cache should be")
+    requests = ["tiny/whole"], ["tiny/absent"]
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, then says nothing
+        never = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for problem, environment in (
+            ("ConnectError: ", {"HF_ENDPOINT": "http://127.0.0.1:9"}),  # nobody listens
+            ("ReadTimeout: ", {"HF_ENDPOINT": never, "HF_HUB_ETAG_TIMEOUT": "1"}),
+        ):
+            found, absent = machine.resolve_each(*requests, **environment)
+            assert found == str(cached)
+            assert absent.startswith(
+                "tiny/absent is neither a directory here nor whole in the hub's cache, and cannot "
+                f"be downloaded ({problem}"
+            )
+            assert absent.endswith(
+                "check the network, HF_ENDPOINT and the space for the cache, or give the path of a "
+                "model directory"
+            )
     (line,) = machine.resolve_each(["solo"], HF_HOME=str(tmp_path / "full"))
     assert "cannot be downloaded (" in line
-    assert "the space for the cache" in line

@@ -50,10 +50,3 @@ def test_the_weights_of_others_are_not_removed(bucket, tiny_config, tokenizer):
     with pytest.raises(UserError, match="pytorch_model.bin was not written by bert_jax"):
         save(directory, tiny_config, tokenizer, 1)
     assert (directory / "pytorch_model.bin").read_bytes() == b"of somebody else"
-
-
-def test_something_else_is_not_overwritten(bucket, tiny_config, tokenizer):
-    directory = as_path(f"{bucket}/other")
-    write_atomically(directory / "thesis.txt", b"")
-    with pytest.raises(UserError, match="holds other files and no "):
-        save(directory, tiny_config, tokenizer, 0)

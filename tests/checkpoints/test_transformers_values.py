@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from bert_jax.parity.compare import compare
 
@@ -22,24 +22,10 @@ DECODER_BIAS = "cls.predictions.decoder.bias"
 
 LIMITS = {"hidden states": 2e-5, "logits": 1e-4, "loss": 1e-4, "gradient": 1e-4}
 
-# Every head, activation and kind of loss once, in shapes that no released model has.
+# Each kind of loss, in shapes that no released model has; test_recorded has every head.
 ODD_SHAPES = {
-    "encoder": Case("BertModel", {"hidden_act": "gelu_new", "type_vocab_size": 1}),
-    "encoder without pooler": Case(
-        "BertModel", {"hidden_size": 21, "num_attention_heads": 3}, {"add_pooling_layer": False}
-    ),
-    "pretraining": Case(
-        "BertForPreTraining", {"hidden_act": "relu", "hidden_size": 20, "num_attention_heads": 5}
-    ),
-    "masked_lm": Case(
-        "BertForMaskedLM", {"hidden_act": "silu", "hidden_size": 9, "num_attention_heads": 9}
-    ),
-    "masked_lm_untied": Case(
-        "BertForMaskedLM", {"hidden_act": "gelu_new", "tie_word_embeddings": False}
-    ),
-    "next_sentence": Case(
-        "BertForNextSentencePrediction", {"num_hidden_layers": 5, "layer_norm_eps": 1e-2}
-    ),
+    "pretraining": Case("BertForPreTraining", {"hidden_size": 20, "num_attention_heads": 5}),
+    "masked_lm_untied": Case("BertForMaskedLM", {"tie_word_embeddings": False}),
     "multi_label": Case(
         "BertForSequenceClassification",
         {"num_labels": 5, "problem_type": "multi_label_classification"},
@@ -50,9 +36,7 @@ ODD_SHAPES = {
     ),
     "tagging": Case("BertForTokenClassification", {"num_labels": 7, "type_vocab_size": 16}),
     "question_answering": Case("BertForQuestionAnswering", {"intermediate_size": 1}),
-    "multiple_choice": Case(
-        "BertForMultipleChoice", {"num_hidden_layers": 1, "hidden_act": "gelu_pytorch_tanh"}
-    ),
+    "multiple_choice": Case("BertForMultipleChoice", {"num_hidden_layers": 1}),
 }
 BASE = Case(
     "BertForPreTraining",
@@ -101,15 +85,3 @@ def check_values(case, tokenizer, directory: Path) -> None:
     prefix = "bert." if case.architecture == "BertModel" else ""
     gradients = {entry.name for entry in differences["gradient"]}
     assert gradients == {prefix + name for name in parameters}
-
-
-def test_a_decoder_that_is_not_the_table_although_the_config_says_so(tokenizer, tmp_path):
-    reference_model(Case("BertForMaskedLM")).save_pretrained(tmp_path)
-    tokenizer.save(tmp_path)
-    path = tmp_path / "model.safetensors"
-    tensors = load_file(path)
-    decoder = 1 - tensors["bert.embeddings.word_embeddings.weight"]
-    save_file(tensors | {"cls.predictions.decoder.weight": decoder}, path, {"format": "pt"})
-    report = compare(tmp_path)
-    assert report.agrees, report.as_table()
-    assert "cls.predictions.decoder.weight" in {entry.name for entry in report.differences}

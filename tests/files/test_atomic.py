@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from bert_jax.files import (
     atomic_directory,
     atomic_file,
     check_undamaged,
-    read_json_object,
     remove_partial_files,
     write_atomically,
     write_listed,
@@ -48,32 +46,27 @@ def test_a_file_is_replaced_or_unchanged(tmp_path, monkeypatch):
 def test_neighbours_stay_and_files_of_killed_processes_can_be_removed(tmp_path):
     for name in ("a.partial", ".a.partial"):
         (tmp_path / name).write_text("of the user")
+    (tmp_path / f".a.{os.getpid()}.partial").symlink_to("a.partial")  # it is not followed
     write_atomically(tmp_path / "a", b"one")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.partial", "a", "a.partial"]
     remove_partial_files(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.partial"]
+    assert (tmp_path / "a.partial").read_text() == "of the user"
 
 
-def test_a_pipe_is_written_directly(tmp_path):
+def test_what_is_no_regular_file_is_written_directly(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
-    reader.start()
-    with atomic_file(pipe) as file:
-        file.write(b"one")
-    reader.join()
-    assert read == [b"one"]
-    assert pipe.is_fifo()
-
-
-def test_stdout_by_its_path_is_written_directly():
     program = (
-        "from pathlib import Path; from bert_jax.files import atomic_file\n"
-        "with atomic_file(Path('/dev/stdout')) as file: file.write(b'one')"
+        "import sys; from pathlib import Path; from bert_jax.files import atomic_file\n"
+        "for path in sys.argv[1:]:\n"
+        "    with atomic_file(Path(path)) as file: file.write(b'one')"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout == b"one"
+    command = [sys.executable, "-c", program, str(pipe), "/dev/stdout"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert pipe.read_bytes() == b"one"
+        assert process.stdout.read() == b"one"
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(
@@ -101,27 +94,6 @@ def test_files_of_our_own_replace_regular_files_only(tmp_path, make, message):
         assert {name: (run / name).read_bytes() for name in kept} == kept
         shutil.rmtree(run)
     assert (tmp_path / "mine").read_bytes() == b"not to be written"
-
-
-def test_a_damaged_list_is_not_taken_for_none(tmp_path):
-    write_listed(tmp_path, {"a": b"a"}, MANIFEST)
-    (tmp_path / "a").write_bytes(b"b")
-    for damage in (b"{", b"[]", b"{}", b'{"files": 1}', b'{"files": {"a": 1}}'):
-        (tmp_path / MANIFEST).write_bytes(damage)
-        with pytest.raises(UserError, match=f"{MANIFEST}.*; copy it again, or remove it"):
-            check_undamaged(tmp_path, ["*"])
-    (tmp_path / MANIFEST).unlink()
-    check_undamaged(tmp_path, ["*"])
-
-
-def test_a_file_in_a_bucket_is_uploaded_at_the_end(bucket):
-    path = as_path(f"{bucket}/a")
-    with atomic_file(path) as file:
-        file.write(b"one")
-        assert not path.exists()
-    with pytest.raises(ZeroDivisionError), atomic_file(path):
-        raise ZeroDivisionError
-    assert path.read_bytes() == b"one"
 
 
 def write(directory, content, fail=None, shards=()):
@@ -158,7 +130,7 @@ def test_after_an_error_a_directory_is_what_it_was(tmp_path, error):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_directories_with_other_contents_are_not_touched(tmp_path):
+def test_directories_with_other_contents_are_not_touched(tmp_path, monkeypatch):
     other = tmp_path / "model.partial"
     other.mkdir()
     (other / "thesis.txt").write_text("years of work")
@@ -169,6 +141,13 @@ def test_directories_with_other_contents_are_not_touched(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file; give a directory"):
         write(tmp_path / "file", "two")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config").write_text("of a run, without a manifest")
+    with pytest.raises(UserError, match="config was not written by bert_jax"):
+        write(tmp_path / "run", "two")
+    monkeypatch.chdir(tmp_path / "model")
+    write(Path(), "two")
+    assert contents(tmp_path / "model") == {"config": "two", "weights": "two"}
 
 
 def test_a_directory_in_the_way_is_named_before_anything_is_removed(tmp_path):
@@ -224,47 +203,25 @@ def test_a_directory_may_be_known_by_its_manifest_alone(tmp_path):
         pass
 
 
-def test_a_directory_without_a_manifest_is_somebody_elses(tmp_path):
-    target = tmp_path / "run"
-    target.mkdir()
-    (target / "config").write_text("of a run")
-    with pytest.raises(UserError, match="config was not written by bert_jax"):
-        write(target, "two")
-    assert contents(target) == {"config": "of a run"}
-
-
-def test_the_weights_are_moved_last(tmp_path, monkeypatch):
+def test_the_weights_are_removed_first_and_moved_last(tmp_path, monkeypatch):
     target = tmp_path / "model"
-    write(target, "one")
-    moved = []
-    replace = Path.replace
+    write(target, "one", shards=["weights-1"])
+    done = []
 
-    def watched(path, other):
-        moved.append(path.name)
-        return replace(path, other)
+    def watch(name, method):
+        def watched(path, *arguments, **how):
+            done.append((name, path.name))
+            return method(path, *arguments, **how)
 
-    monkeypatch.setattr(Path, "replace", watched)
+        monkeypatch.setattr(Path, name, watched)
+
+    watch("replace", Path.replace)
+    watch("unlink", Path.unlink)
     write(target, "two", shards=["z"])
-    assert [name for name in moved if not name.endswith(".partial")] == ["config", "z", "weights"]
-
-
-def test_the_weights_are_removed_first(tmp_path, monkeypatch):
-    target = tmp_path / "model"
-    options = {"marker": "config", "last": "weights", "obsolete": ("shards-*",)}
-    for _ in range(2):
-        removed = []
-        unlink = Path.unlink
-
-        def watched(path, unlink=unlink, removed=removed, **how):
-            removed.append(path.name)
-            unlink(path, **how)
-
-        with atomic_directory(target, **options) as partial:
-            for name in ("config", "shards-1", "weights"):
-                (partial / name).write_text("")
-            monkeypatch.setattr(Path, "unlink", watched)
-        monkeypatch.undo()
-    assert [name for name in removed if name in ("shards-1", "weights")] == ["weights", "shards-1"]
+    assert [step for step in done if not step[1].startswith(".")] == [
+        *(("unlink", "weights"), ("unlink", "weights-1")),
+        *(("replace", "config"), ("replace", "z"), ("replace", "weights")),
+    ]
 
 
 @pytest.mark.parametrize("is_new", [False, True])
@@ -311,17 +268,20 @@ def test_a_listed_file_that_is_damaged_is_named(tmp_path, damage, message):
     check_undamaged(tmp_path, ["a.json"], "list.json")
     with pytest.raises(UserError, match=message):
         check_undamaged(tmp_path, ["deep/*"], "list.json")
-
-
-def test_the_current_directory(tmp_path, monkeypatch):
-    target = tmp_path / "model"
-    target.mkdir()
-    monkeypatch.chdir(target)
-    write(Path(), "one")
-    assert contents(target) == {"config": "one", "weights": "one"}
+    for content in (b"{", b"[]", b"{}", b'{"files": 1}', b'{"files": {"a": 1}}'):
+        (tmp_path / "list.json").write_bytes(content)
+        with pytest.raises(UserError, match="list.json.*; copy it again, or remove it"):
+            check_undamaged(tmp_path, ["*"], "list.json")
 
 
 def test_files_are_uploaded_at_the_end_and_nothing_after_an_error(bucket, tmp_path):
+    path = as_path(f"{bucket}/a")
+    with atomic_file(path) as file:
+        file.write(b"one")
+        assert not path.exists()
+    with pytest.raises(ZeroDivisionError), atomic_file(path):
+        raise ZeroDivisionError
+    assert path.read_bytes() == b"one"
     remote = as_path(f"{bucket}/out")
     with atomic_directory(remote) as partial:
         (partial / "deep").mkdir()
@@ -334,32 +294,3 @@ def test_files_are_uploaded_at_the_end_and_nothing_after_an_error(bucket, tmp_pa
         (partial / "a").write_text(str(1 / 0))
     assert not (remote / "other").exists()
     assert not partial.exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{\n "a": 1,\n x}', "a.json:3: not JSON: .*; try"),
-        (b"[1]", "a.json is not a JSON object; try"),
-        (b'{"a": "\xff"}', "a.json: byte 7 is not UTF-8; try"),
-        (b"[" * 100_000, "a.json: its JSON is nested too deeply; try"),
-        (None, "a.json does not exist; try"),
-    ],
-)
-def test_a_json_file_that_holds_no_object(tmp_path, content, message):
-    path = tmp_path / "a.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        read_json_object(path, remedy="try")
-    path.write_text('{"a": 1}')
-    assert read_json_object(path) == {"a": 1}
-
-
-def test_a_link_under_the_hidden_name_is_not_followed(tmp_path):
-    (tmp_path / "mine").write_text("mine")
-    (tmp_path / f".a.{os.getpid()}.partial").symlink_to("mine")
-    write_atomically(tmp_path / "a", b"new")
-    assert (tmp_path / "mine").read_text() == "mine"
-    assert (tmp_path / "a").read_text() == "new"
-    assert not (tmp_path / "a").is_symlink()

@@ -53,6 +53,8 @@ def test_only_regular_files_are_opened(model, make, message, monkeypatch):
         with pytest.raises(UserError, match=message):
             read(model / "config.json", remedy="try another")
     assert is_there(model / "config.json") == os.path.lexists(model / "config.json")
+    with pytest.raises(UserError, match=r"^/dev/zero is a device, not a regular file; no$"):
+        read_limited(as_path("/dev/zero"), 9, remedy="no")
 
 
 def test_the_files_below_a_directory(model, tmp_path):
@@ -77,11 +79,6 @@ def test_the_files_below_a_directory(model, tmp_path):
         with pytest.raises(UserError, match=f"{path} {message}"):
             regular_files_below(model, remedy="no")
         path.unlink()
-
-
-def test_a_device_under_its_own_name():
-    with pytest.raises(UserError, match=r"^/dev/zero is a device, not a regular file; no$"):
-        read_limited(as_path("/dev/zero"), 9, remedy="no")
 
 
 def test_links_stay_in_their_directory(model, tmp_path):
@@ -128,10 +125,20 @@ def test_the_size_is_limited(model, monkeypatch):
         read_json(model / "a.json")
 
 
-def test_a_number_without_end(model):
-    (model / "a.json").write_text(f'{{"a": {"9" * 5000}}}')
-    with pytest.raises(UserError, match=r"a.json cannot be read: Exceeds the limit .*; no$"):
-        read_json_object(model / "a.json", remedy="no")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{\n "a": 1,\n x}', "a.json:3: not JSON: .*; try"),
+        (b"[1]", "a.json is not a JSON object; try"),
+        (b'{"a": "\xff"}', "a.json: byte 7 is not UTF-8; try"),
+        (b"[" * 100_000, "a.json: its JSON is nested too deeply; try"),
+        (b"9" * 5000, "a.json cannot be read: Exceeds the limit .*; try"),
+    ],
+)
+def test_a_json_file_that_holds_no_object(model, content, message):
+    (model / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_json_object(model / "a.json", remedy="try")
 
 
 def test_files_of_a_bucket(bucket):

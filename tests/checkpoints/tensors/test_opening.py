@@ -42,12 +42,13 @@ def test_the_first_that_is_there(tmp_path, write_numbered, write_zip):
     with open_tensors(tmp_path) as file:
         assert file.read("a").tolist() == 2
 
-
-def test_a_damaged_file_is_not_passed_over(tmp_path, write_zip):
-    write_zip(tmp_path / "pytorch_model.bin")
-    (tmp_path / "model.safetensors").write_bytes(b"{}")
+    (tmp_path / "model.safetensors").write_bytes(b"{}")  # damage is not passed over
     with pytest.raises(UserError, match="model.safetensors is damaged"):
         open_tensors(tmp_path)
+    with pytest.raises(UserError, match="none does not exist; give a model directory"):
+        open_tensors(tmp_path / "none")
+    with pytest.raises(UserError, match="model.safetensors is a file; give a model directory"):
+        open_tensors(tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -68,14 +69,6 @@ def test_weights_of_another_kind(tmp_path, name, expected):
     with pytest.raises(UserError, match=expected) as caught:
         open_tensors(tmp_path)
     assert str(tmp_path) in str(caught.value)
-
-
-def test_what_is_no_directory(tmp_path):
-    with pytest.raises(UserError, match="none does not exist; give a model directory"):
-        open_tensors(tmp_path / "none")
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="file is a file; give a model directory"):
-        open_tensors(tmp_path / "file")
 
 
 def test_reading_imports_neither_pytorch_nor_jax_nor_tensorflow(tmp_path, write_zip):

@@ -75,25 +75,13 @@ def test_the_state_dict_of_a_linear_layer(path, write_zip):
 
 
 def test_every_dtype(path, write_zip):
-    types = {
-        "Float": ("<f4", 4),
-        "Half": ("<f2", 2),
-        "BFloat16": (ml_dtypes.bfloat16, 2),
-        "Double": ("<f8", 8),
-        "Long": ("<i8", 8),
-        "Int": ("<i4", 4),
-        "Short": ("<i2", 2),
-        "Char": ("i1", 1),
-        "Byte": ("u1", 1),
-        "Bool": ("?", 1),
-    }
-    arrays = {kind: np.array([1, 0, 1]).astype(dtype) for kind, (dtype, _) in types.items()}
+    types = {"Float": "<f4", "Half": "<f2", "BFloat16": ml_dtypes.bfloat16, "Double": "<f8"}
+    types |= {"Long": "<i8", "Int": "<i4", "Short": "<i2", "Char": "i1", "Byte": "u1", "Bool": "?"}
     entries = {kind: tensor(storage(f"{kind}Storage", kind, 3), 0, [3], [1]) for kind in types}
-    contents = {kind: array.tobytes() for kind, array in arrays.items()}
+    contents = {kind: np.array([1, 0, 1]).astype(dtype).tobytes() for kind, dtype in types.items()}
     with PytorchFile(write_zip(path, named(**entries), contents)) as file:
-        for kind, (dtype, size) in types.items():
+        for kind, dtype in types.items():
             assert file.tensors[kind] == ((3,), np.dtype(dtype))
-            assert file.tensors[kind].dtype.itemsize == size
             assert file.read(kind).tolist() == [1, 0, 1]
 
 
@@ -143,12 +131,6 @@ def test_strides_are_those_of_numpy_or_refused(length, offset, steps, path, writ
         np.testing.assert_array_equal(file.read("a"), expected, strict=True)
 
 
-def test_a_few_bytes_do_not_make_a_large_tensor(path, write_zip):
-    pickled = named(a=tensor(FLOATS, 0, [10**6, 10**6], [0, 0]))
-    with pytest.raises(UserError, match="'a' has more elements than its storage, which has 6; co"):
-        PytorchFile(write_zip(path, pickled, SIX))
-
-
 # The layout before PyTorch 1.6.
 
 MAGIC = BEGIN + number(0x1950A86A20F9469CFC6C) + END
@@ -191,6 +173,7 @@ def test_the_old_layout(path):
     ("parts", "expected"),
     [
         ({"magic": BEGIN + number(7) + END}, "is damaged: it is no file of PyTorch"),
+        ({"magic": pickle.dumps(eval, 2)}, r"asks for __builtin__\.eval, which no file of weights"),
         ({"version": BEGIN + number(9) + END}, "is damaged: its version is unknown"),
         ({"machine": machine(False)}, "was written on a big-endian machine"),
         ({"keys": BEGIN + b"]" + END}, "is damaged: the elements of 'b' are missing"),
@@ -204,14 +187,6 @@ def test_damage_in_the_old_layout(path, parts, expected):
     path.write_bytes(legacy(LEGACY_TENSORS, LEGACY_STORAGES, **parts))
     with pytest.raises(UserError, match=expected):
         PytorchFile(path)
-
-
-def test_truncations_of_the_old_layout(path):
-    content = legacy(LEGACY_TENSORS, LEGACY_STORAGES)
-    for size in range(len(content) - 1, 0, -5):
-        path.write_bytes(content[:size])
-        with pytest.raises(UserError, match="is damaged: "):
-            PytorchFile(path)
 
 
 # What is refused, by name.
@@ -247,14 +222,6 @@ def test_a_pickle_that_calls_os_system(path, tmp_path, write_zip, protocol, layo
     assert touched.exists(), "the attack would have worked"
 
 
-def test_an_attack_in_the_first_pickle_of_the_old_layout(path, tmp_path):
-    attack = pickle.dumps(Call(os.system, f"touch {tmp_path / 'touched'}"), 2)
-    path.write_bytes(legacy(LEGACY_TENSORS, LEGACY_STORAGES, magic=attack))
-    with pytest.raises(UserError, match=f"asks for {os.system.__module__}.system"):
-        PytorchFile(path)
-    assert not (tmp_path / "touched").exists()
-
-
 REFUSED = {
     "eval": (pickle.dumps(Call(builtins.eval, "1"), 2), r"__builtin__\.eval"),
     "getattr": (pickle.dumps(Call(getattr, {}, "pop"), 4), r"builtins\.getattr"),
@@ -268,42 +235,24 @@ REFUSED = {
     "model": (BEGIN + b"ctransformers\nBertModel\n)\x81.", r"transformers\.BertModel"),
     "terminal": (BEGIN + b"ca\x1b[2J\nb\n.", r"asks for a\\x1b\[2J\.b, which"),
     "long": (BEGIN + b"c" + b"a" * 10**6 + b"\nb\n.", r"asks for a{80}, which"),
+    # Python's unpickler overflows its stack.
+    "deep": (BEGIN + DEEP + b"0" + END, "asks for the instruction POP, which no file"),
 }
-
-
-@pytest.mark.parametrize(("pickled", "expected"), REFUSED.values(), ids=REFUSED)
-def test_other_names_are_refused_by_name(path, write_zip, pickled, expected):
-    with pytest.raises(UserError, match=expected) as caught:
-        PytorchFile(write_zip(path, pickled))
-    assert "nothing in it was run" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("pickled", "expected"),
-    [
-        (named(epoch=number(3)), "entry 'epoch' is no tensor but a int"),
-        (named(state_dict=b"}"), "entry 'state_dict' is no tensor but a dict"),
-        (named(nothing=b"N"), "entry 'nothing' is no tensor but a NoneType"),
-        (BEGIN + b"}" + number(4) + tensor(FLOATS, 0, [], []) + b"s.", "entry 4 is no tensor"),
-        (BEGIN + tensor(FLOATS, 0, [], []) + END, "no dict of tensors but a PickledTensor"),
-        (BEGIN + b"]" + END, "holds no dict of tensors but a list"),
-    ],
-)
-def test_what_is_no_dict_of_tensors(path, write_zip, pickled, expected):
-    with pytest.raises(UserError, match=expected):
-        PytorchFile(write_zip(path, pickled, SIX))
+NO_TENSORS = {
+    "number": (named(epoch=number(3)), "entry 'epoch' is no tensor but a int"),
+    "dict": (named(state_dict=b"}"), "entry 'state_dict' is no tensor but a dict"),
+    "key": (BEGIN + b"}" + number(4) + tensor(FLOATS, 0, [], []) + b"s.", "entry 4 is no tensor"),
+    "tensor": (BEGIN + tensor(FLOATS, 0, [], []) + END, "no dict of tensors but a PickledTensor"),
+    "list": (BEGIN + b"]" + END, "holds no dict of tensors but a list"),
+}
 
 
 BUILD = b"}" + text("dtype") + number(0) + b"sb"
 DAMAGED = {
     "outside": named(a=tensor(FLOATS, 0, [7], [1])),
     "offset": named(a=tensor(FLOATS, 6, [1], [1])),
-    "stride": named(a=tensor(FLOATS, 0, [2], [6])),
-    "far": named(a=tensor(FLOATS, 2**70, [1], [1])),
     "huge": named(a=tensor(FLOATS, 0, [2**70], [0])),
     "huge_none": named(a=tensor(FLOATS, 0, [0, 2**70], [2**70, 1])),
-    "negative": named(a=tensor(FLOATS, 5, [3], [-1])),
     "no_strides": named(a=tensor(FLOATS, 0, [6], [])),
     "missing": named(a=tensor(storage("FloatStorage", "1", 6), 0, [6], [1])),
     "short": named(a=tensor(storage("DoubleStorage", "0", 6), 0, [6], [1])),
@@ -313,38 +262,36 @@ DAMAGED = {
     "conjugate": named(a=tensor(FLOATS, 0, [], [], b"}" + text("conj") + b"\x88s")),
     "no_storage": named(a=tensor(text("0"), 0, [], [])),
     "no_tensor": named(a=b"ctorch._utils\n_rebuild_parameter\n" + group(text("x")) + b"R"),
-    "few": named(a=b"ctorch._utils\n_rebuild_tensor_v2\n)R"),
     "call_storage": named(a=b"ctorch\nFloatStorage\n)R"),
-    "call_text": named(a=text("x") + b")R"),
     "build_storage": named(a=b"ctorch\nFloatStorage\n" + BUILD),
-    "build_function": named(a=b"ctorch._utils\n_rebuild_tensor_v2\n" + BUILD),
-    "build_class": named(a=b"ccollections\nOrderedDict\n" + BUILD),
-    "build_tensor": named(a=tensor(FLOATS, 0, [], []) + BUILD),
     "persistent": named(a=text("x") + b"Q"),
-    "persistent_kind": named(a=group(text("module"), text("x"), b"N", b"N", number(1)) + b"Q"),
     "tuple_key": BEGIN + b"}" + DEEP + b"Ns" + END,
     "memo": BEGIN + b"h\x05" + END,
     "empty": b"",
-    "no_end": BEGIN + b"}",
-    "no_value": BEGIN + END,
     "two_values": BEGIN + b"}}" + END,
-    "open_mark": BEGIN + b"(}" + END,
     "no_mark": BEGIN + b"u" + END,
     "odd_items": BEGIN + b"}(" + text("a") + b"u" + END,
-    "no_list": BEGIN + b"}" + text("a") + b"a" + END,
     "unknown": BEGIN + b"\xff" + END,
-    "long_text": BEGIN + b"X\xff\xff\xff\xff" + END,
 }
 
 
-@pytest.mark.parametrize("pickled", DAMAGED.values(), ids=DAMAGED)
-def test_damaged_pickles(path, write_zip, pickled):
-    with pytest.raises(UserError) as caught:
+@pytest.mark.parametrize(
+    ("pickled", "message"),
+    [
+        *((pickled, f"{message}.*nothing in it was run") for pickled, message in REFUSED.values()),
+        *NO_TENSORS.values(),
+        *((pickled, "is damaged: .*; copy or download it again$") for pickled in DAMAGED.values()),
+        (
+            named(a=tensor(FLOATS, 0, [10**6, 10**6], [0, 0])),
+            "'a' has more elements than its",
+        ),
+    ],
+    ids=[*REFUSED, *NO_TENSORS, *DAMAGED, "large"],
+)
+def test_other_pickles(path, write_zip, pickled, message):
+    with pytest.raises(UserError, match=message) as caught:
         PytorchFile(write_zip(path, pickled, SIX))
-    message = str(caught.value)
-    assert message.startswith(f"{path} is damaged: ")
-    assert message.endswith("; copy or download it again")
-    assert len(message.splitlines()) == 1
+    assert len(str(caught.value).splitlines()) == 1
 
 
 # A long list in the memo, and calls that read it again and again.
@@ -379,58 +326,44 @@ def test_a_pickle_that_takes_more_time_than_its_size(
         PytorchFile(write_zip(path, BEGIN + pickled + END, SIX))
 
 
-def test_bombs_do_nothing(path, write_zip):
-    # The first makes Python's unpickler allocate 64 GB, the second overflows its stack.
-    memo = BEGIN + b"}r\xff\xff\xff\xff" + END
-    deep = BEGIN + DEEP + b"0" + END
-    with PytorchFile(write_zip(path, memo)) as file:
-        assert file.tensors == {}
-    with pytest.raises(UserError, match="asks for the instruction POP, which no file"):
-        PytorchFile(write_zip(path, deep))
-
-
-# Zip files that are none of PyTorch's weights.
-
-
 @pytest.mark.parametrize(
-    ("other", "expected"),
+    ("content", "expected"),
     [
-        ({"archive/code/__torch__.py": b"x"}, "is a TorchScript program; nothing in it was run"),
-        ({"archive/byteorder": b"big"}, "was written on a big-endian machine"),
-        ({"second/data.pkl": b"x"}, "is a zip file, but none of PyTorch"),
+        ({"other": {"archive/code/a.py": b"x"}}, "is a TorchScript program; nothing in it was run"),
+        ({"other": {"archive/byteorder": b"big"}}, "was written on a big-endian machine"),
+        ({"other": {"second/data.pkl": b"x"}}, "is a zip file, but none of PyTorch"),
+        ({"compression": zipfile.ZIP_DEFLATED}, "this zip file is compressed"),
+        *((content, "is damaged: ") for content in (b"PK", b"\x89HDF\r\n", b"hello", bytes(100))),
+        (None, "does not exist"),
     ],
 )
-def test_other_zip_files(path, write_zip, other, expected):
+def test_other_files(path, write_zip, content, expected):
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        write_zip(path, **content)
     with pytest.raises(UserError, match=expected):
-        PytorchFile(write_zip(path, other=other))
+        PytorchFile(path)
 
 
-def test_a_zip_file_without_byte_order_is_little_endian(path):
-    # As PyTorch wrote it before 2.1.
-    with zipfile.ZipFile(path, "w") as archive:
+def test_a_file_before_pytorch_2_1(path):
+    with zipfile.ZipFile(path, "w") as archive:  # it has no byte order
         archive.writestr("m/data.pkl", named(a=tensor(FLOATS, 0, [6], [1])))
         archive.writestr("m/data/0", SIX["0"])
     with PytorchFile(path) as file:
         assert file.read("a").tolist() == [0, 1, 2, 3, 4, 5]
+    # Python's unpickler would allocate 64 GB for the number of this memo entry.
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("m/data.pkl", BEGIN + b"}r\xff\xff\xff\xff" + END)
+    with PytorchFile(path) as file:
+        assert file.tensors == {}
 
 
-def test_a_compressed_zip_file(path, write_zip):
-    with pytest.raises(UserError, match="this zip file is compressed"):
-        PytorchFile(write_zip(path, compression=zipfile.ZIP_DEFLATED))
-
-
-def test_any_other_file(path):
-    for content in (b"PK", b"\x89HDF\r\n", b"hello", bytes(100)):
-        path.write_bytes(content)
-        with pytest.raises(UserError, match="is damaged: "):
-            PytorchFile(path)
-    path.unlink()
-    with pytest.raises(UserError, match="does not exist"):
-        PytorchFile(path)
-
-
-def test_truncations_of_a_zip_file(path, write_zip):
-    content = write_zip(path).read_bytes()
+@pytest.mark.parametrize("layout", ["zip", "legacy"])
+def test_truncations(path, write_zip, layout):
+    content = legacy(LEGACY_TENSORS, LEGACY_STORAGES)
+    if layout == "zip":
+        content = write_zip(path).read_bytes()
     for size in range(len(content) - 1, 0, -5):
         path.write_bytes(content[:size])
         with pytest.raises(UserError, match="is damaged: "):

@@ -65,16 +65,6 @@ def test_the_state_dict_of_a_module(path, new, protocol):
 
 
 @layouts
-def test_tied_weights_are_stored_once(path, new):
-    embedding, decoder = torch.nn.Embedding(1000, 8), torch.nn.Linear(8, 1000, bias=False)
-    decoder.weight = embedding.weight
-    state = torch.nn.ModuleDict({"embedding": embedding, "decoder": decoder}).state_dict()
-    torch.save(state, path, _use_new_zipfile_serialization=new)
-    assert path.stat().st_size < 1.2 * 4 * 8 * 1000
-    check(path, state)
-
-
-@layouts
 @pytest.mark.parametrize(
     ("saved", "expected"),
     [

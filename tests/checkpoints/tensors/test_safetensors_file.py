@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import json
 import math
 import random
 import struct
@@ -108,31 +107,6 @@ def test_what_the_library_writes_is_read_bit_by_bit(tensors, tmp_path_factory):
             assert array.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("padding", range(8))
-def test_tensors_at_every_alignment(path, padding, write_safetensors):
-    header = json.dumps(
-        {
-            "bytes": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]},
-            "double": {"dtype": "F64", "shape": [2], "data_offsets": [3, 19]},
-            "brain": {"dtype": "BF16", "shape": [2], "data_offsets": [19, 23]},
-        }
-    )
-    data = b"abc" + struct.pack("<2d", 0.5, -7) + b"\x80\x3f\x00\xc0"
-    write_safetensors(path, header.encode() + b" " * padding, data)
-    with SafetensorsFile(path) as file:
-        assert file.read("double").tolist() == [0.5, -7]
-        assert file.read("brain").astype(np.float32).tolist() == [1, -2]
-
-
-def test_a_tensor_is_a_view_that_cannot_be_written(path, write_safetensors):
-    with SafetensorsFile(write_safetensors(path, ONE, struct.pack("<2f", 3, 4))) as file:
-        first, again = file.read("a"), file.read("a")
-        assert np.shares_memory(first, again)
-        assert not first.flags.owndata
-        with pytest.raises(ValueError, match="read-only"):
-            first[0] = 5
-
-
 def test_views_stay_good_after_later_reads_and_after_closing(path, write_safetensors):
     size = 1 << 20
     header = {
@@ -142,6 +116,9 @@ def test_views_stay_good_after_later_reads_and_after_closing(path, write_safeten
     write_safetensors(path, header, b"a" * size + b"b" * size + b"c" * size)
     with SafetensorsFile(path) as file:
         views = [file.read(name) for name in "abc"]
+        assert np.shares_memory(views[0], file.read("a"))
+        assert not views[0].flags.owndata
+        assert not views[0].flags.writeable
         assert [view.tobytes() for view in views] == [bytes([name]) * size for name in b"abc"]
     path.unlink()
     assert [view.tobytes() for view in views] == [bytes([name]) * size for name in b"abc"]
@@ -205,13 +182,7 @@ def test_damaged_headers(path, header, write_safetensors):
     assert "\n" not in message
 
 
-def test_a_name_that_stands_twice_is_told(path, write_safetensors):
-    write_safetensors(path, HEADERS["twice"], bytes(8))
-    with pytest.raises(UserError, match="its header names a twice"):
-        SafetensorsFile(path)
-
-
-def test_a_header_of_many_names(path, write_safetensors):
+def test_other_headers(path, write_safetensors):
     entry = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     names = [f'"t{number}":{entry}' for number in range(20_000)]
     write_safetensors(path, ("{" + ",".join([*names, names[-1]]) + "}").encode(), b"")
@@ -219,6 +190,14 @@ def test_a_header_of_many_names(path, write_safetensors):
         SafetensorsFile(path)
     write_safetensors(path, b"{" + b" " * 2**23 + b"}", b"")
     with pytest.raises(UserError, match=r"its header has 8,388,6.. bytes, and the limit is"):
+        SafetensorsFile(path)
+    for length in (10**6, 2**40, 2**64 - 1):  # longer than the file
+        path.write_bytes(struct.pack("<Q", length) + b"{}")
+        with pytest.raises(UserError, match="is damaged: .*too large|is damaged: .*header length"):
+            SafetensorsFile(path)
+    header = {"scales": {"dtype": "F4", "shape": [16], "data_offsets": [0, 8]}}
+    write_safetensors(path, header, bytes(8))
+    with pytest.raises(UserError, match="tensor scales has dtype F4, .* known are BOOL, U8"):
         SafetensorsFile(path)
 
 
@@ -230,20 +209,6 @@ def test_every_truncation(path, write_safetensors):
             SafetensorsFile(path)
     path.write_bytes(content + b"\0")
     with pytest.raises(UserError, match="is damaged"):
-        SafetensorsFile(path)
-
-
-@pytest.mark.parametrize("length", [10**6, 2**40, 2**64 - 1])
-def test_a_header_that_is_said_to_be_longer_than_the_file(path, length):
-    path.write_bytes(struct.pack("<Q", length) + b"{}")
-    with pytest.raises(UserError, match="is damaged: .*too large|is damaged: .*header length"):
-        SafetensorsFile(path)
-
-
-def test_dtypes_that_numpy_does_not_have(path, write_safetensors):
-    header = {"scales": {"dtype": "F4", "shape": [16], "data_offsets": [0, 8]}}
-    write_safetensors(path, header, bytes(8))
-    with pytest.raises(UserError, match="tensor scales has dtype F4, .* known are BOOL, U8"):
         SafetensorsFile(path)
 
 
