@@ -9,7 +9,7 @@ Sources: Hinton et al. (2015), https://arxiv.org/abs/1503.02531, for scores; Dis
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.kernels import MASK_VALUE
+from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 
 

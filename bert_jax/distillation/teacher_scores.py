@@ -22,8 +22,8 @@ from jax.sharding import Mesh
 from bert_jax.distillation.teacher import Teacher
 from bert_jax.errors import OptionError
 from bert_jax.files import Journal, as_path, check_directory, is_remote
+from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.encoder import abstract_params
-from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.process import say
 from bert_jax.sharding.hosts import batch_share, fetch, from_all_hosts, is_main_host, to_global
 from bert_jax.sharding.rules import gathered, on_mesh

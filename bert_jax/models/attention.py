@@ -1,66 +1,56 @@
-"""Multi-head self-attention (Vaswani et al., 2017, section 3.2).
+"""Multi-head attention (Vaswani et al., 2017, section 3.2).
 
-`attention` is the definition, which every kernel computes, only faster. Models call
-`SelfAttention`, which selects a kernel from `models.kernels`.
+`models.kernels.definition` has the formula. `Attention` makes queries, keys and values, and selects
+the kernel that computes it.
 """
 
-import math
 from typing import NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
+from bert_jax.models.attention_inputs import AttentionInputs, AttentionMask
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.dropout import dropout_key_of, dropped
+from bert_jax.models.dropout import dropout_key_of
 from bert_jax.models.execution import Execution
-from bert_jax.models.kernels import MASK_VALUE, AttentionCall
 from bert_jax.models.kernels.table import select_kernel
+from bert_jax.models.key_value_cache import KeyValueCache
 from bert_jax.models.layers import dense
-from bert_jax.models.packed_rows import AttentionContext, Tokens
+from bert_jax.models.packed_rows import Tokens
 
 
-def attention(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    context: AttentionContext,
-    rate: float,
-    dropout_key: jax.Array,
-) -> jax.Array:
-    """softmax(Q Kᵀ / sqrt(H)) V (equation 1), with dropout on the softmax.
+class Memory(NamedTuple):
+    """What cross-attention attends to: the output of an encoder.
 
-    Args:
-        query: Q, [B, N, T, H].
-        key: K, [B, N, S, H].
-        value: V, [B, N, S, H].
-        context: decides which keys each query sees; a query that sees none attends to all equally.
-        rate: dropout rate; each example, head and position has its own mask, as in the original.
-        dropout_key: uint32 [2], key of the dropout mask.
-
-    Returns:
-        [B, N, T, H].
+    Attributes:
+        hidden: [B, S, D].
+        tokens: its S tokens.
     """
-    scores = jnp.einsum("BNTH,BNSH->BNTS", query, key) / math.sqrt(query.shape[-1])
-    scores = jnp.where(context.visible, scores, MASK_VALUE)
-    weights = jax.nn.softmax(scores, axis=-1)
-    weights = dropped(rate, weights, dropout_key, context.dropout_indices)
-    return jnp.einsum("BNTS,BNSH->BNTH", weights, value)
+
+    hidden: jax.Array
+    tokens: Tokens
 
 
-class Projections(NamedTuple):
-    """The inputs of attention, of each head: Q, K and V, [B, N, T, H] each."""
+class AttentionOutput(NamedTuple):
+    """What attention returns.
 
-    query: jax.Array
-    key: jax.Array
-    value: jax.Array
+    Attributes:
+        hidden: [B, T, D].
+        inputs: Q, K, V and the mask.
+        cache: the cache with the T tokens; None without one.
+    """
+
+    hidden: jax.Array
+    inputs: AttentionInputs
+    cache: KeyValueCache | None
 
 
-class SelfAttention(nn.Module):
+class Attention(nn.Module):
     """N heads that attend to all tokens, and the projection of their outputs back to D.
 
-    In a bottleneck, queries and keys are those of a narrow input of width D, and so is the output;
-    the values are those of another input.
+    Keys and values are made of the same input as the queries, or of a memory. In a bottleneck,
+    queries and keys are made of a narrow input of width D, and so is the output; the values are
+    made of another input.
     """
 
     config: EncoderConfig
@@ -74,46 +64,56 @@ class SelfAttention(nn.Module):
         *,
         deterministic: bool,
         output_attentions: bool = False,
-        valued: jax.Array | None = None,
-    ) -> tuple[jax.Array, Projections]:
-        """[B, T, D] → [B, T, D], and Q, K and V.
+        value_input: jax.Array | None = None,
+        memory: Memory | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> AttentionOutput:
+        """[B, T, D] → [B, T, D].
 
         Args:
             hidden: input of queries and keys.
-            tokens: which tokens see each other.
+            tokens: the T tokens, and which of them see each other.
             deterministic: False for training, with dropout.
             output_attentions: whether the weights are requested, see `layer_outputs`; some
                 kernels do not compute the same ones.
-            valued: input of the values; None: `hidden`.
+            value_input: input of the values; None: the input of the keys.
+            memory: input of keys and values in cross-attention.
+            cache: keys and values of the tokens before these; attention is then causal.
         """
         config, execution = self.config, self.execution
         heads = (config.num_attention_heads, config.head_dim)
+        mask, key_input = tokens.mask, hidden
+        if memory is not None:
+            key_input, keys = memory.hidden, memory.tokens.mask
+            mask = AttentionMask(mask.query_ids, keys.key_ids, keys.key_positions)
         # Heads before tokens: a batch of matrix products is fast on every platform.
-        projections = Projections(
-            *(
-                dense(config, execution, heads, name)(inputs).swapaxes(1, 2)  # BNTH
-                for name, inputs in (
-                    ("query", hidden),
-                    ("key", hidden),
-                    ("value", hidden if valued is None else valued),
-                )
+        query, key, value = (
+            dense(config, execution, heads, name)(source).swapaxes(1, 2)  # BNTH
+            for name, source in (
+                ("query", hidden),
+                ("key", key_input),
+                ("value", key_input if value_input is None else value_input),
             )
         )
+        if cache is not None:
+            cache = cache.append(key, value, mask.key_ids)
+            key, value, mask = cache.key, cache.value, cache.mask(tokens)
 
         rate = 0.0 if deterministic else config.attention_probs_dropout_prob
-        call = AttentionCall(
-            length=hidden.shape[1],
-            head_dim=config.head_dim,
-            dtype=execution.dtype,
-            dropout_rate=rate,
-            output_attentions=output_attentions,
-            packed=tokens.segment_ids.query.shape[1] > 1,
+        inputs = AttentionInputs(
+            query,
+            key,
+            value,
+            mask.for_heads(),
+            config.attention_scale,
+            dropout=tokens.dropout(dropout_key_of(self), heads[0], rate) if rate else None,
         )
-        platform = execution.platform or jax.default_backend()
-        kernel = select_kernel(execution.attention, platform, call)
-        context = AttentionContext.from_tokens(tokens, config.num_attention_heads)
-        dropout_key = dropout_key_of(self) if rate else jnp.zeros(2, jnp.uint32)
-        attended = kernel.function(*projections, context, rate, dropout_key)
-        attended = attended.swapaxes(1, 2)  # BTNH
+        kernel = select_kernel(
+            execution.attention,
+            execution.platform or jax.default_backend(),
+            inputs,
+            output_attentions=output_attentions,
+        )
+        attended = kernel.function(inputs).swapaxes(1, 2)  # BTNH
         output = dense(config, execution, hidden.shape[-1], "output", axes=2)(attended)
-        return output, projections
+        return AttentionOutput(output, inputs, cache)

@@ -3,10 +3,11 @@
 import flax.linen as nn
 import jax
 
-from bert_jax.models.attention import SelfAttention
+from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
+from bert_jax.models.key_value_cache import KeyValueCache
 from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
 from bert_jax.models.packed_rows import Tokens
@@ -26,6 +27,7 @@ class BottleneckLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
+        cache: KeyValueCache | None,
         tokens: Tokens,
         deterministic: bool,
         outputs: EncoderOutputs,
@@ -35,14 +37,15 @@ class BottleneckLayer(nn.Module):
         dropout = Dropout(config.hidden_dropout_prob)
 
         narrow = self._narrow(hidden, "bottleneck_input")
-        attended, projections = SelfAttention(config, execution, name="attention")(
+        attention = Attention(config, execution, name="attention")(
             self._narrow(hidden, "bottleneck_attention"),
             tokens,
             deterministic=deterministic,
             output_attentions=outputs.output_attentions,
-            valued=hidden,
+            cache=cache,
+            value_input=hidden,
         )
-        narrow = norm(config, execution, "attention_norm")(narrow + attended)
+        narrow = norm(config, execution, "attention_norm")(narrow + attention.hidden)
 
         for number in range(config.num_feedforward_networks - 1):
             narrow = self._feed_forward(narrow, f"feed_forward_{number}_")
@@ -52,7 +55,7 @@ class BottleneckLayer(nn.Module):
         outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, LayerValues.needed(outputs, hidden, projections)
+        return hidden, LayerValues.needed(outputs, hidden, attention)
 
     def _narrow(self, hidden: jax.Array, name: str) -> jax.Array:
         narrow = dense(self.config, self.execution, self.config.attention_size, name)(hidden)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -268,6 +269,11 @@ class EncoderConfig:
     def head_dim(self) -> int:
         """H, width of one attention head."""
         return self.attention_size // self.num_attention_heads
+
+    @property
+    def attention_scale(self) -> float:
+        """1 / sqrt(H), the factor of the attention scores."""
+        return 1 / math.sqrt(self.head_dim)
 
     @property
     def embedding_width(self) -> int:

@@ -14,9 +14,10 @@ from bert_jax.models.embeddings import Embeddings, trigrams
 from bert_jax.models.execution import Execution
 from bert_jax.models.kernels.matmul import MATMUL_OUTPUT
 from bert_jax.models.kernels.xla import ATTENTION_WEIGHTS
+from bert_jax.models.key_value_cache import KeyValueCache
 from bert_jax.models.layer_outputs import EncoderOutputs, Intermediates, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, dense, gather_positions
-from bert_jax.models.packed_rows import AttentionContext, PackedRows, SegmentIds, Tokens
+from bert_jax.models.packed_rows import PackedRows, Tokens
 from bert_jax.models.transformer_layer import TransformerLayer
 
 
@@ -96,10 +97,12 @@ class LayerStack(nn.Module):
         *,
         deterministic: bool,
         outputs: EncoderOutputs,
-    ) -> tuple[jax.Array, Intermediates]:
+        cache: KeyValueCache | None = None,
+    ) -> tuple[jax.Array, Intermediates, KeyValueCache | None]:
         """[B, T, E] → [B, T, D], and the requested values of the layers, [L + 1, ...] or [L, ...].
 
-        The first of the hidden states is the input of the first layer.
+        The first of the hidden states is the input of the first layer. The cache of all layers,
+        [L, ...], is returned with the T tokens.
         """
         if self.config.has_embedding_projection:
             width = self.config.hidden_size
@@ -107,17 +110,25 @@ class LayerStack(nn.Module):
             hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
         embedded = hidden
         layers = self._stack()(self.config, self.execution, name="layers")
+        is_grouped = self.config.num_hidden_groups is not None
+        if is_grouped:
+            cache = jax.tree.map(self._in_groups, cache)
         rows = len(hidden)
-        if deterministic and not outputs.are_requested:
+        if deterministic and cache is None and not outputs.are_requested:
             rows = rows_in_cache(self.execution, *hidden.shape[:2])
         if rows == len(hidden):
-            hidden, values = layers(hidden, tokens, deterministic, outputs)
+            hidden, values = layers(hidden, cache, tokens, deterministic, outputs)
         else:
             hidden, values = _in_parts(layers, rows, hidden, tokens)
-        if self.config.num_hidden_groups is not None:
+        if is_grouped:
             values = jax.tree.map(_all_layers, values)
-        context = AttentionContext.from_tokens(tokens, self.config.num_attention_heads)
-        return hidden, Intermediates.of(outputs, embedded, values, context)
+        scale = self.config.attention_scale
+        requested = Intermediates.of(outputs, embedded, values, tokens.mask.for_heads(), scale)
+        return hidden, requested, values.cache
+
+    def _in_groups(self, of_layers: jax.Array) -> jax.Array:
+        """[L, ...] → [G, L / G, ...]."""
+        return of_layers.reshape(self.config.num_stacked_layers, -1, *of_layers.shape[1:])
 
     def _stack(self) -> Any:
         """The class of the stack of layers."""
@@ -129,7 +140,7 @@ class LayerStack(nn.Module):
                 policy=REMAT_POLICIES[execution.remat],
                 # Inside a compiled loop nothing can be merged across iterations in any case.
                 prevent_cse=not execution.scan_layers,
-                static_argnums=(3, 4),  # the flags; self is argument 0
+                static_argnums=(4, 5),  # the flags; self is argument 0
             )
         groups = config.num_stacked_layers
         if config.num_hidden_groups is not None:
@@ -138,7 +149,7 @@ class LayerStack(nn.Module):
                 layer,
                 variable_broadcast="params",
                 split_rngs={"params": False, "dropout": True},
-                in_axes=nn.broadcast,
+                in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast),
                 length=in_group,
                 unroll=1 if execution.scan_layers else in_group,
             )
@@ -146,7 +157,7 @@ class LayerStack(nn.Module):
             layer,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
-            in_axes=nn.broadcast,
+            in_axes=(0, nn.broadcast, nn.broadcast, nn.broadcast),
             length=groups,
             unroll=1 if execution.scan_layers else groups,
         )
@@ -170,7 +181,7 @@ def _in_parts(
 
     def compute(layers: Any, carry: None, part: tuple[jax.Array, Tokens]) -> Any:
         hidden, tokens = part
-        hidden, values = layers(hidden.astype(dtype), tokens, True, EncoderOutputs())
+        hidden, values = layers(hidden.astype(dtype), None, tokens, True, EncoderOutputs())
         return carry, (hidden.astype(jnp.float32), values)
 
     # In float32: a CPU's loop would convert a whole bfloat16 array to read a slice of it.
@@ -265,7 +276,7 @@ class Encoder(nn.Module):
         key_ids = jnp.broadcast_to(query_ids, input_ids.shape)
         if attention_mask is not None:
             key_ids = jnp.where(attention_mask.astype(bool), key_ids, 0)
-        tokens = Tokens.in_batch_order(SegmentIds(query_ids, key_ids))
+        tokens = Tokens.in_batch_order(query_ids, key_ids)
         outputs = EncoderOutputs(
             output_hidden_states, output_attentions, output_value_relations, attention_layers
         )
@@ -280,7 +291,7 @@ class Encoder(nn.Module):
             words, token_type_ids, positions, tokens.indices, deterministic=deterministic
         )
         embedded = nn.with_logical_constraint(embedded, HIDDEN_AXES)
-        hidden, intermediates = (layers or self.encoder)(
+        hidden, intermediates, _ = (layers or self.encoder)(
             embedded,
             tokens,
             deterministic=deterministic,

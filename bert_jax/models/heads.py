@@ -4,10 +4,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
-from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.kernels.matmul import scores
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, layer_norm, word_rows_init
 

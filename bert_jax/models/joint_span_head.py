@@ -22,8 +22,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.models.kernels.matmul import affine
 from bert_jax.models.layers import gather_positions, gelu, kernel_init
 

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.attention import Projections
+from bert_jax.models.attention import AttentionOutput
+from bert_jax.models.attention_inputs import AttentionInputs, AttentionMask
 from bert_jax.models.kernels.xla import attention_weights
-from bert_jax.models.packed_rows import AttentionContext
+from bert_jax.models.key_value_cache import KeyValueCache
 
 
 class EncoderOutputs(NamedTuple):
@@ -39,24 +40,27 @@ class LayerValues(NamedTuple):
     Attributes:
         hidden: output of the layer, [B, T, D].
         query, key, value: Q, K and V of its heads, [B, N, T, H].
+        cache: the layer's cache with the T tokens.
     """
 
     hidden: jax.Array | None
     query: jax.Array | None
     key: jax.Array | None
     value: jax.Array | None
+    cache: KeyValueCache | None
 
     @classmethod
     def needed(
-        cls, outputs: EncoderOutputs, hidden: jax.Array, projections: Projections
+        cls, outputs: EncoderOutputs, hidden: jax.Array, attention: AttentionOutput
     ) -> "LayerValues":
         """Those that the requested values need."""
         weights, relations = outputs.output_attentions, outputs.output_value_relations
         return cls(
             hidden if outputs.output_hidden_states else None,
-            projections.query if weights else None,
-            projections.key if weights else None,
-            projections.value if relations else None,
+            attention.inputs.query if weights else None,
+            attention.inputs.key if weights else None,
+            attention.inputs.value if relations else None,
+            attention.cache,
         )
 
 
@@ -73,12 +77,20 @@ class Intermediates(NamedTuple):
         outputs: EncoderOutputs,
         embedded: jax.Array,
         values: LayerValues,
-        context: AttentionContext,
+        mask: AttentionMask,
+        scale: float,
     ) -> "Intermediates":
-        """Those of the values of all layers, [L, ...]; `embedded` is the input of the first one.
+        """The requested values from the values of all layers, [L, ...].
 
-        Attention weights are computed here and not in the layers, which are a loop: so those of
-        other layers than the requested ones are never computed.
+        Attention weights are computed here and not in the layers, which are a loop: so the weights
+        of other layers than the requested ones are never computed.
+
+        Args:
+            outputs: what is requested.
+            embedded: input of the first layer.
+            values: values of all layers.
+            mask: see `AttentionInputs`, like `scale`.
+            scale: factor of the scores.
         """
         states = values.hidden
         if states is not None:
@@ -90,6 +102,7 @@ class Intermediates(NamedTuple):
         def weights(query: jax.Array | None, key: jax.Array | None) -> jax.Array | None:
             if query is None or key is None:
                 return None
-            return attention_weights(query[layers], key[layers], context)
+            query, key = query[layers], key[layers]
+            return attention_weights(AttentionInputs(query, key, key, mask, scale))
 
         return cls(states, weights(values.query, values.key), weights(values.value, values.value))

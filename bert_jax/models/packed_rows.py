@@ -1,8 +1,4 @@
-"""The visibility of tokens, in rows of one text and in packed rows of several texts.
-
-Segment ids have the meaning of JAX's flash attention: tokens of one row attend to each other if
-their ids are equal. (The paper's segments, the sentences A and B of one text, are
-`token_type_ids`.) In a packed row each text has an id, from 1; padding has 0.
+"""Tokens in rows of one text, and in packed rows of several texts that do not see each other.
 
 Rows are packed in two ways. Pre-training packs its data, see `data.pretraining.packing`: its
 batches come with `segment_ids`. Labelled tasks pack for the encoder only, see `PackedRows`: code
@@ -15,78 +11,31 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.dropout import ElementIndices
-
-
-class SegmentIds(NamedTuple):
-    """A query attends to the keys that have its id.
-
-    So the [T, S] mask is never stored; it is computed together with the scores. Fused attention
-    kernels take this form as well.
-
-    Attributes:
-        query: int32 [B, T], or [B, 1] if all queries of a row have the same id.
-        key: int32 [B, S].
-    """
-
-    query: jax.Array
-    key: jax.Array
+from bert_jax.models.attention_inputs import AttentionDropout, AttentionMask
 
 
 class Tokens(NamedTuple):
     """The inputs of the layers that describe tokens, apart from their vectors.
 
     Attributes:
-        segment_ids: segment ids, which decide which tokens attend to which.
+        mask: which tokens attend to which, [B, ...].
         indices: int32 [B, T], index of each token in the batch, for the dropout masks.
-        positions: int32 [B, T], position of each token in its row of the batch.
     """
 
-    segment_ids: SegmentIds
+    mask: AttentionMask
     indices: jax.Array
-    positions: jax.Array
 
     @classmethod
-    def in_batch_order(cls, segment_ids: SegmentIds) -> "Tokens":
-        """Tokens that are computed in the rows of the batch, not in packed rows."""
-        rows, length = segment_ids.key.shape
+    def in_batch_order(cls, query_ids: jax.Array, key_ids: jax.Array) -> "Tokens":
+        """Tokens that are computed in the rows of the batch, for ids see `AttentionMask`."""
+        rows, length = key_ids.shape
         indices = jnp.arange(rows * length, dtype=jnp.int32).reshape(rows, length)
-        return cls(segment_ids, indices, indices % length)
+        return cls(AttentionMask(query_ids, key_ids, indices % length), indices)
 
-
-class AttentionContext(NamedTuple):
-    """The inputs of attention that describe queries and keys, apart from their vectors.
-
-    The leading axes are [B, 1] or [B, N].
-
-    Attributes:
-        query_segment_ids: int32 [..., T] or [..., 1]; a query sees the keys that have its id.
-        key_segment_ids: int32 [..., S].
-        query_indices: int32 [..., T], index of each query of each head, for the dropout masks.
-        key_positions: int32 [..., S], position of each key in its row of the batch.
-    """
-
-    query_segment_ids: jax.Array
-    key_segment_ids: jax.Array
-    query_indices: jax.Array
-    key_positions: jax.Array
-
-    @classmethod
-    def from_tokens(cls, tokens: Tokens, num_heads: int) -> "AttentionContext":
-        """The context of self-attention with N heads."""
-        indices = tokens.indices[:, None] * num_heads + jnp.arange(num_heads)[:, None]  # BNT
-        query, key = tokens.segment_ids
-        return cls(query[:, None], key[:, None], indices, tokens.positions[:, None])
-
-    @property
-    def visible(self) -> jax.Array:
-        """Whether a query sees a key, bool [..., T, S]."""
-        return self.query_segment_ids[..., :, None] == self.key_segment_ids[..., None, :]
-
-    @property
-    def dropout_indices(self) -> ElementIndices:
-        """The indices of the attention weights."""
-        return ElementIndices(self.query_indices[..., :, None], self.key_positions[..., None, :])
+    def dropout(self, key: jax.Array, num_heads: int, rate: float) -> AttentionDropout:
+        """Dropout on the attention weights of N heads."""
+        indices = self.indices[:, None] * num_heads + jnp.arange(num_heads)[:, None]  # BNT
+        return AttentionDropout(key, indices, rate)
 
 
 class PackedRows(NamedTuple):
@@ -134,7 +83,7 @@ class PackedRows(NamedTuple):
         ids = jnp.where(indices < 0, 0, indices // length + 1)
         before = jnp.arange(groups, dtype=jnp.int32)[:, None, None] * (rows * length)
         in_batch = (self.pack_indices + before).reshape(indices.shape)
-        return Tokens(SegmentIds(ids, ids), in_batch, indices % length)
+        return Tokens(AttentionMask(ids, ids, indices % length), in_batch)
 
 
 def _gather_or_zero(values: jax.Array, indices: jax.Array) -> jax.Array:

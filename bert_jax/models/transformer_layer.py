@@ -3,10 +3,11 @@
 import flax.linen as nn
 import jax
 
-from bert_jax.models.attention import SelfAttention
+from bert_jax.models.attention import Attention
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.execution import Execution
+from bert_jax.models.key_value_cache import KeyValueCache
 from bert_jax.models.layer_outputs import EncoderOutputs, LayerValues
 from bert_jax.models.layers import HIDDEN_AXES, activation, dense, norm
 from bert_jax.models.packed_rows import Tokens
@@ -22,6 +23,7 @@ class TransformerLayer(nn.Module):
     def __call__(
         self,
         hidden: jax.Array,
+        cache: KeyValueCache | None,
         tokens: Tokens,
         deterministic: bool,
         outputs: EncoderOutputs,
@@ -31,12 +33,14 @@ class TransformerLayer(nn.Module):
         # The scope is named after the class, and so are the random keys derived from it.
         dropout = Dropout(config.hidden_dropout_prob)
 
-        attended, projections = SelfAttention(config, execution, name="attention")(
+        attention = Attention(config, execution, name="attention")(
             hidden,
             tokens,
             deterministic=deterministic,
             output_attentions=outputs.output_attentions,
+            cache=cache,
         )
+        attended = attention.hidden
         if config.attention_output_dropout:
             attended = dropout(attended, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "attention_norm")(hidden + attended)
@@ -48,4 +52,4 @@ class TransformerLayer(nn.Module):
             outer = dropout(outer, tokens.indices, deterministic=deterministic)
         hidden = norm(config, execution, "output_norm")(hidden + outer)
         hidden = nn.with_logical_constraint(hidden, HIDDEN_AXES)
-        return hidden, LayerValues.needed(outputs, hidden, projections)
+        return hidden, LayerValues.needed(outputs, hidden, attention)

@@ -33,8 +33,8 @@ from bert_jax.data.readers.choices import (
 )
 from bert_jax.data.records import shortest
 from bert_jax.errors import UserError
+from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import EncoderConfig, Head
-from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_options import (
     check_labelled_options,

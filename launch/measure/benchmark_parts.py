@@ -23,15 +23,15 @@ from timed_runs import markdown
 
 from bert_jax.families import bert
 from bert_jax.inference.memory import keep_freed_memory
+from bert_jax.models.attention_inputs import AttentionInputs
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import ElementIndices, dropped
 from bert_jax.models.encoder import Encoder, cast_layer_kernels, rows_in_cache
 from bert_jax.models.execution import Execution, resolve_execution
-from bert_jax.models.kernels import AttentionCall
 from bert_jax.models.kernels.matmul import affine
 from bert_jax.models.kernels.table import select_kernel
 from bert_jax.models.layers import activation, layer_norm
-from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
+from bert_jax.models.packed_rows import Tokens
 
 # Steps of one turn that count.
 _STEPS = 3
@@ -73,18 +73,18 @@ def parts_of(
     tokens, rate = rows * length, config.hidden_dropout_prob
     hidden, of_heads = (tokens, width), (rows, heads, length, config.head_dim)
     ids = jnp.ones((rows, length), jnp.int32)
-    context = AttentionContext.from_tokens(
-        Tokens.in_batch_order(SegmentIds(ids[:, :1], ids)), heads
-    )
+    of_rows = Tokens.in_batch_order(ids[:, :1], ids)
     attention_rate = config.attention_probs_dropout_prob if train else 0.0
-    call = AttentionCall(length, config.head_dim, execution.dtype, attention_rate)
-    kernel = select_kernel(execution.attention, jax.default_backend(), call)
     key = jnp.array([7, 11], jnp.uint32)
     norm = layer_norm(config, execution, "norm")
     scale = {"params": {"scale": np.ones(width, np.float32), "bias": np.zeros(width, np.float32)}}
 
     def attend(query: jax.Array, key_: jax.Array, value: jax.Array) -> jax.Array:
-        return kernel.function(query, key_, value, context, attention_rate, key)
+        dropout = of_rows.dropout(key, heads, attention_rate) if attention_rate else None
+        mask, factor = of_rows.mask.for_heads(), config.attention_scale
+        inputs = AttentionInputs(query, key_, value, mask, factor, dropout=dropout)
+        kernel = select_kernel(execution.attention, jax.default_backend(), inputs)
+        return kernel.function(inputs)
 
     def add_and_norm(hidden: jax.Array, output: jax.Array) -> jax.Array:
         normed: Any = norm.apply(scale, hidden + output)
@@ -108,7 +108,7 @@ def parts_of(
         product("intermediate", 1, width, inner),
         product("output of it", 1, inner, width),
         Part(
-            f"attention, kernel {kernel.name}",
+            "attention",
             1,
             attend,
             [of_heads] * 3,

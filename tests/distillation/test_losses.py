@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.distillation import losses
-from bert_jax.models.kernels import MASK_VALUE
+from bert_jax.models.attention_inputs import MASK_VALUE
 
 RANDOM = np.random.default_rng(0)
 

@@ -16,7 +16,7 @@ from bert_jax.models.architectures import PreTrainingModel
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, EncoderOutputs, LayerStack, abstract_params
 from bert_jax.models.execution import REMAT, Execution
-from bert_jax.models.packed_rows import SegmentIds, Tokens
+from bert_jax.models.packed_rows import Tokens
 
 VOCAB, WIDTH, LAYERS, HEADS, INNER, BATCH, TOKENS = 50, 16, 2, 2, 24, 3, 9
 
@@ -176,9 +176,7 @@ def loss_gradient_and_memory(layers, execution):
     module = LayerStack(dataclasses.replace(DEEP, num_hidden_layers=layers), execution)
     hidden = np.random.default_rng(3).normal(size=(rows, length, width)).astype(np.float32)
     is_token = np.arange(length) < np.linspace(2, length, rows, dtype=int)[:, None]
-    segment_ids = SegmentIds(np.ones((rows, 1), np.int32), is_token.astype(np.int32))
-    indices = np.arange(rows * length, dtype=np.int32).reshape(rows, length)
-    tokens = Tokens(segment_ids, indices, indices % length)
+    tokens = Tokens.in_batch_order(np.ones((rows, 1), np.int32), is_token.astype(np.int32))
     shapes = jax.eval_shape(
         lambda: module.init(
             jax.random.key(0), hidden, tokens, deterministic=True, outputs=EncoderOutputs()
@@ -188,7 +186,7 @@ def loss_gradient_and_memory(layers, execution):
     params = jax.tree.map(lambda leaf: generator.normal(0, 0.3, leaf.shape).astype("f"), shapes)
 
     def loss(params, hidden):
-        output, _ = module.apply(
+        output, *_ = module.apply(
             {"params": params}, hidden, tokens, deterministic=False, outputs=EncoderOutputs(),
             rngs={"dropout": jax.random.key(7)},
         )  # fmt: skip

@@ -1,24 +1,23 @@
 """The recipe "add an attention kernel": a function and its entry in the table."""
 
+import functools
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.families import bert
 from bert_jax.models import execution
-from bert_jax.models.attention import attention
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.execution import Execution, resolve_execution
-from bert_jax.models.kernels import AttentionCall, table
-from bert_jax.models.packed_rows import AttentionContext, SegmentIds, Tokens
+from bert_jax.models.kernels import table
+from bert_jax.models.kernels.definition import attention
+from tests.models.test_kernels import inputs_of, kernel_of, tokens_of
 from tests.random_params import random_params
 from tests.recipes import toy_kernel
 
 # The second row ends in padding, which sees no key and which no token sees.
-IDS = SegmentIds(
-    np.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]]), np.array([[1, 1, 2, 2, 2], [1, 1, 1, 1, 0]])
-)
+TOKENS = tokens_of([[1, 1, 2, 2, 2], [1, 1, 1, 1, 3]], [[1, 1, 2, 2, 2], [1, 1, 1, 1, 0]])
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +27,10 @@ def in_the_table(monkeypatch):
 
 
 def test_the_table_chooses_it():
-    def chosen(setting, platform, **call):
-        call = AttentionCall(**{"length": 5, "head_dim": 8, "dtype": "float32"} | call)
-        return table.select_kernel(setting, platform, call).name
-
+    chosen = functools.partial(kernel_of, length=5, dtype="float32")
     assert chosen("toy", "cpu") == "toy"
     assert chosen("toy", "cpu", length=3) == "blocked"
-    assert chosen("toy", "cpu", dropout_rate=0.1) == "blocked"
+    assert chosen("toy", "cpu", rate=0.1) == "blocked"
     assert chosen("toy", "gpu") == "xla"
     assert chosen("xla", "cpu") == "blocked"
     found = [resolve_execution("float32", platform=name).attention for name in ("cpu", "gpu")]
@@ -42,15 +38,9 @@ def test_the_table_chooses_it():
 
 
 def test_it_computes_the_definition():
-    query, key, value = np.random.default_rng(0).normal(size=(3, 2, 3, 5, 8)).astype(np.float32)
-
-    @jax.jit
-    def both(query, key, value):
-        context = AttentionContext.from_tokens(Tokens.in_batch_order(IDS), 3)
-        operands = (query, key, value, context, 0.0, jnp.zeros(2, jnp.uint32))
-        return toy_kernel.attention(*operands), attention(*operands)
-
-    found, expected = both(query, key, value)
+    qkv = np.random.default_rng(0).normal(size=(3, 2, 3, 5, 8)).astype(np.float32)
+    inputs = inputs_of(*qkv, TOKENS)
+    found, expected = jax.jit(lambda i: (toy_kernel.attention(i), attention(i)))(inputs)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 

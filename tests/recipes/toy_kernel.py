@@ -9,10 +9,14 @@ import jax
 from bert_jax.models.kernels import Kernel
 
 
-def attention(query, key, value, context, rate, dropout_key):
-    """As `models.attention.attention`, where `rate` is 0."""
-    query, key, value = (array.swapaxes(1, 2) for array in (query, key, value))  # BTNH, BSNH
-    output = jax.nn.dot_product_attention(query, key, value, mask=context.visible)
+def attention(inputs):
+    """[B, N, T, H], as `definition.attention`."""
+    query, key, value = (
+        array.swapaxes(1, 2) for array in (inputs.query, inputs.key, inputs.value)
+    )  # BTNH, BSNH
+    output = jax.nn.dot_product_attention(
+        query, key, value, mask=inputs.mask.visible, scale=inputs.scale
+    )
     return output.swapaxes(1, 2)  # BNTH
 
 
@@ -21,5 +25,5 @@ KERNEL = Kernel(
     function=attention,
     platforms=("cpu",),
     min_length=4,
-    accepts=lambda call: call.dropout_rate == 0,
+    accepts=lambda inputs: inputs.dropout is None and inputs.bias is None,
 )

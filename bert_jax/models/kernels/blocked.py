@@ -11,7 +11,6 @@ computes a few heads at a time. The backward pass computes the weights again, fr
 the sum of each query's scores.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,11 +18,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.dropout import dropped
-from bert_jax.models.kernels import MASK_VALUE, AttentionCall, Kernel
+from bert_jax.models.attention_inputs import MASK_VALUE, AttentionInputs, AttentionMask
+from bert_jax.models.kernels import Kernel
 from bert_jax.models.kernels.matmul import matmul, matmul_nt, matmul_tn
-from bert_jax.models.kernels.xla import scale
-from bert_jax.models.packed_rows import AttentionContext
 
 # The most bytes that the scores of a block of heads have, if that is not less than one head.
 _BLOCK_BYTES = 4 * 2**20
@@ -48,23 +45,16 @@ class _Softmax(NamedTuple):
     total: jax.Array
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def attention(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    context: AttentionContext,
-    rate: float,
-    dropout_key: jax.Array,
-) -> jax.Array:
-    """Computes `models.attention.attention`."""
+@jax.custom_vjp
+def attention(inputs: AttentionInputs) -> jax.Array:
+    query, key, value = inputs.query, inputs.key, inputs.value
     *_, queries, width = query.shape
     blocks = _query_blocks(queries, width, key.shape[2])
-    if rate or blocks is None:
-        return _forward(query, key, value, context, rate, dropout_key)[0]
+    if inputs.dropout is not None or blocks is None:
+        return _forward(inputs)[0]
     # XLA would store what all layers have in common, in the shape of the scores of all heads.
     query, mask, factor = jax.lax.optimization_barrier(
-        (query, _mask(context), jnp.float32(scale(query)))
+        (query, _mask(inputs.mask), jnp.float32(inputs.scale))
     )
     if blocks == 1:
         return _attend(query, key, value, mask, factor)[0]
@@ -111,61 +101,41 @@ def _attend(
     return output.astype(value.dtype), _Softmax(maximum, total)
 
 
-def _forward(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    context: AttentionContext,
-    rate: float,
-    dropout_key: jax.Array,
-) -> tuple[jax.Array, Any]:
+def _forward(inputs: AttentionInputs) -> tuple[jax.Array, Any]:
     """The output, and the residuals that `_backward` reads."""
 
-    def attend(
-        query: jax.Array, key: jax.Array, value: jax.Array, context: AttentionContext
-    ) -> tuple[jax.Array, _Softmax]:
-        def drop(values: jax.Array) -> jax.Array:
-            return dropped(rate, values, dropout_key, context.dropout_indices)
+    def attend(inputs: AttentionInputs) -> tuple[jax.Array, _Softmax]:
+        mask = _mask(inputs.mask)
+        return _attend(inputs.query, inputs.key, inputs.value, mask, inputs.scale, inputs.drop)
 
-        return _attend(query, key, value, _mask(context), scale(query), drop)
-
-    inputs = (query, key, value, context)
-    output, softmax = _in_blocks(attend, *inputs)
-    return output.astype(value.dtype), (*inputs, dropout_key, softmax)
+    output, softmax = _in_blocks(attend, inputs)
+    return output.astype(inputs.value.dtype), (inputs, softmax)
 
 
-def _backward(rate: float, saved: Any, d_output: jax.Array) -> Any:
+def _backward(saved: Any, d_output: jax.Array) -> tuple[AttentionInputs]:
     """The gradients; `d_x` denotes the gradient of x.
 
     As in `xla.backward`, with weights A that are computed again. The sum Σₛ A ∘ dA is not computed
     as Σₕ dO ∘ O, as flash attention does: where a query attends to one key alone, the gradient of
     its scores would not be 0.
     """
-    query, key, value, context, dropout_key, softmax = saved
-    dtype = value.dtype
+    inputs, softmax = saved
+    dtype, factor = inputs.value.dtype, inputs.scale
 
     def gradients(
-        query: jax.Array,
-        key: jax.Array,
-        value: jax.Array,
-        context: AttentionContext,
-        softmax: _Softmax,
-        d_output: jax.Array,
+        inputs: AttentionInputs, softmax: _Softmax, d_output: jax.Array
     ) -> tuple[jax.Array, ...]:
-        def drop(values: jax.Array) -> jax.Array:
-            return dropped(rate, values, dropout_key, context.dropout_indices)
-
-        scores = _scores(query, key, _mask(context), scale(query))
+        query, key, drop = inputs.query, inputs.key, inputs.drop
+        scores = _scores(query, key, _mask(inputs.mask), factor)
         weights = jnp.exp(scores - softmax.maximum) / softmax.total  # A
         d_value = matmul_tn(drop(weights).astype(dtype), d_output)  # A'ᵀ dO, [..., S, H]
-        a_da = weights * drop(matmul_nt(d_output, value))  # A ∘ dA, [..., T, S]
+        a_da = weights * drop(matmul_nt(d_output, inputs.value))  # A ∘ dA, [..., T, S]
         d_scores = a_da - weights * a_da.sum(axis=-1, keepdims=True)
-        d_scores = jnp.where(context.visible, d_scores, 0).astype(dtype)
-        d_query = matmul(d_scores, key) * scale(query)  # [..., T, H]
-        return d_query, matmul_tn(d_scores, query) * scale(query), d_value
+        d_scores = jnp.where(inputs.mask.visible, d_scores, 0).astype(dtype)
+        d_query = matmul(d_scores, key) * factor  # [..., T, H]
+        return d_query, matmul_tn(d_scores, query) * factor, d_value
 
-    found = _in_blocks(gradients, query, key, value, context, softmax, d_output)
-    return (*(gradient.astype(dtype) for gradient in found), None, None)
+    return inputs.gradients(*_in_blocks(gradients, inputs, softmax, d_output))
 
 
 attention.defvjp(_forward, _backward)
@@ -176,45 +146,52 @@ def _scores(
 ) -> jax.Array:
     """Q Kᵀ / sqrt(H), float32 [..., T, S]; `MASK_VALUE` where a query does not see a key.
 
-    The sum with the mask is the lowest number where the mask is. The factor is `scale(query)`.
+    The sum with the mask is the lowest number where the mask is. The factor is the `scale` of the
+    inputs.
     """
     return matmul_nt(query, key) * factor + mask
 
 
-def _mask(context: AttentionContext) -> jax.Array:
+def _mask(mask: AttentionMask) -> jax.Array:
     """0, or `MASK_VALUE` where a query does not see a key, float32 [..., T, S] or [..., 1, S]."""
-    return jnp.where(context.visible, 0, MASK_VALUE)
+    return jnp.where(mask.visible, 0, MASK_VALUE)
 
 
-def _in_blocks(function: Callable[..., Any], *operands: Any) -> Any:
+def _in_blocks(function: Callable[..., Any], inputs: AttentionInputs, *others: Any) -> Any:
     """Applies a function of heads block after block.
 
     Args:
-        function: takes the operands of any number of heads, and returns arrays with as many.
-        operands: query [B, N, T, H] and key [B, N, S, H], then others, [B, N, ...], or [B, 1, ...]
-            where all heads of a row have the same.
+        function: takes the inputs and the others of any number of heads, and returns arrays with
+            as many.
+        inputs: of all heads; arrays [B, 1, ...] are the same for all heads of a row.
+        others: further arrays, [B, N, ...].
 
     Returns:
         What `function` returns for all heads, [B, N, ...]. If there are several blocks,
         floating-point arrays are float32.
     """
-    query, key = operands[:2]
-    leading = query.shape[:2]  # BN
-    heads = _heads_of_block(math.prod(leading), 4 * query.shape[2] * key.shape[2])
+    leading = inputs.query.shape[:2]  # BN
+    heads = _heads_of_block(math.prod(leading), 4 * inputs.query.shape[2] * inputs.key.shape[2])
     if heads == math.prod(leading):
-        return function(*operands)
-    dtypes = jax.tree.map(lambda array: array.dtype, operands)
+        return function(inputs, *others)
+    arrays, structure = jax.tree.flatten((inputs, *others))
+    of_heads = [array.ndim > 2 for array in arrays]  # all but the key of the dropout mask
 
     def blocks_of(array: jax.Array) -> jax.Array:
         shape = array.shape[2:]
         return jnp.broadcast_to(array, (*leading, *shape)).reshape(-1, heads, *shape)
 
-    def compute(block: Any) -> Any:
-        narrow = jax.tree.map(lambda array, dtype: array.astype(dtype), block, dtypes)
-        return _wide(function(*narrow))
+    def compute(blocks: list[jax.Array]) -> Any:
+        following = iter(blocks)
+        operands = [
+            next(following).astype(array.dtype) if is_split else array
+            for array, is_split in zip(arrays, of_heads, strict=True)
+        ]
+        return _wide(function(*jax.tree.unflatten(structure, operands)))
 
     # A CPU's loop would convert a whole bfloat16 array to read or write a slice of it.
-    results = jax.lax.map(compute, jax.tree.map(blocks_of, _wide(operands)))
+    split = [array for array, is_split in zip(arrays, of_heads, strict=True) if is_split]
+    results = jax.lax.map(compute, [blocks_of(array) for array in _wide(split)])
     return jax.tree.map(lambda array: array.reshape(*leading, *array.shape[2:]), results)
 
 
@@ -234,10 +211,10 @@ def _heads_of_block(heads: int, bytes_of_head: int) -> int:
     return next(count for count in range(min(most, heads), 0, -1) if heads % count == 0)
 
 
-def _accepts(_: AttentionCall) -> bool:
+def _accepts(inputs: AttentionInputs) -> bool:
     # A loop over heads that are split over several devices would gather them on each device.
     mesh = jax.sharding.get_abstract_mesh()
-    return mesh.empty or mesh.size == 1
+    return inputs.bias is None and (mesh.empty or mesh.size == 1)
 
 
 KERNEL = Kernel(

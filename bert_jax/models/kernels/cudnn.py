@@ -3,35 +3,30 @@
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.kernels import AttentionCall, Kernel
-from bert_jax.models.packed_rows import AttentionContext
+from bert_jax.models.attention_inputs import AttentionInputs
+from bert_jax.models.kernels import Kernel
 
 
-def attention(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    context: AttentionContext,
-    rate: float,
-    dropout_key: jax.Array,
-) -> jax.Array:
-    """Computes `models.attention.attention` without dropout."""
+def attention(inputs: AttentionInputs) -> jax.Array:
     # Lengths, not a mask: cuDNN would compute a gradient for a mask.
-    lengths = (context.key_segment_ids[:, 0] != 0).sum(axis=1, dtype=jnp.int32)
+    lengths = (inputs.mask.key_ids[:, 0] != 0).sum(axis=1, dtype=jnp.int32)
     output = jax.nn.dot_product_attention(
-        query.swapaxes(1, 2),  # BTNH
-        key.swapaxes(1, 2),
-        value.swapaxes(1, 2),
-        query_seq_lengths=jnp.full_like(lengths, query.shape[2]),
+        inputs.query.swapaxes(1, 2),  # BTNH
+        inputs.key.swapaxes(1, 2),
+        inputs.value.swapaxes(1, 2),
+        query_seq_lengths=jnp.full_like(lengths, inputs.query.shape[2]),
         key_value_seq_lengths=lengths,
+        scale=inputs.scale,
         implementation="cudnn",
     )
     return output.swapaxes(1, 2)  # BNTH
 
 
-def _accepts(call: AttentionCall) -> bool:
-    has_plain_weights = call.dropout_rate == 0 and not call.output_attentions
-    return has_plain_weights and not call.packed and call.dtype == "bfloat16"
+def _accepts(inputs: AttentionInputs) -> bool:
+    mask = inputs.mask
+    is_padding_alone = not mask.is_packed and mask.query_positions is None
+    is_plain = inputs.bias is None and inputs.dropout is None
+    return is_padding_alone and is_plain and inputs.query.dtype == jnp.bfloat16
 
 
 KERNEL = Kernel(
@@ -40,5 +35,6 @@ KERNEL = Kernel(
     platforms=("gpu",),
     automatic=False,  # not benchmarked on a GPU yet
     min_length=512,
+    is_fused=True,
     accepts=_accepts,
 )

@@ -2,41 +2,45 @@
 
 import math
 
-from bert_jax.models.kernels import AttentionCall, Kernel, blocked, cudnn, pallas, xla
+from bert_jax.models.attention_inputs import AttentionInputs
+from bert_jax.models.kernels import Kernel, blocked, cudnn, definition, pallas, xla
 
 KERNELS = (
     pallas.KERNEL,
     cudnn.KERNEL,
     blocked.KERNEL,
-    xla.KERNEL,  # computes every call on every platform
+    xla.KERNEL,
+    definition.KERNEL,  # computes everything on every platform
 )
 
 SETTINGS = tuple(dict.fromkeys(kernel.setting for kernel in (xla.KERNEL, *KERNELS)))
 """The values of `model.attention` other than "auto"."""
 
 
-def select_kernel(setting: str, platform: str, call: AttentionCall) -> Kernel:
-    """The kernel that computes a call.
+def select_kernel(
+    setting: str, platform: str, inputs: AttentionInputs, *, output_attentions: bool = False
+) -> Kernel:
+    """The kernel that computes attention.
 
     Args:
         setting: `Execution.attention`.
         platform: platform of the devices that compute: "cpu", "gpu" or "tpu".
-        call: the call to compute.
+        inputs: arrays, or their shapes and dtypes.
+        output_attentions: whether the attention weights are requested.
     """
     settings = (setting, xla.KERNEL.setting)
-    allowed = (k for k in KERNELS if k.setting in settings and platform in k.platforms)
-    return next((kernel for kernel in allowed if kernel.supports(call)), xla.KERNEL)
+    allowed = (k for k in KERNELS if k.setting in settings and k.runs_on(platform))
+    return next(k for k in allowed if k.supports(inputs, output_attentions=output_attentions))
 
 
 def automatic_setting(platform: str) -> str:
     """The meaning of "auto" as `model.attention` on "cpu", "gpu" or "tpu"."""
-    runs = (kernel for kernel in KERNELS if kernel.automatic and platform in kernel.platforms)
-    return next((kernel.setting for kernel in runs), xla.KERNEL.setting)
+    return next(k.setting for k in KERNELS if k.automatic and k.runs_on(platform))
 
 
 def runs_on(setting: str, platform: str) -> bool:
     """Whether the kernel for a value of `model.attention` runs on a platform."""
-    return any(platform in kernel.platforms for kernel in KERNELS if kernel.setting == setting)
+    return any(k.runs_on(platform) for k in KERNELS if k.setting == setting)
 
 
 def length_multiple(length: int) -> int:

@@ -19,9 +19,9 @@ from bert_jax.data.readers.squad import QuestionOptions, distinct, read_question
 from bert_jax.data.windows.passages import PassageWindows
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.metrics.squad import best_f1_threshold, score_v1, score_v2
+from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.config import JOINT, Head
 from bert_jax.models.joint_span_head import SCOPE, joint_scores
-from bert_jax.models.kernels import MASK_VALUE
 from bert_jax.options import from_keys, keys_of
 from bert_jax.tasks.base.labelled_options import (
     LabelledOptions,

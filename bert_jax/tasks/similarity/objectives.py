@@ -15,7 +15,7 @@ import optax
 
 from bert_jax.data.examples import TextExample
 from bert_jax.errors import OptionError, UserError, require_between
-from bert_jax.models.kernels import MASK_VALUE
+from bert_jax.models.attention_inputs import MASK_VALUE
 from bert_jax.models.layers import l2_normalize
 from bert_jax.models.sentence_pairs import PairOutput
 from bert_jax.process import say

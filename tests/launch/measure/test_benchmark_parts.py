@@ -32,7 +32,7 @@ def test_each_is_timed(script, train):
         "matmul, query, key, value, output",
         "matmul, intermediate",
         "matmul, output of it",
-        "attention, kernel blocked",
+        "attention",
         "GELU",
         "sum and LayerNorm",
         *(["dropout"] if train else []),

@@ -1,0 +1,131 @@
+"""The inputs of attention: one record, from which every kernel of `models.kernels` computes."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from bert_jax.models.dropout import ElementIndices, dropped
+
+MASK_VALUE = jnp.finfo(jnp.float32).min
+"""A score that becomes 0 in softmax; minus infinity would give NaN in a row of nothing else."""
+
+
+@struct.dataclass
+class AttentionMask:
+    """Which keys a query sees: those with its segment id that `causal` and `window` allow.
+
+    The [T, S] mask is never stored: it is computed together with the scores. Segment ids have the
+    meaning of JAX's flash attention. (The paper's segments, the sentences A and B of one text, are
+    `token_type_ids`.) In a packed row each text has an id, from 1; padding has 0.
+
+    The leading axes are [B], or [B, 1] and [B, N] for a kernel.
+
+    Attributes:
+        query_ids: int32 [..., T], segment ids of the queries, or [..., 1] if all queries of a row
+            have the same.
+        key_ids: int32 [..., S], segment ids of the keys.
+        key_positions: int32 [..., S], position of each key in its row of the batch.
+        query_positions: int32 [..., T]; None if neither `causal` nor `window` is set.
+        global_queries: bool [..., T], queries that see all keys in spite of the window
+            (Longformer, https://arxiv.org/abs/2004.05150, section 3.1); None: there are none.
+        global_keys: bool [..., S], keys that all queries see in spite of the window.
+        causal: whether a query sees no key after its own position.
+        window: radius: a query sees keys at most so many positions away; None: all.
+    """
+
+    query_ids: jax.Array
+    key_ids: jax.Array
+    key_positions: jax.Array
+    query_positions: jax.Array | None = None
+    global_queries: jax.Array | None = None
+    global_keys: jax.Array | None = None
+    causal: bool = struct.field(pytree_node=False, default=False)
+    window: int | None = struct.field(pytree_node=False, default=None)
+
+    @property
+    def visible(self) -> jax.Array:
+        """Whether a query sees a key, bool [..., T, S], or [..., 1, S]."""
+        visible = self.query_ids[..., :, None] == self.key_ids[..., None, :]
+        if self.query_positions is None:
+            return visible
+        distance = self.query_positions[..., :, None] - self.key_positions[..., None, :]
+        if self.causal:
+            visible &= distance >= 0
+        if self.window is not None:
+            is_near = abs(distance) <= self.window
+            if self.global_queries is not None and self.global_keys is not None:
+                is_near |= self.global_queries[..., :, None] | self.global_keys[..., None, :]
+            visible &= is_near
+        return visible
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a row may hold several texts."""
+        return self.query_ids.shape[-1] > 1
+
+    def for_heads(self) -> "AttentionMask":
+        """The same mask with an axis of heads, [B, 1, ...]."""
+        return jax.tree.map(lambda array: array[:, None], self)
+
+
+@struct.dataclass
+class AttentionDropout:
+    """Dropout on the attention weights.
+
+    Attributes:
+        key: uint32 [2], key of the dropout mask.
+        query_indices: int32 [B, N, T], index of each query of each head; each one has its own mask,
+            as in the original.
+        rate: dropout rate.
+    """
+
+    key: jax.Array
+    query_indices: jax.Array
+    rate: float = struct.field(pytree_node=False)
+
+
+@struct.dataclass
+class AttentionInputs:
+    """Attention of N heads: softmax(Q Kᵀ · scale + bias) V over the keys that each query sees.
+
+    Attributes:
+        query: Q, [B, N, T, H].
+        key: K, [B, N, S, H].
+        value: V, [B, N, S, H].
+        mask: the keys that each query sees, [B, 1, ...]; a query that sees none attends to all
+            equally.
+        scale: factor of Q Kᵀ.
+        bias: float32, broadcast to [B, N, T, S]; None: 0.
+        dropout: dropout on the weights; None: nothing is dropped.
+    """
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+    mask: AttentionMask
+    scale: float = struct.field(pytree_node=False)
+    bias: jax.Array | None = None
+    dropout: AttentionDropout | None = None
+
+    def drop(self, weights: jax.Array) -> jax.Array:
+        """Attention weights [..., T, S], or their gradients, after dropout."""
+        if self.dropout is None:
+            return weights
+        queries = self.dropout.query_indices[..., :, None]
+        indices = ElementIndices(queries, self.mask.key_positions[..., None, :])
+        return dropped(self.dropout.rate, weights, self.dropout.key, indices)
+
+    def gradients(
+        self, query: jax.Array, key: jax.Array, value: jax.Array
+    ) -> tuple["AttentionInputs"]:
+        """The result of a backward pass: gradients of Q, K and V, in the dtype of V."""
+        query, key, value = (array.astype(self.value.dtype) for array in (query, key, value))
+        none: Any = None
+        return (
+            dataclasses.replace(
+                self, query=query, key=key, value=value, mask=none, bias=none, dropout=none
+            ),
+        )

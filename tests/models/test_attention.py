@@ -1,0 +1,93 @@
+"""Attention with a cache, token after token, and over the output of an encoder."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.attention import Attention, Memory
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder import LayerStack
+from bert_jax.models.execution import Execution
+from bert_jax.models.key_value_cache import KeyValueCache
+from bert_jax.models.layer_outputs import EncoderOutputs
+from bert_jax.models.packed_rows import Tokens
+
+ROWS, LENGTH = 2, 5
+CONFIG = EncoderConfig(
+    hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=8
+)
+HIDDEN = np.random.default_rng(0).normal(size=(ROWS, LENGTH, 16)).astype(np.float32)
+
+
+def causal_tokens(length):
+    """All tokens of two rows of one text each, none of which sees a later one."""
+    ids = np.ones((ROWS, length), np.int32)
+    tokens = Tokens.in_batch_order(ids, ids)
+    mask = tokens.mask.replace(query_positions=tokens.mask.key_positions, causal=True)
+    return tokens._replace(mask=mask)
+
+
+def drawn(shapes):
+    generator = np.random.default_rng(2)
+    return jax.tree.map(lambda leaf: generator.normal(0, 0.3, leaf.shape).astype("f"), shapes)
+
+
+@pytest.mark.parametrize("groups", [None, 2], ids=["layers", "groups"])
+def test_token_after_token_with_a_cache_is_causal_attention(groups):
+    """Three tokens at once, then one by one, with parameters of four layers or of two groups."""
+    config = dataclasses.replace(CONFIG, num_hidden_groups=groups)
+    module = LayerStack(config, Execution())
+    call = functools.partial(module.apply, deterministic=True, outputs=EncoderOutputs())
+    start = functools.partial(module.init, deterministic=True, outputs=EncoderOutputs())
+    whole = causal_tokens(LENGTH)
+    params = drawn(jax.eval_shape(start, jax.random.key(0), HIDDEN, whole))
+    expected, _, no_cache = jax.jit(call)(params, HIDDEN, whole)
+    assert no_cache is None
+
+    # A cache for one token more than there are.
+    layer = KeyValueCache.empty(config, Execution(), ROWS, LENGTH + 1)
+    layers = config.num_hidden_layers
+    cache = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (layers, *leaf.shape)), layer)
+    step = jax.jit(lambda hidden, tokens, cache: call(params, hidden, tokens, cache=cache))
+    outputs = []
+    for begin, end in ((0, 3), (3, 4), (4, 5)):
+        tokens = causal_tokens(end - begin)
+        hidden, _, cache = step(HIDDEN[:, begin:end], tokens, cache)
+        outputs.append(hidden)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), expected, atol=1e-5)
+    assert cache.length.tolist() == [LENGTH] * layers
+    assert cache.key_ids[0].tolist() == [[1, 1, 1, 1, 1, 0]] * ROWS
+
+
+def test_attention_to_a_memory_by_hand():
+    """Two queries over three tokens of an encoder, the last of which is padding in row 1."""
+    module = Attention(CONFIG, Execution())
+    memory_hidden = np.random.default_rng(1).normal(size=(ROWS, 3, 16)).astype(np.float32)
+    tokens = Tokens.in_batch_order(np.ones((ROWS, 1), np.int32), np.ones((ROWS, 2), np.int32))
+    is_token = np.int32([[1, 1, 1], [1, 1, 0]])
+    memory = Memory(memory_hidden, Tokens.in_batch_order(np.ones((ROWS, 1), np.int32), is_token))
+    hidden = HIDDEN[:, :2]
+
+    def call(params):
+        return module.apply(params, hidden, tokens, memory=memory, deterministic=True).hidden
+
+    start = functools.partial(module.init, deterministic=True)
+    params = drawn(jax.eval_shape(start, jax.random.key(0), hidden, tokens))
+    p = params["params"]
+    expected = np.zeros_like(hidden)
+    for row, length in enumerate((3, 2)):
+        x, m = hidden[row], memory_hidden[row, :length]
+        expected[row] = p["output"]["bias"]
+        for head in range(2):
+
+            def project(source, name, head=head):
+                return source @ p[name]["kernel"][:, head] + p[name]["bias"][head]
+
+            scores = project(x, "query") @ project(m, "key").T / np.sqrt(8)
+            weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+            expected[row] += weights @ project(m, "value") @ p["output"]["kernel"][head]
+    np.testing.assert_allclose(jax.jit(call)(params), expected, atol=1e-5)
