@@ -66,7 +66,7 @@ def locked(path: Path, *, inside: bool = False) -> Iterator[None]:
         try:
             yield
         finally:
-            del _held[_name_of(path)]
+            _held.pop(_name_of(path), None)  # DIRECTORY and DIRECTORY.partial have one name
 
 
 def check_locks() -> None:
