@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data.padding import bucket_length, bucket_rows
-from bert_jax.data.row_packing import LENGTH_OF_EQUAL_WORK
+from bert_jax.data.row_packing import LENGTH_OF_EQUAL_WORK, best_fit_decreasing
 
 # Packed rows have one of these lengths, or twice, four times … as many tokens for longer texts.
 _SHORTEST_ROWS = (64, 96, 128)
@@ -110,25 +110,15 @@ def _packed_rows(
         limit: the maximum of U.
     """
     rows: list[_PackedRow] = []
-    by_space: list[list[list[int]]] = [[] for _ in range(limit + 1)]
-    spaces = 0  # bit n is set if a row has n free places
-    for row in order:
-        length = lengths[row]
-        fitting = spaces >> length
-        if fitting:
-            left = (fitting & -fitting).bit_length() - 1
-            space = length + left
-            members = by_space[space].pop()
-            if not by_space[space]:
-                spaces ^= 1 << space
-            members.append(row)
-        else:
-            doublings = (-(-length // shortest) - 1).bit_length()
-            packed = _PackedRow(min(shortest << doublings, limit), [row])
-            rows.append(packed)
-            members, left = packed.members, packed.length - length
-        by_space[left].append(members)
-        spaces |= 1 << left
+
+    def new_row(length: int) -> int:
+        doublings = (-(-length // shortest) - 1).bit_length()
+        rows.append(_PackedRow(min(shortest << doublings, limit), []))
+        return rows[-1].length
+
+    sizes = np.array([lengths[row] for row in order])
+    for row, packed in zip(order, best_fit_decreasing(sizes, new_row).tolist(), strict=True):
+        rows[packed].members.append(row)
     return rows
 
 

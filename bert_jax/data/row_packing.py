@@ -7,7 +7,7 @@ they should fit. The first batches of a training decide.
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -118,7 +118,7 @@ def _place(lengths: np.ndarray, length: int) -> tuple[dict[int, int], int]:
     """
     (filled,) = lengths.nonzero()
     counts = lengths[filled]
-    packed = best_fit_decreasing(counts, len(counts), length)
+    packed = best_fit_decreasing(counts, lambda size: length)
     starts = {}
     used: dict[int, int] = defaultdict(int)
     for row, count, number in zip(filled.tolist(), counts.tolist(), packed.tolist(), strict=True):
@@ -167,32 +167,38 @@ def _few_counts(needed: list[int], worth: float) -> tuple[tuple[int, ...], float
     return counts, rows
 
 
-def best_fit_decreasing(sizes: np.ndarray, rows: int, capacity: int) -> np.ndarray:
+def best_fit_decreasing(
+    sizes: np.ndarray, capacity: Callable[[int], int], rows: int | None = None
+) -> np.ndarray:
     """Assigns items to rows: the largest first, each to the row with the least sufficient space.
 
     Args:
-        sizes: int64 [n], each from 1 to `capacity`.
-        rows: number of rows.
-        capacity: capacity of each row.
+        sizes: int64 [n], each at least 1.
+        capacity: the capacity of a new row, made for an item of this size that fits in no other.
+        rows: maximum number of rows; None for no limit.
 
     Returns:
         int64 [n], the row of each item; -1 if no row has space.
     """
-    placed = np.full(len(sizes), -1)
-    by_space: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by their free space
-    by_space[capacity] = list(range(rows))[::-1]
-    spaces = 1 << capacity  # bit n is set if a row has free space n
+    row_of = np.full(len(sizes), -1)
+    count = 0
+    by_space: dict[int, list[int]] = defaultdict(list)  # rows by their free space
+    spaces = 0  # bit n is set if a row has free space n
     order = np.argsort(-sizes, kind="stable")
     for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
         fitting = spaces >> size
-        if not fitting:
+        if fitting:
+            left = (fitting & -fitting).bit_length() - 1
+            space = size + left
+            row = by_space[space].pop()
+            if not by_space[space]:
+                spaces ^= 1 << space
+        elif count == rows:
             continue
-        left = (fitting & -fitting).bit_length() - 1
-        space = size + left
-        row = by_space[space].pop()
-        if not by_space[space]:
-            spaces ^= 1 << space
+        else:
+            row, left = count, capacity(size) - size
+            count += 1
         by_space[left].append(row)
         spaces |= 1 << left
-        placed[item] = row
-    return placed
+        row_of[item] = row
+    return row_of

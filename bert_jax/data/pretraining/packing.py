@@ -99,7 +99,7 @@ class PackedBatches:
         self._predictions = predictions
         self._labels = max(1, self._length // _TOKENS_PER_LABEL)
         sizes = self._sizes(examples.lengths(np.arange(_SAMPLE)))
-        rows = 1 + int(best_fit_decreasing(sizes, len(sizes), self._length).max())
+        rows = 1 + int(best_fit_decreasing(sizes, lambda size: self._length).max())
         self._pool = round(GROUP_ROWS * len(sizes) / rows)
         self._fitting_size = GROUP_ROWS * int(sizes.sum()) / rows
         self.rows_per_epoch = -(-examples.examples_per_epoch * GROUP_ROWS // self._pool)
@@ -150,7 +150,7 @@ class PackedBatches:
         # Left out at random, not by size: otherwise the same texts would be left out in each epoch.
         fitting = np.cumsum(sizes) <= self._fitting_size
         rows = np.full(len(pool), -1)
-        rows[fitting] = best_fit_decreasing(sizes[fitting], GROUP_ROWS, self._length)
+        rows[fitting] = best_fit_decreasing(sizes[fitting], lambda size: self._length, GROUP_ROWS)
         order = np.flatnonzero(rows >= 0)
         # Packing begins with the longest examples, so rows are shuffled.
         rows = randomness.permute(rows[order], GROUP_ROWS, randomness.derive_key(group))
