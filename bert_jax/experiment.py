@@ -30,7 +30,7 @@ from bert_jax.distillation.report import compare
 from bert_jax.distillation.task import DistilledTask, distilled
 from bert_jax.errors import OptionError, UserError, as_retryable, require_at_least
 from bert_jax.export import export
-from bert_jax.inference.identity import identity_of
+from bert_jax.inference.fingerprint import model_fingerprint
 from bert_jax.options import from_keys
 from bert_jax.planning.hardware import Slice
 from bert_jax.planning.meshes import auto_mesh
@@ -262,7 +262,11 @@ class Experiment:
 
         def request() -> dict[str, Any]:
             model = Model(task.module, params, task.tokenizer, task.description, mesh)
-            return {**self.config.to_dict(), "examples": task.fingerprints(), **identity_of(model)}
+            return {
+                **self.config.to_dict(),
+                "examples": task.fingerprints(),
+                **model_fingerprint(model),
+            }
 
         with (
             cached_beside(output, request) as kept,

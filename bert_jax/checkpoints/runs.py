@@ -238,20 +238,7 @@ class RunCheckpoints:
         Raises:
             UserError: the checkpoint is damaged or belongs to another model.
         """
-        try:
-            restored = self._manager.restore(
-                step,
-                args=ocp.args.Composite(
-                    state=ocp.args.PyTreeRestore(
-                        abstract, ocp.checkpoint_utils.construct_restore_args(abstract)
-                    ),
-                    position=ocp.args.JsonRestore(),
-                    checksums=ocp.args.JsonRestore(),
-                ),
-            )
-        except Exception as error:
-            raise self._unreadable(step, _reason(error)) from error
-        self._verify(step, restored["state"], restored["checksums"])
+        restored = self._restored(step, abstract)
         if restored["position"] != restored["checksums"]["position"]:
             raise self._unreadable(step, "its position differs from the copy of it")
         return restored["state"], restored["position"]
@@ -262,20 +249,23 @@ class RunCheckpoints:
         Raises:
             UserError: the checkpoint is damaged or belongs to another model.
         """
-        requested = {"params": abstract}
-        arguments = ocp.checkpoint_utils.construct_restore_args(requested)
+        return self._restored(step, {"params": abstract}, partial=True)["state"]["params"]
+
+    def _restored(self, step: int, abstract: Any, *, partial: bool = False) -> dict[str, Any]:
+        arguments = ocp.checkpoint_utils.construct_restore_args(abstract)
         try:
-            restored = self._manager.restore(
+            restored: dict[str, Any] = self._manager.restore(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.PyTreeRestore(requested, arguments, partial_restore=True),
+                    state=ocp.args.PyTreeRestore(abstract, arguments, partial_restore=partial),
+                    position=ocp.args.JsonRestore(),
                     checksums=ocp.args.JsonRestore(),
                 ),
             )
         except Exception as error:
             raise self._unreadable(step, _reason(error)) from error
         self._verify(step, restored["state"], restored["checksums"])
-        return restored["state"]["params"]
+        return restored
 
     def __enter__(self) -> Self:
         return self

@@ -43,38 +43,34 @@ def can_draw(text: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Names of fonts for these characters, the usual one first; characters that none has."""
-    from matplotlib import rcParams
-    from matplotlib.font_manager import FontProperties, findfont, fontManager
+    """Names of fonts for these characters, the usual ones first; characters that none has.
 
-    usual = FontProperties(family=rcParams["font.family"])
-    families, missing = list(rcParams["font.family"]), _without(characters, findfont(usual))
+    White space and controls are drawn as nothing.
+    """
+    from matplotlib import rcParams
+    from matplotlib.font_manager import fontManager
+
+    usual = list(rcParams["font.family"])
     others = {
         font.name
         for font in fontManager.ttflist
         if (font.style, str(font.weight), font.stretch) in _UPRIGHT
         and not font.name.startswith(_NO_TEXT)
     }
-    for name in sorted(others):
+    families, missing = list(usual), frozenset(filter(str.isprintable, characters))
+    for name in (None, *sorted(others)):
         if not missing:
             break
-        # Several files may have one name: the one that matplotlib would take.
-        left = _without(missing, findfont(FontProperties(family=[name])))
-        if left < missing:
+        left = missing - _characters(tuple(usual) if name is None else (name,))
+        if name is not None and left < missing:
             families.append(name)
-            missing = left
+        missing = left
     return tuple(families), missing
 
 
-def _without(characters: frozenset[str], file: str) -> frozenset[str]:
-    """The characters that a font lacks; white space and controls are drawn as nothing."""
-    glyphs = _glyphs(file)
-    return frozenset(each for each in characters if ord(each) not in glyphs and each.isprintable())
-
-
 @functools.lru_cache(maxsize=256)
-def _glyphs(file: str) -> frozenset[int]:
-    """The code points of a font's characters."""
-    from matplotlib.font_manager import get_font
+def _characters(families: tuple[str, ...]) -> frozenset[str]:
+    """The characters of the file that matplotlib takes for these names."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    return frozenset(get_font(file).get_charmap())
+    return frozenset(map(chr, get_font(findfont(FontProperties(list(families)))).get_charmap()))

@@ -18,7 +18,7 @@ from bert_jax.families.family import find_class
 from bert_jax.files import is_remote
 from bert_jax.inference.memory import keep_freed_memory
 from bert_jax.inference.model import LoadedModel
-from bert_jax.inference.origin import Origin, parts_of, states_of
+from bert_jax.inference.pickling import Origin, parts_of, states_of
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.models.execution import resolve_execution
 from bert_jax.process import say
@@ -127,7 +127,9 @@ def load(
         labels=None if labels is None else tuple(labels),
     )
     model = LoadedModel(module, params, tokenizer, description, mesh, report)
-    return dataclasses.replace(model, origin=Origin(again, states, parts_of(model)))
+    return dataclasses.replace(
+        model, origin=Origin(again, directory.absolute(), states, parts_of(model))
+    )
 
 
 def _with_requested_labels(

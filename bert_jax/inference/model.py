@@ -14,7 +14,7 @@ from bert_jax.data.readers.texts import Text
 from bert_jax.errors import require_at_least, require_between
 from bert_jax.files import as_path
 from bert_jax.inference import surgery, vectors
-from bert_jax.inference.origin import ModelOfFiles
+from bert_jax.inference.pickling import ModelOfFiles
 from bert_jax.tasks.attentions import AttentionMaps, AttentionsPredictor
 from bert_jax.tasks.base.predictor import BatchOptions, not_one_string
 from bert_jax.tasks.base.streams import predict_examples

@@ -17,7 +17,7 @@ from bert_jax.data.readers.sources import is_dataset
 from bert_jax.data.resumable_outputs import ResumableOutputs
 from bert_jax.errors import OptionError, UserError, renamed_options
 from bert_jax.files import is_remote
-from bert_jax.inference.identity import identity_of
+from bert_jax.inference.fingerprint import model_fingerprint
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import Head
 from bert_jax.process import say
@@ -210,7 +210,7 @@ def _request(model: LoadedModel, task: str, options: PredictOptions) -> dict[str
     return {
         **{key: value for key, value in vars(options).items() if key != "progress"},
         "task": task,
-        **identity_of(model),
+        **model_fingerprint(model),
     }
 
 

@@ -9,7 +9,7 @@ from bert_jax.checkpoints.checksums import checksums
 from bert_jax.tasks.base.predictor import Model
 
 
-def identity_of(model: Model) -> dict[str, Any]:
+def model_fingerprint(model: Model) -> dict[str, Any]:
     """Digest of the model, precision, devices and version of JAX, as values of JSON."""
     description = {**vars(model.description), "family": model.description.family.model_type}
     module: Any = model.module

@@ -1,7 +1,7 @@
-"""A model that can be pickled, since it knows the files from which it can be loaded again."""
+"""A model that is pickled as the call that loads its files again."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,27 @@ from bert_jax.tasks.base.predictor import Model
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Origin:
-    """The call that has loaded a model, with the state of its files before.
+    """The call that has loaded a model.
 
     Attributes:
         load: the call, without arguments; it can be pickled.
-        states: the files, see `states_of`.
+        directory: absolute path of the directory of the files.
+        states: the files before the call, see `states_of`.
         parts: the model as it was loaded, see `parts_of`.
     """
 
     load: Callable[[], Model]
-    states: tuple[Path, dict[str, FileState]]
+    directory: Path
+    states: Mapping[str, FileState]
     parts: tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ModelOfFiles(Model):
-    """A model that is pickled as the call that loads its files again.
+    """A model that can be pickled.
 
     Attributes:
-        origin: where the model was loaded from; None for one that was made in memory.
+        origin: the call that has loaded it; None for one that was made in memory.
     """
 
     origin: Origin | None = dataclasses.field(default=None, compare=False, kw_only=True)
@@ -46,17 +48,12 @@ class ModelOfFiles(Model):
             UserError: the model was changed in memory. On loading: its files have changed.
         """
         origin = self.origin
-        parts = parts_of(self)
-        if (
-            origin is None
-            or len(parts) != len(origin.parts)
-            or any(part is not old for part, old in zip(parts, origin.parts, strict=True))
-        ):
+        if origin is None or [*map(id, parts_of(self))] != [*map(id, origin.parts)]:
             raise UserError(
                 "this model was made or changed in memory, and only the files of a model can be "
                 "pickled; save it, and pickle the model that is loaded from there"
             )
-        return _load_again, (origin.load, *origin.states)
+        return _load_again, (origin.load, origin.directory, origin.states)
 
 
 def parts_of(model: Model) -> tuple[Any, ...]:
@@ -64,18 +61,16 @@ def parts_of(model: Model) -> tuple[Any, ...]:
     return (model.module, model.tokenizer, model.description, *jax.tree.leaves(model.params))
 
 
-def states_of(directory: Path) -> tuple[Path, dict[str, FileState]]:
-    """The absolute path of a directory, and size and time of the files of a model in it."""
-    directory = directory.absolute()
-    return directory, {
-        str(file.relative_to(directory)): state_of(file) for file in model_files(directory)
-    }
+def states_of(directory: Path) -> dict[str, FileState]:
+    """Size and time of the files of a model, by name."""
+    return {str(file.relative_to(directory)): state_of(file) for file in model_files(directory)}
 
 
-def _load_again(load: Callable[[], Model], directory: Path, states: dict[str, FileState]) -> Model:
-    _, now = states_of(directory)
-    changed = sorted(name for name in {*states, *now} if states.get(name) != now.get(name))
-    if changed:
+def _load_again(
+    load: Callable[[], Model], directory: Path, states: Mapping[str, FileState]
+) -> Model:
+    now = states_of(directory)
+    if changed := sorted(name for name in {*states, *now} if states.get(name) != now.get(name)):
         raise UserError(
             f"{directory}: {listed(changed)} changed since the model was loaded that was pickled; "
             "load it again, and pickle that"
