@@ -62,12 +62,12 @@ def extend_positions(model: ModelT, length: int) -> ModelT:
     require_at_least("length", length, 1, MOST_POSITIONS)
     params, config = surgery.extend_positions(model.params, model.config, length)
     # The files' limits were those of the shorter table.
-    settings = dataclasses.replace(model.tokenizer.settings, model_max_length=None)
+    unlimited = dataclasses.replace(model.tokenizer.description, model_max_length=None)
     if vectors := model.description.stored_vectors:
         vectors = dataclasses.replace(vectors, max_length=None)
         description = dataclasses.replace(model.description, stored_vectors=vectors)
         model = dataclasses.replace(model, description=description)
-    return _replaced(model, params, config, model.tokenizer.with_settings(settings))
+    return _replaced(model, params, config, model.tokenizer.with_description(unlimited))
 
 
 def keep_layers(model: ModelT, layers: int | Sequence[int]) -> ModelT:

@@ -4,9 +4,12 @@ Importing this package does not import `tokenizers` or `sentencepiece`; the firs
 """
 
 from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
-from bert_jax.tokenization.interface import Encoding, SpecialIds, Tokenizer
+from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.encoding import Encoding
+from bert_jax.tokenization.interface import Tokenizer
 from bert_jax.tokenization.loading import load_tokenizer
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
+from bert_jax.tokenization.special_tokens import SpecialIds
 from bert_jax.tokenization.template import Template
 from bert_jax.tokenization.training import (
     train_byte_level_bpe,
@@ -20,6 +23,7 @@ __all__ = [
     "BertSwitches",
     "ByteLevelBPETokenizer",
     "ByteLevelSwitches",
+    "Description",
     "Encoding",
     "SentencePieceTokenizer",
     "SpecialIds",

@@ -1,35 +1,42 @@
 """Byte-level BPE of RoBERTa and GPT-2, run by the Rust library `tokenizers`."""
 
 import dataclasses
-import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bert_jax.errors import UserError
-from bert_jax.files import VOCABULARY_BYTES, read_limited
-from bert_jax.tokenization.assembly import assemble_batch, check_texts
+from bert_jax.files import VOCABULARY_BYTES, is_there, read_json_object, read_limited
+from bert_jax.process import say
 from bert_jax.tokenization.definition import (
-    checked_merges,
+    OTHER_MODEL,
+    READ_REMEDY,
+    checked_model,
+    checked_pieces,
+    checked_steps,
     decoded_lines,
-    limit_merges,
 )
-from bert_jax.tokenization.interface import FAIRSEQ, Encoding
+from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.encoding import Encoding, check_texts
 from bert_jax.tokenization.library import LibraryTokenizer, copy_of, pieces_of
-from bert_jax.tokenization.special_tokens import SpecialTokens, Token
-from bert_jax.tokenization.template import FAIRSEQ_TEMPLATE, Template
+from bert_jax.tokenization.source import BPE_FILE, LIBRARY, Source
+from bert_jax.tokenization.special_tokens import FAIRSEQ, SpecialTokens, Token
+from bert_jax.tokenization.template import FAIRSEQ_TEMPLATE
 
 if TYPE_CHECKING:
     import tokenizers
 
-VOCABULARY_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
 
 # Space, tab, line feed and carriage return as the characters that stand for these bytes.
 SPACE_MARKER = "Ġ"
 WORD_MARKERS = (SPACE_MARKER, "ĉ", "Ċ", "č")
+
+# Pieces that no merge makes are special tokens and a few that a vocabulary has for its size.
+_MOST_UNMADE = 0.1
+_FEW_UNMADE = 0.001
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,8 +63,9 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         switches: how text is treated.
     """
 
-    class_template = FAIRSEQ_TEMPLATE
-    class_tokens = SpecialTokens.of(FAIRSEQ, mask_takes_space=True)
+    class_description = Description(
+        SpecialTokens.of(FAIRSEQ, mask_takes_space=True), FAIRSEQ_TEMPLATE
+    )
     # As in fairseq, punctuation without a space before it belongs to the word before it.
     _word_markers = WORD_MARKERS
 
@@ -66,10 +74,8 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         vocabulary: Mapping[str, int],
         merges: Sequence[tuple[str, str]],
         switches: ByteLevelSwitches = ByteLevelSwitches(),
-        *,
+        description: Description | None = None,
         origin: str = "the vocabulary",
-        template: Template | None = None,
-        tokens: SpecialTokens | None = None,
         rows: int | None = None,
     ) -> None:
         """A tokenizer with the rules of RoBERTa; further arguments are those of `LibraryTokenizer`.
@@ -83,7 +89,8 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         import tokenizers
         from tokenizers import models
 
-        unknown = (tokens or self.class_tokens).names[1]
+        description = description or self.class_description
+        unknown = description.tokens.names["unk"]
         # Without it, the library drops bytes that have no piece.
         model = models.BPE(
             vocab=dict(vocabulary),
@@ -91,7 +98,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             unk_token=unknown if unknown in vocabulary else None,
         )
         self.switches = switches
-        super().__init__(tokenizers.Tokenizer(model), origin, template, tokens, rows)
+        super().__init__(tokenizers.Tokenizer(model), description, origin, rows)
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
         from tokenizers import decoders
@@ -121,8 +128,8 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
     def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
         """See `Tokenizer.encode_words`: as with `add_prefix_space`."""
         check_texts(texts)
-        firsts = pieces_of(self._word_library, texts)
-        return assemble_batch(self, firsts, None, None, "longest_first", False)
+        pieces = pieces_of(self._word_library, texts)
+        return [self.join([text], add_special_tokens=False) for text in pieces]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """See `Tokenizer.decode`. A space before the first word is kept.
@@ -147,7 +154,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         return text.replace(" ", SPACE_MARKER) if is_text else self.id_to_token(token_id)
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
-        """See `AssemblingTokenizer`.
+        """See `Tokenizer.with_words`.
 
         The words become "added tokens" that are found only where no letter or digit is next to
         them, so all other words keep their ids. The space before such a word stays a piece of its
@@ -174,8 +181,7 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
             definition["model"]["merges"],
             definition["added_tokens"],
         ]
-        content = json.dumps(["ByteLevelBPE", rules, self._pieces], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        return self._digest(["ByteLevelBPE", rules, self._pieces])
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.json`, `merges.txt`, `tokenizer.json` and `tokenizer_config.json`.
@@ -183,30 +189,86 @@ class ByteLevelBPETokenizer(LibraryTokenizer):
         Hugging Face's `AutoTokenizer` reads them, as a `RobertaTokenizer` if the template is that
         of RoBERTa, and returns the same ids and offsets.
         """
-        _, _, cls, sep, _ = self._tokens.names
-        rules = {**dataclasses.asdict(self.switches), "bos_token": cls, "eos_token": sep}
-        directory = self._save(directory, max_length, "RobertaTokenizer", rules)
-        model = json.loads(self._library.to_str())["model"]
+        names = self.description.tokens.names
+        rules = {
+            "tokenizer_class": "RobertaTokenizer",
+            **dataclasses.asdict(self.switches),
+            "bos_token": names["cls"],
+            "eos_token": names["sep"],
+        }
+        directory, definition = self._save(directory, rules, max_length)
+        model = definition["model"]
         ordered = dict(sorted(model["vocab"].items(), key=lambda item: item[1]))
         lines = ["#version: 0.2", *(" ".join(merge) for merge in model["merges"])]
         for name, content in {
-            VOCABULARY_FILE: json.dumps(ordered, ensure_ascii=False),
+            BPE_FILE: json.dumps(ordered, ensure_ascii=False),
             MERGES_FILE: "".join(f"{line}\n" for line in lines),
         }.items():
             (directory / name).write_bytes(content.encode())
 
 
-def read_switches(definition: Mapping[str, Any]) -> ByteLevelSwitches:
-    """The switches of a `tokenizer.json` that `definition.read_bpe` admits."""
+def load(source: Source) -> ByteLevelBPETokenizer:
+    """The tokenizer of some files: pieces with the rules of RoBERTa's class, or as `LIBRARY`."""
+    path, definition = source.path(BPE_FILE), source.definition
+    source.check_no_arguments(path, "do not apply to byte-level BPE, which encodes text as it is")
+    switches = ByteLevelSwitches(
+        add_prefix_space=bool(source.switch("add_prefix_space")),
+        trim_offsets=bool(source.switch("trim_offsets", True)),
+    )
+    if definition is None:
+        content = read_json_object(path, remedy="give an object of pieces and their ids")
+        pieces = checked_pieces(path, content)
+        merges = _read_merges(path.with_name(MERGES_FILE), pieces)
+    else:
+        model = checked_model(path, definition, "BPE")
+        pieces = checked_pieces(path, model.get("vocab"))
+        of_file = _checked_rules(path, definition, model)
+        switches = of_file if source.kind == LIBRARY else switches
+        listed = model.get("merges")
+        if not isinstance(listed, list):
+            raise UserError(f"{path}: the BPE model has no list of merges; {READ_REMEDY}")
+        numbered = (
+            (f": merge {number}", merge.split(" ") if isinstance(merge, str) else merge)
+            for number, merge in enumerate(listed)
+        )
+        merges = _checked_merges(path, numbered, pieces, READ_REMEDY)
+    described = source.describe(ByteLevelBPETokenizer.class_description, pieces)
+    return ByteLevelBPETokenizer(pieces, merges, switches, described, str(path), source.rows)
+
+
+def _checked_rules(
+    path: Path, definition: Mapping[str, Any], model: Mapping[str, Any]
+) -> ByteLevelSwitches:
+    """The switches of a `tokenizer.json`.
+
+    Raises:
+        UserError: the model is not that of RoBERTa, or text is split in another way.
+    """
+    for key in (
+        *("dropout", "continuing_subword_prefix", "end_of_word_suffix"),
+        *("fuse_unk", "byte_fallback", "ignore_merges"),
+    ):
+        if model.get(key):
+            raise UserError(
+                f"{path}: {key} of the BPE model is {model[key]!r:.80}; byte-level BPE as in "
+                f"RoBERTa has none: {OTHER_MODEL}"
+            )
+    checked_steps(path, definition, "normalizer", ())
+    splitter = checked_steps(path, definition, "pre_tokenizer", ("ByteLevel",))
+    if len(splitter) != 1 or splitter[0].get("use_regex", True) is not True:
+        raise UserError(
+            f"{path}: the pre_tokenizer of the BPE model is {definition.get('pre_tokenizer')!r:.80}"
+            f"; only one ByteLevel with its own pattern is supported, as in RoBERTa: {OTHER_MODEL}"
+        )
     post = definition.get("post_processor") or {}
     steps = post.get("processors", [post]) if isinstance(post, dict) else []
     return ByteLevelSwitches(
-        add_prefix_space=bool(definition["pre_tokenizer"].get("add_prefix_space")),
+        add_prefix_space=bool(splitter[0].get("add_prefix_space")),
         trim_offsets=any(isinstance(step, dict) and step.get("trim_offsets") for step in steps),
     )
 
 
-def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+def _read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
     """Reads a `merges.txt`: two pieces a line, after a line that begins with "#version".
 
     Args:
@@ -217,15 +279,63 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> list[tuple[str, st
         UserError: the file cannot be read, a line does not fit the vocabulary, or many merges are
             missing.
     """
-    remedy = f"give the {MERGES_FILE} that was made with the {VOCABULARY_FILE} beside it"
+    remedy = f"give the {MERGES_FILE} that was made with the {BPE_FILE} beside it"
+    if not is_there(path):
+        raise UserError(
+            f"{path.parent / BPE_FILE} has no {MERGES_FILE} beside it; copy both files of the "
+            "tokenizer there"
+        )
     data = read_limited(path, VOCABULARY_BYTES, remedy=remedy)
-    limit_merges(path, data.count(b"\n"), vocabulary, remedy)
     numbered = (
         (f":{number}: the merge", line.split(" "))
         for number, line in enumerate(decoded_lines(path, data), start=1)
         if line and not (number == 1 and line.startswith("#version"))
     )
-    return checked_merges(path, numbered, vocabulary, remedy, is_ended=data.endswith(b"\n"))
+    return _checked_merges(path, numbered, vocabulary, remedy)
+
+
+def _checked_merges(
+    path: Path, numbered: Iterable[tuple[str, Any]], vocabulary: Mapping[str, int], remedy: str
+) -> list[tuple[str, str]]:
+    """The merges of BPE, with a line on stderr if they may be cut off.
+
+    Args:
+        path: file to name.
+        numbered: how a message names each merge after the path, and its two pieces.
+        vocabulary: ids of all pieces.
+        remedy: end of the message.
+
+    Raises:
+        UserError: a merge does not fit the vocabulary, or many are missing.
+    """
+    merges = []
+    for name, merge in numbered:
+        is_pair = isinstance(merge, list) and len(merge) == 2
+        if not is_pair or not all(isinstance(piece, str) for piece in merge):
+            raise UserError(
+                f"{path}{name} is {merge!r:.80}, not two pieces with a space between; {remedy}"
+            )
+        for piece in (*merge, "".join(merge)):
+            if piece not in vocabulary:
+                raise UserError(
+                    f"{path}{name} ({' '.join(merge):.80}) needs {piece!r:.80}, which is not in "
+                    f"the vocabulary; {remedy}"
+                )
+        merges.append((merge[0], merge[1]))
+    made = {"".join(merge) for merge in merges}
+    unmade = [piece for piece in vocabulary if len(piece) > 1 and piece not in made]
+    words = [piece for piece in unmade if piece[0] not in "<["]
+    missing = (
+        f"{path}: no merge makes {len(unmade)} of the {len(vocabulary)} pieces, such as "
+        f"{(words or unmade or [''])[-1]!r:.80}"
+    )
+    if len(unmade) > _MOST_UNMADE * len(vocabulary) or (words and not merges):
+        raise UserError(
+            f"{missing}; the limit is {_MOST_UNMADE:.0%}: the file is cut off, {remedy}"
+        )
+    if len(words) > _FEW_UNMADE * len(vocabulary):
+        say(f"{missing}; if the file was cut off, copy it again")
+    return merges
 
 
 def _splitter(*, add_prefix_space: bool) -> "tokenizers.pre_tokenizers.ByteLevel":

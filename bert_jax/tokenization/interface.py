@@ -1,27 +1,27 @@
-"""The interface of all tokenizers."""
+"""The interface of all tokenizers, and what does not depend on their kind."""
 
 import abc
 import copy
 import dataclasses
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from bert_jax.errors import UserError
-from bert_jax.tokenization.settings import TokenizerSettings
-from bert_jax.tokenization.template import Template
-
-# The five special tokens in each spelling, in the order of the fields of `SpecialIds`: that of
-# BERT, of SentencePiece, of fairseq (RoBERTa, CamemBERT, XLM-R), and of ALBERT.
-BRACKETED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-ANGLED = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")
-FAIRSEQ = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-ALBERT = (*ANGLED[:2], *BRACKETED[2:])
-
-# Their keys in `tokenizer_config.json`, in the same order.
-TOKEN_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+from bert_jax.errors import OptionError, UserError, require_one_of
+from bert_jax.tokenization.description import CONFIG_FILE, Description
+from bert_jax.tokenization.encoding import (
+    TRUNCATIONS,
+    Encoding,
+    Pieces,
+    check_texts,
+    truncated_lengths,
+)
+from bert_jax.tokenization.special_tokens import SpecialIds, Token
+from bert_jax.tokenization.template import TEXTS, Template
 
 # The kinds of tokenizers: BERT's, ALBERT's, RoBERTa's, and those of CamemBERT and XLM-R, which are
 # SentencePiece models with other ids and without cleaning.
@@ -32,127 +32,50 @@ MAX_VOCABULARY_SIZE = 1 << 21
 """The limit of V: twice the largest known vocabulary, that of XLM-V."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SpecialIds:
-    """Ids of the five special tokens of BERT (paper, section 3); None for one that is missing."""
-
-    pad: int | None
-    unk: int | None
-    cls: int | None
-    sep: int | None
-    mask: int | None
-
-    def known(self) -> list[int]:
-        """The ids of those that are not missing."""
-        return [token_id for token_id in dataclasses.astuple(self) if token_id is not None]
-
-
-def check_vocabulary_size(origin: Any, count: int, vocab_size: int | None) -> None:
-    """Refuses a vocabulary that is too large, before a tokenizer is made of it.
-
-    Args:
-        origin: file to name in errors.
-        count: number of its pieces.
-        vocab_size: V of the model; None: any up to `MAX_VOCABULARY_SIZE`.
-
-    Raises:
-        UserError: there are more pieces than ids.
-    """
-    if vocab_size is not None and count > vocab_size:
-        raise UserError(
-            f"{origin}: the tokenizer has {count} ids, the model only {vocab_size}; they do not "
-            "belong together"
-        )
-    if count > MAX_VOCABULARY_SIZE:
-        raise UserError(
-            f"{origin}: the vocabulary has {count:,} pieces; the limit is {MAX_VOCABULARY_SIZE:,}: "
-            "give a smaller one"
-        )
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON can contain."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def is_padded(count: int, rows: int) -> bool:
-    """Whether a table has only the rows that round its size up to a multiple of 8 to 128."""
-    return any(rows == -(-count // multiple) * multiple for multiple in (1, 8, 16, 32, 64, 128))
-
-
-@dataclasses.dataclass(frozen=True)
-class Pieces:
-    """The pieces of one text, without special tokens; all lists have the same length.
-
-    Attributes:
-        ids: token ids.
-        tokens: the pieces as text, e.g. `["[CLS]", "play", "##ing", "[SEP]"]`.
-        offsets: (start, end) in characters of the text that the token comes from; (0, 0) for
-            special tokens.
-        word_ids: index of the word within its text; None for special tokens.
-    """
-
-    ids: list[int]
-    tokens: list[str]
-    offsets: list[tuple[int, int]]
-    word_ids: list[int | None]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def part(self, start: int, stop: int) -> "Pieces":
-        """The pieces `start` to `stop` - 1."""
-        kept = slice(start, stop)
-        return Pieces(self.ids[kept], self.tokens[kept], self.offsets[kept], self.word_ids[kept])
-
-
-@dataclasses.dataclass(frozen=True)
-class Encoding(Pieces):
-    """One encoded text or pair with its special tokens; all lists have the same length T.
-
-    Attributes:
-        type_ids: token types, as defined by the tokenizer's template.
-        special_tokens_mask: 1 for tokens added around the texts, else 0.
-    """
-
-    type_ids: list[int]
-    special_tokens_mask: list[int]
-
-
 class Tokenizer(abc.ABC):
     """Text to ids and back.
+
+    No call changes the result of another call, so threads may share a tokenizer. Another process
+    loads its own from a directory.
 
     Attributes:
         special_ids: ids of [PAD], [UNK], [CLS], [SEP], [MASK].
         vocab_size: V, number of ids.
-        template: positions of special tokens and token types around texts.
-        settings: limits and further keys of its files.
+        description: its special tokens, template, limits and further keys of its files.
     """
 
     special_ids: SpecialIds
     vocab_size: int
-    template: Template
-    settings: TokenizerSettings = TokenizerSettings()
+    description: Description
+    # The piece of each id. Ids without a piece, and all but the last id of a piece, are never used.
+    _pieces: list[str]
+    # How pieces begin that begin a word.
+    _word_markers: tuple[str, ...] = ()
+
+    @property
+    def template(self) -> Template:
+        """The positions of special tokens and token types around texts."""
+        return self.description.template
 
     @property
     def model_max_length(self) -> int | None:
         """The maximum number of tokens that the tokenizer's files give; None for no limit."""
-        return self.settings.model_max_length
+        return self.description.model_max_length
 
     @property
     def truncation_side(self) -> str:
         """The side where `encode_batch` cuts a text: "right", or "left" if the files say so."""
-        return self.settings.truncation_side
+        return self.description.truncation_side
 
-    def with_settings(self, settings: TokenizerSettings) -> Self:
-        """This tokenizer with other settings; this one is not changed."""
+    def with_description(self, description: Description) -> Self:
+        """This tokenizer with another template or limit; this one is not changed."""
         changed = copy.copy(self)
-        changed.settings = settings
+        changed.description = description
         return changed
+
+    def without_token_types(self) -> Self:
+        """This tokenizer with token type 0 for all tokens; this one is not changed."""
+        return self.with_description(self.description.without_token_types())
 
     @property
     def padding_id(self) -> int:
@@ -182,33 +105,36 @@ class Tokenizer(abc.ABC):
         token_id = getattr(self.special_ids, name, None)
         return self.token_to_id(name) or 0 if token_id is None else token_id
 
-    def check_template(self, origin: str, names: Sequence[str | None]) -> None:
-        """Refuses a vocabulary that lacks a special token of the template.
+    def _describe(self, description: Description, origin: str, rows: int | None) -> None:
+        """Sets description, V and special ids, once the pieces are known.
 
         Args:
+            description: special tokens and template.
             origin: file to name in errors.
-            names: the five special tokens, in the order of the fields of `SpecialIds`.
+            rows: number of ids of the model; None: unknown.
 
         Raises:
-            UserError: see above.
+            UserError: there are too many pieces, an added token has another id than in the files,
+                or the vocabulary lacks a special token of the template.
         """
-        ids = dict(zip(TOKEN_KEYS, dataclasses.astuple(self.special_ids), strict=True))
-        named = dict(zip(TOKEN_KEYS, names, strict=True))
+        self.description, self.vocab_size = description, len(self._pieces)
+        if rows is not None and self.vocab_size > rows:
+            raise UserError(
+                f"{origin}: the tokenizer has {self.vocab_size} ids, the model only {rows}; they "
+                "do not belong together"
+            )
+        description.tokens.check_ids(self.token_to_id, origin)
+        names = description.tokens.names
+        self.special_ids = description.tokens.ids(self.token_to_id)
         for part, _ in (*self.template.parts(pair=False), *self.template.parts(pair=True)):
-            key = f"{part}_token"
-            missing = ids[key] is None if key in ids else self.token_to_id(part) is None
-            if missing and part not in ("A", "B"):
+            is_role = part in names
+            token_id = getattr(self.special_ids, part) if is_role else self.token_to_id(part)
+            if token_id is None and part not in TEXTS:
                 raise UserError(
-                    f"{origin}: the vocabulary has no {named.get(key) or part}; copy all files of "
-                    f"the model's tokenizer, or name its own token as {key} in "
+                    f"{origin}: the vocabulary has no {names.get(part) or f'{part}_token'}; copy "
+                    f"all files of the model's tokenizer, or name its own token as {part}_token in "
                     "tokenizer_config.json"
                 )
-
-    def without_token_types(self) -> Self:
-        """This tokenizer with token type 0 for all tokens; this one is not changed."""
-        changed = copy.copy(self)
-        changed.template = self.template.without_token_types()
-        return changed
 
     def num_special_tokens(self, *, pair: bool) -> int:
         """The number of special tokens that are added to one text or to a pair."""
@@ -236,6 +162,9 @@ class Tokenizer(abc.ABC):
             )
 
     @abc.abstractmethod
+    def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        """The pieces of each text; a literal "[MASK]" becomes the special token."""
+
     def encode_batch(
         self,
         texts: Sequence[str],
@@ -247,7 +176,8 @@ class Tokenizer(abc.ABC):
     ) -> list[Encoding]:
         """Encodes texts, or texts with their pairs, in the form of `template`.
 
-        A text that is too long is cut on its `truncation_side`.
+        A text that is too long is cut on its `truncation_side`. A literal "[MASK]" in a text
+        becomes the special token, as `fill_mask` requires.
 
         Args:
             texts: B texts.
@@ -261,9 +191,77 @@ class Tokenizer(abc.ABC):
             B encodings, unpadded.
 
         Raises:
-            UserError: `max_length` leaves no space for text, or `texts` and `pairs` differ in
-                length.
+            UserError: `max_length` leaves no space for text, cutting only one text cannot reach it,
+                or `texts` and `pairs` differ in length.
         """
+        columns = [texts] if pairs is None else [texts, pairs]
+        for column in columns:
+            check_texts(column)
+        if pairs is not None and len(texts) != len(pairs):
+            raise UserError(
+                f"encode_batch: {len(texts)} texts but {len(pairs)} pairs; give one pair for each "
+                "text"
+            )
+        require_one_of("truncation", truncation, TRUNCATIONS)
+        limit = None
+        if max_length is not None:
+            if truncation == "only_second" and pairs is None:
+                raise OptionError("truncation", truncation, "there are no pairs: give {pairs}, too")
+            special = self.num_special_tokens(pair=pairs is not None) if add_special_tokens else 0
+            if (limit := max_length - special) < 1:
+                rule = f"it leaves no space beside the special tokens: give at least {special + 1}"
+                raise OptionError("max_length", max_length, rule)
+        return [
+            self.join(
+                row if limit is None else self._cut(row, limit, truncation, index),
+                add_special_tokens=add_special_tokens,
+            )
+            for index, row in enumerate(zip(*map(self.to_pieces, columns), strict=True))
+        ]
+
+    def _cut(
+        self, texts: tuple[Pieces, ...], limit: int, truncation: str, index: int
+    ) -> tuple[Pieces, ...]:
+        """The texts of item `index` with at most `limit` tokens together."""
+        lengths = truncated_lengths([len(text) for text in texts], limit, truncation)
+        if lengths is None:
+            raise UserError(
+                f"encode_batch: item {index} has {' + '.join(str(len(text)) for text in texts)} "
+                f"tokens; {truncation!r} cannot bring them to {limit} beside the special tokens; "
+                "use truncation 'longest_first' or a larger max_length"
+            )
+        is_left = self.truncation_side == "left"
+        return tuple(
+            text.part(len(text) - length, len(text)) if is_left else text.part(0, length)
+            for text, length in zip(texts, lengths, strict=True)
+        )
+
+    def join(self, texts: Sequence[Pieces], *, add_special_tokens: bool = True) -> Encoding:
+        """One text or two with the special tokens and token types of `template`.
+
+        Args:
+            texts: pieces of the texts, without special tokens.
+            add_special_tokens: False for the texts only.
+        """
+        joined = Encoding([], [], [], [], [], [])
+        for name, type_id in self.template.parts(pair=len(texts) == 2):
+            if name in TEXTS:
+                text = texts[TEXTS.index(name)]
+                joined.ids.extend(text.ids)
+                joined.type_ids.extend([type_id] * len(text))
+                joined.tokens.extend(text.tokens)
+                joined.offsets.extend(text.offsets)
+                joined.word_ids.extend(text.word_ids)
+                joined.special_tokens_mask.extend([0] * len(text))
+            elif add_special_tokens:
+                token_id = self.template_id(name)
+                joined.ids.append(token_id)
+                joined.type_ids.append(type_id)
+                joined.tokens.append(self._pieces[token_id])
+                joined.offsets.append((0, 0))
+                joined.word_ids.append(None)
+                joined.special_tokens_mask.append(1)
+        return joined
 
     def encode_words(self, texts: Sequence[str]) -> list[Encoding]:
         """Encodes sentences that are words joined by spaces, without special tokens.
@@ -283,9 +281,9 @@ class Tokenizer(abc.ABC):
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of ids, with pieces joined to words."""
 
-    @abc.abstractmethod
     def id_to_token(self, token_id: int) -> str:
         """The piece of an id."""
+        return self._pieces[token_id]
 
     def readable_token(self, token_id: int) -> str:
         """The piece of an id as people read it."""
@@ -295,14 +293,15 @@ class Tokenizer(abc.ABC):
     def token_to_id(self, token: str) -> int | None:
         """The id of a piece, or None."""
 
-    @abc.abstractmethod
     def continuations(self) -> np.ndarray:
         """Whether a piece continues a word ("##ing"; no leading "▁"): bool [V].
 
         False for special tokens.
         """
+        continues = np.array([not piece.startswith(self._word_markers) for piece in self._pieces])
+        continues[self.special_ids.known()] = False
+        return continues
 
-    @abc.abstractmethod
     def with_words(self, words: Sequence[str], *, whole: bool = False) -> Self:
         """A tokenizer with more words; this one is not changed.
 
@@ -328,10 +327,36 @@ class Tokenizer(abc.ABC):
                 because it is split ("New York", "covid-19") or too long, or the tokenizer cannot
                 take words.
         """
+        check_texts(words)
+        words = list(dict.fromkeys(words))
+        if not whole:
+            return self._with_pieces(words)
+        for word in words:
+            if not word.strip():
+                raise UserError(f"words: nothing is left of {word!r}; remove it")
+        # A piece of the vocabulary, such as "[unused1]", is not found before the text is split.
+        added = {token.content for token in self.description.tokens.all()}
+        new = [word for word in words if word not in added or self.token_to_id(word) is None]
+        return self._with_tokens([Token(word, special=False) for word in new])
+
+    @abc.abstractmethod
+    def _with_tokens(self, tokens: Sequence[Token]) -> Self:
+        """This tokenizer with more added tokens; this one is not changed."""
+
+    def _with_pieces(self, words: Sequence[str]) -> Self:
+        """This tokenizer with more words, without `whole`, see `with_words`."""
+        raise UserError(
+            "words: a SentencePiece model cannot take new words, which have no learned scores; add "
+            "them as markers (whole=True), which are found wherever they stand, or train a new one"
+        )
 
     @abc.abstractmethod
     def fingerprint(self) -> str:
         """16 hex digits that change whenever any text could get other ids."""
+
+    def _digest(self, parts: list[Any], data: bytes = b"") -> str:
+        """The fingerprint of values of JSON and of some bytes."""
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + data).hexdigest()[:16]
 
     @property
     def rules_of_rows(self) -> list[Any]:
@@ -348,3 +373,23 @@ class Tokenizer(abc.ABC):
             max_length: number of tokens that the model takes, for other programs that read the
                 files; `model_max_length` has precedence.
         """
+
+    def _write_config(
+        self, directory: str | Path, rules: dict[str, Any], max_length: int | None
+    ) -> Path:
+        """Writes `tokenizer_config.json`.
+
+        Args:
+            directory: see `save`.
+            rules: `tokenizer_class`, for a tokenizer whose files named none, and further keys.
+            max_length: see `save`.
+
+        Returns:
+            The directory.
+        """
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        rules["tokenizer_class"] = self.description.class_name or rules["tokenizer_class"]
+        content = json.dumps(self.description.saved(rules, max_length), indent=2)
+        (directory / CONFIG_FILE).write_text(f"{content}\n", encoding="utf-8")
+        return directory

@@ -4,21 +4,21 @@ import abc
 import copy
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
-from bert_jax.tokenization.interface import Pieces, SpecialIds, check_vocabulary_size
-from bert_jax.tokenization.special_tokens import SpecialTokens, Token, add_tokens
-from bert_jax.tokenization.template import Template
+from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.encoding import Pieces, check_texts
+from bert_jax.tokenization.interface import Tokenizer
+from bert_jax.tokenization.special_tokens import Token
+from bert_jax.tokenization.template import TEXTS
 
 if TYPE_CHECKING:
     import tokenizers
     from tokenizers import processors
 
-VOCABULARY_FILES = ("vocab.txt", "vocab.json", "merges.txt", "*.model")
 TOKENIZER_FILE = "tokenizer.json"
 
 # The class that reads everything from a `tokenizer.json`; its default leaves out token types.
@@ -26,57 +26,51 @@ LIBRARY_CLASS = "PreTrainedTokenizerFast"
 MODEL_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
-class LibraryTokenizer(AssemblingTokenizer):
+class LibraryTokenizer(Tokenizer):
     """A tokenizer of the library; a subclass for each kind says what differs.
 
-    No call changes the result of another call, so threads may share an instance. Another process
-    loads its own instance from a directory.
-
     Attributes:
-        class_template: template of Hugging Face's class.
-        class_tokens: special tokens of the class.
+        class_description: special tokens and template of Hugging Face's class.
     """
 
-    class_template: Template
-    class_tokens: SpecialTokens
+    class_description: Description
 
     def __init__(
         self,
         library: "tokenizers.Tokenizer",
-        origin: str,
-        template: Template | None = None,
-        tokens: SpecialTokens | None = None,
+        description: Description | None = None,
+        origin: str = "the vocabulary",
         rows: int | None = None,
     ) -> None:
         """Wraps a tokenizer of the library, which must not be changed elsewhere from then on.
 
         Args:
             library: its normaliser, word splitting, model and added tokens are used unchanged.
+            description: special tokens and template; None: those of the class.
             origin: file to name in errors.
-            template: positions of special tokens around texts; None: those of the class.
-            tokens: special and added tokens; None: those of the class.
             rows: number of ids of the model; None: unknown.
 
         Raises:
-            UserError: the vocabulary lacks a special token of the template, or two tokens have
-                the same id.
+            UserError: see `Tokenizer._describe`, or two tokens have the same id.
         """
-        self.template = template or self.class_template
-        self._use(library, origin, tokens or self.class_tokens, rows)
+        self._use(library, description or self.class_description, origin, rows)
 
     def _use(
         self,
         library: "tokenizers.Tokenizer",
+        description: Description,
         origin: str,
-        tokens: SpecialTokens,
         rows: int | None = None,
     ) -> None:
-        add_tokens(library, tokens, origin, rows)
+        tokens = description.tokens
+        ordered = tokens.ordered(library.get_vocab(with_added_tokens=True), rows)
+        # Tokens of a `tokenizer.json` stay as they are.
+        known = {token.content for token in library.get_added_tokens_decoder().values()}
+        known.difference_update(token.content for token in tokens.added.values())
+        # All in one call: each call takes linear time.
+        library.add_tokens([token.for_library() for token in ordered if token.content not in known])
         ids = library.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(ids.values(), default=-1) + 1
-        check_vocabulary_size(origin, self.vocab_size, rows)
-        # Ids without a piece, and all but the last id of a piece, are never used.
-        self._pieces = [""] * self.vocab_size
+        self._pieces = [""] * (max(ids.values(), default=-1) + 1)
         for piece, token_id in ids.items():
             if self._pieces[token_id]:
                 raise UserError(
@@ -84,29 +78,28 @@ class LibraryTokenizer(AssemblingTokenizer):
                     f"{token_id}; copy the tokenizer's files again"
                 )
             self._pieces[token_id] = piece
-        self.special_ids = SpecialIds(*(ids.get(name or "") for name in tokens.names))
-        # A `tokenizer.json` may have kept these from an earlier call.
-        library.no_truncation()
-        library.no_padding()
-        self._library, self._tokens = library, tokens
-        self.check_template(origin, tokens.names)
+        self._library = library
+        self._describe(description, origin, rows)
         self._complete(library)
         self._sentence_library = self._for_sentences(library)
 
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
-        """See `AssemblingTokenizer`."""
-        import tokenizers
-
         definition = json.loads(self._library.to_str())
         if isinstance(definition["model"]["vocab"], dict):
             # The library numbers new tokens by the count of pieces: each id must have one.
             used = self._library.get_vocab(with_added_tokens=True).values()
             gaps = set(range(self.vocab_size)).difference(used)
             definition["model"]["vocab"] |= {f"[unused {i}]": i for i in sorted(gaps)}
-        library = tokenizers.Tokenizer.from_str(json.dumps(definition))
-        changed = copy.copy(self)
-        more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
-        changed._use(library, "the vocabulary with the new words", more)
+        old = self.description.tokens
+        more = dataclasses.replace(old, extra=(*old.extra, *tokens))
+        return self._changed(definition, dataclasses.replace(self.description, tokens=more))
+
+    def _changed(self, definition: dict[str, Any], description: Description) -> Self:
+        """This tokenizer with another content of its `tokenizer.json`."""
+        import tokenizers
+
+        library, changed = tokenizers.Tokenizer.from_str(json.dumps(definition)), copy.copy(self)
+        changed._use(library, description, "the vocabulary with the new words")
         return changed
 
     @abc.abstractmethod
@@ -120,7 +113,6 @@ class LibraryTokenizer(AssemblingTokenizer):
         return copied
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
-        """See `AssemblingTokenizer.to_pieces`; those of Hugging Face's fast tokenizers."""
         return pieces_of(self._library, texts)
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -141,41 +133,37 @@ class LibraryTokenizer(AssemblingTokenizer):
         return self._library.token_to_id(token)
 
     def _save(
-        self,
-        directory: str | Path,
-        max_length: int | None,
-        class_name: str,
-        rules: Mapping[str, object],
-    ) -> Path:
+        self, directory: str | Path, rules: dict[str, Any], max_length: int | None
+    ) -> tuple[Path, dict[str, Any]]:
         """Writes `tokenizer.json`, and `tokenizer_config.json` with the added tokens.
 
         Args:
             directory: see `Tokenizer.save`.
+            rules: see `Tokenizer._write_config`.
             max_length: see `Tokenizer.save`.
-            class_name: Hugging Face's class, for a tokenizer whose files named none.
-            rules: further keys of the config.
 
         Returns:
-            The directory.
+            The directory, and the content of `tokenizer.json`.
         """
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        content = self._library.to_str()
+        content, description = self._library.to_str(), self.description
         definition = json.loads(content)
-        complete = definition | self.settings.library
+        complete = definition | description.library
         if complete != definition:
             content = json.dumps(complete)  # ASCII: a half surrogate stays what it is
         bare = self.template.without_token_types()
-        if bare != self.class_template.without_token_types():
-            class_name = LIBRARY_CLASS
-        added = {str(token.pop("id")): token for token in definition["added_tokens"]}
-        rules = {**rules, "added_tokens_decoder": added}
-        if (self.settings.class_name or class_name) == LIBRARY_CLASS and bare != self.template:
-            inputs = self.settings.others.get("model_input_names", list(MODEL_INPUTS))
+        if bare != self.class_description.template.without_token_types():
+            rules["tokenizer_class"] = LIBRARY_CLASS
+        rules["added_tokens_decoder"] = {
+            str(token["id"]): {key: value for key, value in token.items() if key != "id"}
+            for token in definition["added_tokens"]
+        }
+        class_name = description.class_name or rules["tokenizer_class"]
+        if class_name == LIBRARY_CLASS and bare != self.template:
+            inputs = description.others.get("model_input_names", list(MODEL_INPUTS))
             rules["model_input_names"] = inputs
-        self._write_config(directory, class_name, rules, max_length)
+        directory = self._write_config(directory, rules, max_length)
         (directory / TOKENIZER_FILE).write_text(content, encoding="utf-8")
-        return directory
+        return directory, definition
 
     def _template_processor(self) -> "processors.TemplateProcessing":
         """The template for other readers of the saved tokenizer.json; bert_jax does not use it."""
@@ -184,7 +172,7 @@ class LibraryTokenizer(AssemblingTokenizer):
         used: dict[str, int] = {}
 
         def spelled(name: str) -> str:
-            if name in ("A", "B"):
+            if name in TEXTS:
                 return f"${name}"
             token_id = self.template_id(name)
             used[self._pieces[token_id]] = token_id

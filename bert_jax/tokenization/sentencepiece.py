@@ -2,30 +2,20 @@
 
 import copy
 import dataclasses
-import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from bert_jax.errors import UserError, first_line
-from bert_jax.tokenization.assembly import AssemblingTokenizer, check_texts
+from bert_jax.files import VOCABULARY_BYTES, read_limited
 from bert_jax.tokenization.cleaning import TextCleaner, has_accents, looks_lowercased
-from bert_jax.tokenization.interface import (
-    ALBERT,
-    ANGLED,
-    BRACKETED,
-    Pieces,
-    SpecialIds,
-    check_vocabulary_size,
-)
-from bert_jax.tokenization.special_tokens import SpecialTokens, Token, check_added_ids
-from bert_jax.tokenization.template import DEFAULT_TEMPLATE, Template
-
-if TYPE_CHECKING:
-    pass
-
-MODEL_FILE = "spiece.model"
+from bert_jax.tokenization.definition import model_type
+from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.encoding import Pieces, check_texts
+from bert_jax.tokenization.interface import Tokenizer
+from bert_jax.tokenization.source import MODEL_FILE, Source
+from bert_jax.tokenization.special_tokens import ALBERT, ANGLED, BRACKETED, SpecialTokens, Token
+from bert_jax.tokenization.template import DEFAULT_TEMPLATE
 
 WORD_MARKER = "▁"
 
@@ -68,7 +58,7 @@ class _Splitter:
         return [*parts, (None, last, len(text))]
 
 
-class SentencePieceTokenizer(AssemblingTokenizer):
+class SentencePieceTokenizer(Tokenizer):
     """Cleans text like ALBERT, then runs a SentencePiece model (unigram or BPE).
 
     A word begins at a piece with "▁"; in scripts without spaces a whole sentence is one word.
@@ -91,9 +81,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         *,
         lowercase: bool | None = None,
         keep_accents: bool | None = None,
+        description: Description | None = None,
         origin: str = "the SentencePiece model",
-        template: Template = DEFAULT_TEMPLATE,
-        tokens: SpecialTokens | None = None,
         rows: int | None = None,
     ) -> None:
         """Loads a model.
@@ -102,9 +91,8 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             model: content of a `.model` file.
             lowercase: whether text is lower-cased; None: if no piece has an upper-case letter.
             keep_accents: whether accents are kept; None: if any piece has one.
+            description: special tokens and template; None: those of ALBERT, in any spelling.
             origin: file to name in errors.
-            template: positions of special tokens around texts.
-            tokens: special and added tokens; None: those of ALBERT, in any spelling.
             rows: number of ids of the model that uses it; None: unknown.
 
         Raises:
@@ -118,9 +106,7 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         except RuntimeError:
             raise UserError(f"{origin}: not a SentencePiece model; give a .model file") from None
         self._model = model
-        self.template = template
         size = self._library.get_piece_size()
-        check_vocabulary_size(origin, size, rows)
         try:
             self._pieces = [self._library.id_to_piece(i) for i in range(size)]
         except UnicodeDecodeError as error:
@@ -133,20 +119,15 @@ class SentencePieceTokenizer(AssemblingTokenizer):
             keep_accents=has_accents(self._pieces) if keep_accents is None else keep_accents,
         )
         self._spaces: dict[str, bool] = {}
-        self._use(tokens or spelled_tokens(self._ids), origin, rows)
+        self._use(description or class_description(self._ids), origin, rows)
 
-    def _use(self, tokens: SpecialTokens, origin: str, rows: int | None = None) -> None:
-        self._tokens = tokens
-        ordered = tokens.ordered(self._ids, rows)
+    def _use(self, description: Description, origin: str, rows: int | None = None) -> None:
+        ordered = description.tokens.ordered(self._ids, rows)
         for token in ordered:
             if token.content not in self._ids:
                 self._ids[token.content] = len(self._pieces)
                 self._pieces.append(token.content)
-        check_added_ids(tokens, self._ids.get, origin)
-        self.vocab_size = len(self._pieces)
-        check_vocabulary_size(origin, self.vocab_size, rows)
-        self.special_ids = SpecialIds(*(self._ids.get(name or "") for name in tokens.names))
-        self.check_template(origin, tokens.names)
+        self._describe(description, origin, rows)
         self._splits = self._digit_comma_splits()
         self._added = {self._ids[token.content]: token for token in ordered}
         # Control symbols are never found in text. A model that holds special tokens as ordinary
@@ -164,11 +145,11 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         self._plain_splitter = _Splitter(plain, self._ids, self.cleaner) if plain else None
 
     def _with_tokens(self, tokens: Sequence[Token]) -> Self:
-        """See `AssemblingTokenizer`."""
-        changed = copy.copy(self)
+        changed, old = copy.copy(self), self.description.tokens
         changed._ids, changed._pieces = dict(self._ids), list(self._pieces)
-        more = dataclasses.replace(self._tokens, extra=(*self._tokens.extra, *tokens))
-        changed._use(more, "the vocabulary with the new words")
+        more = dataclasses.replace(old, extra=(*old.extra, *tokens))
+        description = dataclasses.replace(self.description, tokens=more)
+        changed._use(description, "the vocabulary with the new words")
         return changed
 
     def to_pieces(self, texts: Sequence[str]) -> list[Pieces]:
@@ -247,7 +228,7 @@ class SentencePieceTokenizer(AssemblingTokenizer):
 
     def encode_sentences(self, sentences: Sequence[str]) -> list[list[int]]:
         check_texts(sentences)
-        if self._plain_splitter is None:
+        if self._plain_splitter is None:  # faster without its parts
             return self._encode_plain(sentences)
         rows = [self._plain_splitter.parts(sentence) for sentence in sentences]
         texts = [
@@ -299,18 +280,16 @@ class SentencePieceTokenizer(AssemblingTokenizer):
 
     def fingerprint(self) -> str:
         """See `Tokenizer.fingerprint`: a hash of the model's bytes and the cleaning."""
-        rules = json.dumps(
-            [
-                *("SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents),
-                *(["digit-comma"] if self._splits else []),
-                *(
-                    [token_id, *dataclasses.astuple(token)]
-                    for token_id, token in self._added.items()
-                    if token.content not in self._tokens.names
-                ),
-            ]
+        names = self.description.tokens.names.values()
+        added = (
+            [token_id, *dataclasses.astuple(token)]
+            for token_id, token in self._added.items()
+            if token.content not in names
         )
-        return hashlib.sha256(rules.encode() + self._model).hexdigest()[:16]
+        rules = ["SentencePiece", self.cleaner.lowercase, self.cleaner.keep_accents]
+        return self._digest(
+            [*rules, *(["digit-comma"] if self._splits else []), *added], self._model
+        )
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `spiece.model` and `tokenizer_config.json`.
@@ -319,31 +298,57 @@ class SentencePieceTokenizer(AssemblingTokenizer):
         `protobuf` are also installed; it returns the same ids for a unigram model, but not for a
         BPE model.
         """
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        rules: dict[str, object] = {
+        rules: dict[str, Any] = {
+            "tokenizer_class": "AlbertTokenizer",
             "do_lower_case": self.cleaner.lowercase,
             "keep_accents": self.cleaner.keep_accents,
         }
-        if {token.content for token in self._added.values()}.difference(self._tokens.names):
+        names = self.description.tokens.names.values()
+        if {token.content for token in self._added.values()}.difference(names):
             rules["added_tokens_decoder"] = {
                 str(token_id): dataclasses.asdict(token) for token_id, token in self._added.items()
             }
-        self._write_config(directory, "AlbertTokenizer", rules, max_length)
+        directory = self._write_config(directory, rules, max_length)
         (directory / MODEL_FILE).write_bytes(self._model)
 
 
-def spelled_tokens(pieces: Collection[str]) -> SpecialTokens:
+def class_description(pieces: Collection[str]) -> Description:
     """The special tokens of a vocabulary that may spell them as ALBERT or in other brackets."""
     names = (
         next((name for name in alternatives if name in pieces), alternatives[0])
         for alternatives in zip(ALBERT, BRACKETED, ANGLED, strict=True)
     )
-    return SpecialTokens.of(tuple(names))
+    return Description(SpecialTokens.of(tuple(names)), DEFAULT_TEMPLATE)
 
 
-def parse_model(origin: str, content: bytes) -> Any:
-    """The parts of a .model file, sentencepiece_model.proto.
+def load(source: Source) -> SentencePieceTokenizer:
+    """The tokenizer of a .model file, with the rules of ALBERT's class for what no file says."""
+    path, has_class, arguments = (
+        source.files[MODEL_FILE],
+        source.named is not None,
+        source.arguments,
+    )
+    if "tokenize_chinese_chars" in arguments:
+        raise UserError(f"{path}: tokenize_chinese_chars is for WordPiece only; leave it out")
+    content, proto = read_model(path)
+    pieces = [piece.piece for piece in proto.pieces]
+    if model_type(source.definition) != "Unigram":
+        source = dataclasses.replace(source, definition=None)
+    keep_accents = source.switch("keep_accents", False if has_class else None)
+    if "strip_accents" in arguments:
+        keep_accents = not arguments["strip_accents"]
+    return SentencePieceTokenizer(
+        content,
+        lowercase=source.switch("do_lower_case", has_class or None),
+        keep_accents=keep_accents,
+        description=source.describe(class_description(pieces), pieces),
+        origin=str(path),
+        rows=source.rows,
+    )
+
+
+def read_model(path: Path) -> tuple[bytes, Any]:
+    """The content of a .model file, and its parts (sentencepiece_model.proto).
 
     Raises:
         UserError: it is no such file, or was cut off between two pieces, so that what follows the
@@ -351,16 +356,17 @@ def parse_model(origin: str, content: bytes) -> Any:
     """
     from sentencepiece import sentencepiece_model_pb2
 
+    content = read_limited(path, VOCABULARY_BYTES, remedy="give a .model file of SentencePiece")
     proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         proto.ParseFromString(content)
     except Exception as error:
         raise UserError(
-            f"{origin}: not a SentencePiece model ({first_line(error)}); give a .model file"
+            f"{path}: not a SentencePiece model ({first_line(error)}); give a .model file"
         ) from None
     if not (proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
         raise UserError(
-            f"{origin}: the SentencePiece model is cut off: its last parts are missing; copy the "
+            f"{path}: the SentencePiece model is cut off: its last parts are missing; copy the "
             "file again"
         )
-    return proto
+    return content, proto

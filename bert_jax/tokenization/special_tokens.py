@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.errors import UserError
 from bert_jax.files import is_there, read_json_object
-from bert_jax.tokenization.interface import TOKEN_KEYS, is_unicode
+from bert_jax.tokenization.encoding import is_unicode
 
 if TYPE_CHECKING:
     import tokenizers
+
+# The five special tokens in each spelling, in the order of the fields of `SpecialIds`: that of
+# BERT, of SentencePiece, of fairseq (RoBERTa, CamemBERT, XLM-R), and of ALBERT.
+BRACKETED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ANGLED = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>")
+FAIRSEQ = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+ALBERT = (*ANGLED[:2], *BRACKETED[2:])
 
 ADDED_TOKENS_FILE = "added_tokens.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
@@ -26,6 +33,24 @@ _NAMED = (
     "mask_token",
 )
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """Ids of the five special tokens of BERT (paper, section 3); None for one that is missing."""
+
+    pad: int | None
+    unk: int | None
+    cls: int | None
+    sep: int | None
+    mask: int | None
+
+    def known(self) -> list[int]:
+        """The ids of those that are not missing."""
+        return [token_id for token_id in dataclasses.astuple(self) if token_id is not None]
+
+
+_ROLES = tuple(field.name for field in dataclasses.fields(SpecialIds))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,8 +96,8 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, spelling: tuple[str, ...], *, mask_takes_space: bool = False) -> "SpecialTokens":
-        """The defaults of a class: the five names, in the order of `TOKEN_KEYS`."""
-        tokens = {key: Token(name) for key, name in zip(TOKEN_KEYS, spelling, strict=True)}
+        """The defaults of a class: the five names, in the order of the fields of `SpecialIds`."""
+        tokens = {f"{role}_token": Token(n) for role, n in zip(_ROLES, spelling, strict=True)}
         tokens["mask_token"] = dataclasses.replace(tokens["mask_token"], lstrip=mask_takes_space)
         return cls(tokens)
 
@@ -82,10 +107,27 @@ class SpecialTokens:
         return dataclasses.replace(self, named=named)
 
     @property
-    def names(self) -> tuple[str | None, ...]:
-        """The five names, in the order of `TOKEN_KEYS`; None for a token that has none."""
-        tokens = (self.named.get(key) for key in TOKEN_KEYS)
-        return tuple(token.content if token else None for token in tokens)
+    def names(self) -> dict[str, str | None]:
+        """The text of each field of `SpecialIds`; None for a token that has none."""
+        tokens = {role: self.named.get(f"{role}_token") for role in _ROLES}
+        return {role: token.content if token else None for role, token in tokens.items()}
+
+    def ids(self, token_to_id: Callable[[str], int | None]) -> SpecialIds:
+        """The ids of the five special tokens."""
+        return SpecialIds(*(token_to_id(name) if name else None for name in self.names.values()))
+
+    def check_ids(self, token_to_id: Callable[[str], int | None], origin: str) -> None:
+        """Refuses tokens whose ids are not those that the files give them.
+
+        Raises:
+            UserError: see above.
+        """
+        for token_id, token in self.added.items():
+            if (known := token_to_id(token.content)) != token_id:
+                raise UserError(
+                    f"{origin}: the added token {token.content!r:.80} has the id {known} after the "
+                    f"vocabulary, but {token_id} in the file that adds it; copy all files again"
+                )
 
     def all(self) -> tuple[Token, ...]:
         """The named, added and further tokens."""
@@ -118,12 +160,13 @@ class SpecialTokens:
 
 
 def read_special_tokens(
-    directory: Path | None,
-    config_path: Path,
+    directory: Path,
     config: Mapping[str, Any],
     definition: Mapping[str, Any] | None,
     default: SpecialTokens,
     rows: int | None,
+    *,
+    is_alone: bool,
 ) -> SpecialTokens:
     """The tokens that the files of a directory describe.
 
@@ -131,49 +174,48 @@ def read_special_tokens(
     `special_tokens_map.json`, `added_tokens.json` and `tokenizer.json` do.
 
     Args:
-        directory: directory of the files; None for a file that is read by itself.
-        config_path: path of `tokenizer_config.json`, to name in errors.
-        config: its content.
+        directory: directory of the files.
+        config: the content of `tokenizer_config.json`.
         definition: the content of a `tokenizer.json`; None if there is none.
         default: named tokens of the class.
         rows: number of ids of the model; None: unknown. Named tokens beyond it are left out:
             transformers adds those that a class has by default to the files that it saves.
+        is_alone: whether other files of the directory do not count.
 
     Raises:
         UserError: a file is damaged.
     """
-    fields = dict(config)
-    added: dict[int, Token] = {}
-    extra_key = "extra_special_tokens"
-    if not fields.get(extra_key):
-        fields[extra_key] = fields.get("additional_special_tokens")
+    config_path = directory / "tokenizer_config.json"
+    fields, extra_key = dict(config), "extra_special_tokens"
+    fields[extra_key] = fields.get(extra_key) or fields.get("additional_special_tokens")
     if "added_tokens_decoder" in config:
         added = _by_id(config_path, "added_tokens_decoder", config["added_tokens_decoder"])
     else:
-        added_path = config_path.with_name(ADDED_TOKENS_FILE)
-        found = _read(directory, SPECIAL_TOKENS_FILE)
-        later = found.pop("additional_special_tokens", None)
-        fields |= found
+        in_map, ids = (
+            {} if is_alone else _read(directory / name)
+            for name in (SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE)
+        )
+        later = in_map.pop("additional_special_tokens", None)
+        fields |= in_map
         # Not those of `later`, and no defaults.
         named, extra = _named(config_path, SpecialTokens({}), fields)
         special = {token.content for token in (*named.values(), *extra)}
         fields[extra_key] = fields[extra_key] or later
-        for content, token_id in _read(directory, ADDED_TOKENS_FILE).items():
+        added = {}
+        for content, token_id in ids.items():
             if type(token_id) is not int or token_id < 0 or not is_unicode(content):
                 raise UserError(
-                    f"{added_path}: the id of {content!r:.80} is {token_id!r:.80}; {_REMEDY}"
+                    f"{directory / ADDED_TOKENS_FILE}: the id of {content!r:.80} is "
+                    f"{token_id!r:.80}; {_REMEDY}"
                 )
             is_special = content in special
             added[token_id] = Token(content, normalized=not is_special, special=is_special)
         if definition is not None:
-            entries = definition.get("added_tokens") or []
-            path = config_path.with_name("tokenizer.json")
+            path, entries = directory / "tokenizer.json", definition.get("added_tokens") or []
             try:
                 entries = {entry["id"]: entry for entry in entries}
             except (KeyError, TypeError):
-                raise UserError(
-                    f"{path}: added_tokens is not a list of tokens with ids; {_REMEDY}"
-                ) from None
+                entries = None
             added |= _by_id(path, "added_tokens", entries)
     named, extra = _named(config_path, default, fields)
     by_content = {token.content: token for token in added.values()}
@@ -184,10 +226,8 @@ def read_special_tokens(
     return SpecialTokens(named, added, tuple(extra))
 
 
-def _read(directory: Path | None, name: str) -> dict[str, Any]:
-    if directory is None or not is_there(directory / name):
-        return {}
-    return read_json_object(directory / name, remedy=_REMEDY)
+def _read(path: Path) -> dict[str, Any]:
+    return read_json_object(path, remedy=_REMEDY) if is_there(path) else {}
 
 
 def _named(
@@ -215,16 +255,13 @@ def _named(
 
 def _by_id(path: Path, key: str, entries: Any) -> dict[int, Token]:
     if not isinstance(entries, dict):
-        raise UserError(f"{path}: {key} is not an object of ids and tokens; {_REMEDY}")
+        raise UserError(f"{path}: {key} does not list tokens with their ids; {_REMEDY}")
     tokens = {}
     for token_id, value in entries.items():
-        try:
-            number = int(token_id)
-        except (TypeError, ValueError):
-            number = -1
-        if number < 0:
+        number = str(token_id)
+        if not (number.isascii() and number.isdigit()) or len(number) > 9:
             raise UserError(f"{path}: {key} has the id {token_id!r:.80}; {_REMEDY}")
-        tokens[number] = _token(path, key, value, special=False)
+        tokens[int(number)] = _token(path, key, value, special=False)
     return tokens
 
 
@@ -237,42 +274,3 @@ def _token(path: Path, key: str, value: Any, *, special: bool = True) -> Token:
     flags["special"] = special or flags.get("special", False)
     flags.setdefault("normalized", not flags["special"])
     return Token(content, **flags)
-
-
-def add_tokens(
-    library: "tokenizers.Tokenizer", tokens: SpecialTokens, origin: str, rows: int | None
-) -> None:
-    """Adds tokens to a tokenizer of the library, all in one call: each call takes linear time.
-
-    Args:
-        library: the tokenizer, which is changed.
-        tokens: the tokens.
-        origin: file to name in errors.
-        rows: see `SpecialTokens.ordered`.
-
-    Raises:
-        UserError: a token gets another id than the files give it.
-    """
-    ordered = tokens.ordered(library.get_vocab(with_added_tokens=True), rows)
-    # Those of a `tokenizer.json` stay as they are.
-    known = {token.content for token in library.get_added_tokens_decoder().values()}
-    known.difference_update(token.content for token in tokens.added.values())
-    library.add_tokens([token.for_library() for token in ordered if token.content not in known])
-    check_added_ids(tokens, library.token_to_id, origin)
-
-
-def check_added_ids(
-    tokens: SpecialTokens, token_to_id: Callable[[str], int | None], origin: str
-) -> None:
-    """Refuses tokens whose ids are not those that the files give them.
-
-    Raises:
-        UserError: see above.
-    """
-    for token_id, token in tokens.added.items():
-        found = token_to_id(token.content)
-        if found != token_id:
-            raise UserError(
-                f"{origin}: the added token {token.content!r:.80} has the id {found} after the "
-                f"vocabulary, but {token_id} in the file that adds it; copy all files again"
-            )

@@ -2,8 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from bert_jax.errors import UserError
+
+# What a `tokenizer.json` may have as its `post_processor`, also several in a "Sequence".
+_PROCESSORS = ("TemplateProcessing", "BertProcessing", "RobertaProcessing", "ByteLevel")
+
+TEXTS = ("A", "B")
+"""The names of the two texts in a template."""
 
 
 class TemplatePart(NamedTuple):
@@ -60,18 +70,22 @@ class Template:
         start: Any = 0
         for part in self.parts(pair=len(lengths) == 2):
             starts.append((part, start))
-            start = start + (lengths["AB".index(part.name)] if part.name in "AB" else 1)
+            start = start + (lengths[TEXTS.index(part.name)] if part.name in TEXTS else 1)
         return starts
+
+    def text_starts(self, lengths: Sequence[int]) -> list[int]:
+        """The position of the first token of each text; `lengths` as in `starts`."""
+        return [start for part, start in self.starts(lengths) if part.name in TEXTS]
 
     @functools.cached_property
     def _parts(self) -> tuple[tuple[TemplatePart, ...], tuple[TemplatePart, ...]]:
-        return _parse(self.single, "A"), _parse(self.pair, "AB")
+        return _parse(self.single, TEXTS[:1]), _parse(self.pair, TEXTS)
 
 
-def _parse(template: str, texts: str) -> tuple[TemplatePart, ...]:
+def _parse(template: str, texts: Sequence[str]) -> tuple[TemplatePart, ...]:
     named = (word.partition(":") for word in template.split())
     parts = tuple(TemplatePart(name, int(type_id or 0)) for name, _, type_id in named)
-    if [part.name for part in parts if part.name in ("A", "B")] != list(texts):
+    if [part.name for part in parts if part.name in TEXTS] != list(texts):
         raise ValueError(f"the template {template!r} must hold {' then '.join(texts)}")
     return parts
 
@@ -81,3 +95,91 @@ DEFAULT_TEMPLATE = Template(single="cls A sep", pair="cls A sep B:1 sep:1")
 
 FAIRSEQ_TEMPLATE = Template(single="cls A sep", pair="cls A sep sep B sep")
 """The template of RoBERTa, CamemBERT and XLM-R: <s> A </s></s> B </s>, with one token type."""
+
+
+def read_template(
+    path: Path, definition: Mapping[str, Any], names: Mapping[str, str | None]
+) -> Template:
+    """What the `post_processor` of a `tokenizer.json` adds to one text and to a pair.
+
+    The library applies it to texts of one token each.
+
+    Args:
+        path: file to name in errors.
+        definition: the content of the file.
+        names: special tokens by their field of `SpecialIds`.
+
+    Raises:
+        UserError: it cannot be read, or gives a token another id than the vocabulary.
+    """
+    import tokenizers
+
+    processor = definition.get("post_processor")
+    content: dict[str, Any] = {
+        **dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "decoder")),
+        "version": "1.0",
+        "added_tokens": [],
+        "post_processor": processor,
+        "model": {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"},
+    }
+    texts: list[list[str]] = [[], []]
+    try:
+        _check_processor(processor)
+        library = tokenizers.Tokenizer.from_str(json.dumps(content))
+        for words, encoding in zip(
+            texts, (library.encode("x"), library.encode("x", "x")), strict=True
+        ):
+            for token, token_id, type_id, text in zip(
+                *(encoding.tokens, encoding.ids, encoding.type_ids, encoding.sequence_ids),
+                strict=True,
+            ):
+                if text is None:
+                    _check_id(path, definition, token, token_id)
+                name = _role(token, names) if text is None else TEXTS[text]
+                words.append(f"{name}:{type_id}" if type_id else name)
+        return Template(*map(" ".join, texts))
+    except UserError:
+        raise
+    except Exception:
+        kind = processor.get("type") if isinstance(processor, dict) else processor
+        raise UserError(
+            f"{path}: the post_processor {kind!s:.80} cannot be read; known are "
+            f"{', '.join(_PROCESSORS)}, with the first text before the second: give a file that a "
+            "tokenizer saved"
+        ) from None
+
+
+def _check_processor(processor: Any) -> None:
+    """Raises an error for what the library takes for something else, or panics on."""
+    if processor is not None:
+        for step in processor.get("processors", [processor]):
+            if step["type"] not in _PROCESSORS:
+                raise ValueError(step["type"])
+            if step["type"] == "TemplateProcessing":
+                for key, texts in (("single", TEXTS[:1]), ("pair", TEXTS)):
+                    used = [fields["id"] for part in step[key] for fields in part.values()]
+                    if not set(used) <= {*texts, *step["special_tokens"]}:
+                        raise ValueError(used)
+
+
+def _check_id(path: Path, definition: Mapping[str, Any], token: str, token_id: int) -> None:
+    vocabulary = definition["model"]["vocab"]
+    if isinstance(vocabulary, list):
+        vocabulary = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    added = {entry["content"]: entry["id"] for entry in definition.get("added_tokens") or []}
+    known = added.get(token, vocabulary.get(token, token_id))
+    if token_id != known:
+        raise UserError(
+            f"{path}: the ids in the post_processor have {token_id} for {token!r:.80}, and the "
+            f"vocabulary has {known}; save the tokenizer again"
+        )
+
+
+def _role(token: str, names: Mapping[str, str | None]) -> str:
+    """The field of `SpecialIds` of a token, else the token itself."""
+    for role in ("cls", "sep"):
+        if names[role] == token:
+            return role
+    if ":" in token or token in (*TEXTS, *names) or len(token.split()) != 1:
+        raise ValueError(token)
+    return token

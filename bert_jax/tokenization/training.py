@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bert_jax.errors import OptionError, UserError, require_one_of
 from bert_jax.process import say
-from bert_jax.tokenization.assembly import check_texts
 from bert_jax.tokenization.byte_level_bpe import ByteLevelBPETokenizer, ByteLevelSwitches
 from bert_jax.tokenization.cleaning import TextCleaner
-from bert_jax.tokenization.interface import BRACKETED, FAIRSEQ
+from bert_jax.tokenization.encoding import check_texts
 from bert_jax.tokenization.sentencepiece import SentencePieceTokenizer
+from bert_jax.tokenization.special_tokens import BRACKETED, FAIRSEQ
 from bert_jax.tokenization.wordpiece import (
     CONTINUATION_PREFIX,
     MAX_CHARACTERS_PER_WORD,

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import dataclasses
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -12,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.definition import OTHER_MODEL, READ_REMEDY, library_errors
-from bert_jax.tokenization.interface import (
-    ALBERT,
-    CAMEMBERT,
-    FAIRSEQ,
-    XLM_ROBERTA,
-    check_vocabulary_size,
+from bert_jax.tokenization.definition import (
+    OTHER_MODEL,
+    READ_REMEDY,
+    checked_steps,
+    library_errors,
+    model_type,
 )
-from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
-from bert_jax.tokenization.sentencepiece import WORD_MARKER
-from bert_jax.tokenization.special_tokens import SpecialTokens, Token
-from bert_jax.tokenization.template import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE, Template
+from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.interface import CAMEMBERT, SENTENCEPIECE, XLM_ROBERTA
+from bert_jax.tokenization.library import LIBRARY_CLASS, TOKENIZER_FILE, LibraryTokenizer
+from bert_jax.tokenization.sentencepiece import WORD_MARKER, read_model
+from bert_jax.tokenization.source import LIBRARY, MODEL_FILE, Source
+from bert_jax.tokenization.special_tokens import ALBERT, FAIRSEQ, SpecialTokens, Token
+from bert_jax.tokenization.template import DEFAULT_TEMPLATE, FAIRSEQ_TEMPLATE
 
 if TYPE_CHECKING:
     import tokenizers
@@ -92,6 +93,17 @@ class UnigramModel:
     cleaning: Sequence[Mapping[str, Any]] = ()
     splitter: Mapping[str, Any] | None = None
 
+    @property
+    def class_description(self) -> Description:
+        """The special tokens and the template of Hugging Face's class for the pieces."""
+        return _ALBERT_CLASS if ALBERT[2] in dict(self.pieces) else _FAIRSEQ_CLASS
+
+
+_ALBERT_CLASS, _FAIRSEQ_CLASS = (
+    Description(SpecialTokens.of(spelling, mask_takes_space=True), template)
+    for spelling, template in ((ALBERT, DEFAULT_TEMPLATE), (FAIRSEQ, FAIRSEQ_TEMPLATE))
+)
+
 
 class UnigramTokenizer(LibraryTokenizer):
     """Normalises text, splits it at white space, and each word into the most probable pieces.
@@ -102,15 +114,13 @@ class UnigramTokenizer(LibraryTokenizer):
     takes the space before it.
     """
 
-    class_template = FAIRSEQ_TEMPLATE
     _word_markers = (WORD_MARKER,)
 
     def __init__(
         self,
         model: UnigramModel,
-        origin: str,
-        template: Template | None = None,
-        tokens: SpecialTokens | None = None,
+        description: Description | None = None,
+        origin: str = "the vocabulary",
         rows: int | None = None,
     ) -> None:
         """A tokenizer of the library; further arguments are those of `LibraryTokenizer`.
@@ -121,22 +131,17 @@ class UnigramTokenizer(LibraryTokenizer):
         """
         _check_model(origin, model)
         self._model = model
-        tokens = tokens or self.tokens_of(model)
-        if _is_albert(model):
-            self.class_template = DEFAULT_TEMPLATE
+        self.class_description = model.class_description
+        description = description or self.class_description
+        tokens = description.tokens
         tokens = dataclasses.replace(tokens, extra=(*model.user_defined, *tokens.extra))
-        with library_errors(Path(origin)):
+        with library_errors(origin):
             library = self._make_library(())
-        super().__init__(library, origin, template, tokens, rows)
-
-    @classmethod
-    def tokens_of(cls, model: UnigramModel) -> SpecialTokens:
-        """The special tokens of Hugging Face's class for a model."""
-        spelling = ALBERT if _is_albert(model) else FAIRSEQ
-        return SpecialTokens.of(spelling, mask_takes_space=True)
+        super().__init__(library, dataclasses.replace(description, tokens=tokens), origin, rows)
 
     def _make_library(self, hidden: Collection[str]) -> "tokenizers.Tokenizer":
         """A tokenizer of the library without added tokens; no text has the `hidden` pieces."""
+        import tokenizers
         from tokenizers import models
 
         pieces = [
@@ -149,9 +154,16 @@ class UnigramTokenizer(LibraryTokenizer):
             encoded = base64.b64encode(charsmap).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
         normalizer = {"type": "Sequence", "normalizers": steps} if len(steps) > 1 else None
-        library = _empty_library(
-            normalizer or next(iter(steps), None), self._model.splitter or _SPLITTER
-        )
+        content: dict[str, Any] = {
+            **dict.fromkeys(("truncation", "padding", "post_processor", "decoder")),
+            "version": "1.0",
+            "added_tokens": [],
+            "normalizer": normalizer or next(iter(steps), None),
+            "pre_tokenizer": self._model.splitter or _SPLITTER,
+            "model": {"type": "WordLevel", "vocab": {}, "unk_token": ""},
+        }
+        library = tokenizers.Tokenizer.from_str(json.dumps(content))
+        # From Python, scores are exact; the library's parser of JSON may round them.
         library.model = models.Unigram(pieces, unk_id=self._model.unknown, byte_fallback=False)
         return library
 
@@ -178,8 +190,7 @@ class UnigramTokenizer(LibraryTokenizer):
         added = json.loads(self._library.to_str())["added_tokens"]
         parts = [UNIGRAM, list(self._model.pieces), added, list(self._model.cleaning)]
         parts += [self._model.splitter] if self._model.splitter else []
-        content = json.dumps(parts, sort_keys=True)
-        return hashlib.sha256(content.encode() + self._model.charsmap).hexdigest()[:16]
+        return self._digest(parts, self._model.charsmap)
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `tokenizer.json` and `tokenizer_config.json`.
@@ -187,41 +198,72 @@ class UnigramTokenizer(LibraryTokenizer):
         Hugging Face's `AutoTokenizer` reads them, as a `CamembertTokenizer`, `XLMRobertaTokenizer`
         or `AlbertTokenizer` by the first ids, and returns the same ids and offsets.
         """
-        _, _, cls, sep, _ = self._tokens.names
-        rules: dict[str, object] = {"bos_token": cls, "eos_token": sep}
-        if self.class_template == DEFAULT_TEMPLATE:
+        names, class_name = self.description.tokens.names, LIBRARY_CLASS
+        for layout in LAYOUTS.values():
+            if self._pieces[: len(layout.first)] == [piece for piece, _ in layout.first]:
+                class_name = layout.class_name
+        rules: dict[str, Any] = {"tokenizer_class": class_name}
+        rules |= {"bos_token": names["cls"], "eos_token": names["sep"]}
+        if self.class_description is _ALBERT_CLASS:
             steps = {step["type"] for step in self._model.cleaning}
+            rules["tokenizer_class"] = "AlbertTokenizer"
             rules["do_lower_case"] = "Lowercase" in steps
             rules["keep_accents"] = "StripAccents" not in steps
-        self._save(directory, max_length, self._class_name(), rules)
+        self._save(directory, rules, max_length)
 
-    def _class_name(self) -> str:
-        if self.class_template == DEFAULT_TEMPLATE:
-            return "AlbertTokenizer"
-        layouts = (
-            layout.class_name
-            for layout in LAYOUTS.values()
-            if self._pieces[: len(layout.first)] == [piece for piece, _ in layout.first]
+
+def load(source: Source) -> UnigramTokenizer:
+    """The tokenizer of a .model file with a family's ids, or of a `tokenizer.json`."""
+    definition, kind = source.definition, source.kind
+    if MODEL_FILE in source.files and model_type(definition) != UNIGRAM:
+        path, definition = source.files[MODEL_FILE], None
+        source = dataclasses.replace(source, definition=None)
+    else:
+        path = source.path(MODEL_FILE)
+    source.check_no_arguments(
+        path, "do not apply to a SentencePiece model as in XLM-R, which has its own normalisation"
+    )
+    if source.switch("add_prefix_space") is False:
+        raise UserError(
+            f"{source.config_path}: add_prefix_space is false; a SentencePiece model is supported "
+            "only with it"
         )
-        return next(layouts, LIBRARY_CLASS)
+    if definition is not None and model_type(definition) == UNIGRAM:
+        model = read_unigram_json(path, definition)
+    elif MODEL_FILE in source.files:
+        model = read_model_file(path, kind)
+    else:
+        raise UserError(
+            f"{path.parent} has no *.model file, and no {TOKENIZER_FILE} with a Unigram model; "
+            "copy the tokenizer's files there"
+        )
+    pieces = dict(model.pieces)
+    if ALBERT[2] in pieces and not source.named:
+        source.check_kind(path, SENTENCEPIECE)
+    if kind != LIBRARY:
+        model = dataclasses.replace(model, splitter=None)
+    if kind == SENTENCEPIECE and source.named:
+        steps = (
+            *_QUOTES,
+            *(() if source.switch("keep_accents", False) else _ACCENTS),
+            *(_CASE if source.switch("do_lower_case", True) else ()),
+        )
+        model = dataclasses.replace(model, cleaning=steps)
+    described = source.describe(model.class_description, pieces)
+    return UnigramTokenizer(model, described, str(path), source.rows)
 
 
-def _is_albert(model: UnigramModel) -> bool:
-    return any(piece == ALBERT[2] for piece, _ in model.pieces)
-
-
-def read_model_file(path: Path, proto: Any, kind: str, vocab_size: int | None) -> UnigramModel:
+def read_model_file(path: Path, kind: str) -> UnigramModel:
     """The tokenizer that a .model file of SentencePiece defines, with the ids of a family.
 
     Args:
-        path: file to name in errors.
-        proto: its parts, see `sentencepiece.parse_model`.
+        path: the file.
         kind: a key of `LAYOUTS`.
-        vocab_size: number of ids of the model that uses it; None: unknown.
 
     Raises:
         UserError: it is no unigram model.
     """
+    _, proto = read_model(path)
     if proto.trainer_spec.model_type != _UNIGRAM_MODEL or proto.trainer_spec.byte_fallback:
         raise UserError(
             f"{path}: {LAYOUTS[kind].class_name} needs a unigram model without pieces for bytes; "
@@ -229,7 +271,6 @@ def read_model_file(path: Path, proto: Any, kind: str, vocab_size: int | None) -
         )
     layout, found = LAYOUTS[kind], [(piece.piece, piece.score) for piece in proto.pieces]
     pieces = [*layout.first, *found[layout.start :], (FAIRSEQ[4], 0.0)]
-    check_vocabulary_size(path, len(pieces), vocab_size)
     added = tuple(
         Token(piece.piece, special=piece.type == _CONTROL)
         for piece in proto.pieces
@@ -241,9 +282,7 @@ def read_model_file(path: Path, proto: Any, kind: str, vocab_size: int | None) -
     )
 
 
-def read_unigram_json(
-    path: Path, definition: Mapping[str, Any], vocab_size: int | None
-) -> UnigramModel:
+def read_unigram_json(path: Path, definition: Mapping[str, Any]) -> UnigramModel:
     """The tokenizer that a `tokenizer.json` with a Unigram model defines.
 
     Its normaliser may be Precompiled, after ALBERT's cleaning; ` {2,}` → " " after it changes
@@ -252,7 +291,6 @@ def read_unigram_json(
     Args:
         path: file to name in errors.
         definition: the content of the file.
-        vocab_size: number of ids of the model that uses it; None: unknown.
 
     Raises:
         UserError: a part is damaged, or is not as in CamemBERT and XLM-R.
@@ -264,7 +302,6 @@ def read_unigram_json(
         raise UserError(
             f"{path}: vocab is not a list of pieces with scores; {READ_REMEDY}"
         ) from None
-    check_vocabulary_size(path, len(pieces), vocab_size)
     unknown = model.get("unk_id")
     is_id = type(unknown) is int and 0 <= unknown < len(pieces)
     if not is_id or (pieces[unknown][0] != FAIRSEQ[1] and FAIRSEQ[1] in dict(pieces)):
@@ -272,26 +309,22 @@ def read_unigram_json(
     if model.get("byte_fallback"):
         raise UserError(f"{path}: the model has pieces for bytes (byte_fallback), {_ONLY}")
     charsmap, cleaning = b"", []
-    for step in _steps(path, definition.get("normalizer"), "normalizers"):
-        if step.get("type") == "Precompiled":
+    for step in checked_steps(path, definition, "normalizer", _NORMALIZERS):
+        if step["type"] == "Precompiled":
             charsmap = _decoded(path, step.get("precompiled_charsmap"))
         elif step in _CLEANING and not charsmap:
             cleaning.append(step)
         elif step != _SQUEEZING:
-            raise UserError(f"{path}: the normalizer {step.get('type')!r:.80} is unknown, {_ONLY}")
-    splitter = _steps(path, definition.get("pre_tokenizer"), "pretokenizers")
-    for step in splitter:
-        if step.get("type") not in ("WhitespaceSplit", "Metaspace"):
-            raise UserError(
-                f"{path}: the pre_tokenizer {step.get('type')!r:.80} is unknown, {_ONLY}"
-            )
-    kinds = [step.get("type") for step in splitter]
+            raise UserError(f"{path}: the normalizer {step!s:.80} is not known, {_ONLY}")
+    splitter = checked_steps(path, definition, "pre_tokenizer", ("WhitespaceSplit", "Metaspace"))
+    kinds = [step["type"] for step in splitter]
     schemes = [step.get("prepend_scheme", "always") for step in splitter if len(step) > 1]
     is_usual = kinds == ["WhitespaceSplit", "Metaspace"] and schemes == ["always"]
     other = None if is_usual else definition.get("pre_tokenizer")
     return UnigramModel(pieces, charsmap, unknown, cleaning=cleaning, splitter=other)
 
 
+_NORMALIZERS = ("Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase")
 _ONLY = (
     "but only the Unigram models of CamemBERT, XLM-R and ALBERT are read from a tokenizer.json: "
     f"{OTHER_MODEL}"
@@ -314,37 +347,6 @@ _SPLITTER = {
 _SQUEEZING = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
 
 
-def cleaning_steps(*, lowercase: bool, keep_accents: bool) -> list[Mapping[str, Any]]:
-    """The steps of ALBERT's class before the table of normalisation, see `UnigramModel`."""
-    return [*_QUOTES, *(() if keep_accents else _ACCENTS), *(_CASE if lowercase else ())]
-
-
-def _empty_library(normalizer: Any, pre_tokenizer: Any) -> "tokenizers.Tokenizer":
-    """A tokenizer of the library with a normaliser and a pre-tokenizer of a `tokenizer.json`."""
-    import tokenizers
-
-    parts = dict.fromkeys(("truncation", "padding", "post_processor", "decoder"))
-    content = {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": normalizer,
-        "pre_tokenizer": pre_tokenizer,
-        "model": {"type": "WordLevel", "vocab": {}, "unk_token": ""},
-    }
-    return tokenizers.Tokenizer.from_str(json.dumps({**parts, **content}))
-
-
-def _steps(path: Path, definition: Any, key: str) -> list[Mapping[str, Any]]:
-    """A normaliser or pre-tokenizer as the list of its parts."""
-    if definition is None:
-        return []
-    is_sequence = isinstance(definition, dict) and definition.get("type") == "Sequence"
-    steps = definition.get(key) if is_sequence else [definition]
-    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise UserError(f"{path}: {key} is not a list of steps; {READ_REMEDY}")
-    return steps
-
-
 def _decoded(path: Path, text: Any) -> bytes:
     try:
         return base64.b64decode(text or "", validate=True)
@@ -355,14 +357,11 @@ def _decoded(path: Path, text: Any) -> bytes:
 def _check_model(origin: str, model: UnigramModel) -> None:
     """Raises UserError where the library would panic or take too long."""
     for token_id, (piece, score) in enumerate(model.pieces):
-        if not isinstance(piece, str) or len(piece) > MAX_PIECE_CHARACTERS:
+        is_text = isinstance(piece, str) and len(piece) <= MAX_PIECE_CHARACTERS
+        if not is_text or not np.isfinite(score):
             raise UserError(
-                f"{origin}: the piece {token_id}, {piece!r:.80}, is no text of at most "
-                f"{MAX_PIECE_CHARACTERS} characters; copy the file again"
-            )
-        if not np.isfinite(score):
-            raise UserError(
-                f"{origin}: the piece {token_id}, {piece!r:.80}, has the score {score}; copy the "
+                f"{origin}: the piece {token_id} is {piece!r:.80} with the score {score}, not a "
+                f"text of at most {MAX_PIECE_CHARACTERS} characters with a finite score; copy the "
                 "file again"
             )
     if model.charsmap and not _is_intact(model.charsmap):

@@ -1,36 +1,58 @@
 """WordPiece (BERT paper, section 3), run by the Rust library `tokenizers`."""
 
-import copy
 import dataclasses
-import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bert_jax.errors import UserError
 from bert_jax.files import VOCABULARY_BYTES, read_limited
-from bert_jax.process import say
-from bert_jax.tokenization.assembly import check_texts
-from bert_jax.tokenization.definition import CONTINUATION_PREFIX, decoded_lines, library_errors
-from bert_jax.tokenization.interface import BRACKETED, check_vocabulary_size, is_padded
+from bert_jax.tokenization.cleaning import looks_lowercased
+from bert_jax.tokenization.definition import (
+    checked_model,
+    checked_pieces,
+    checked_steps,
+    decoded_lines,
+    library_errors,
+)
+from bert_jax.tokenization.description import Description
+from bert_jax.tokenization.encoding import check_texts
 from bert_jax.tokenization.library import LIBRARY_CLASS, LibraryTokenizer
-from bert_jax.tokenization.special_tokens import SpecialTokens
-from bert_jax.tokenization.template import DEFAULT_TEMPLATE, Template
+from bert_jax.tokenization.source import LIBRARY, VOCABULARY_FILE, Source
+from bert_jax.tokenization.special_tokens import BRACKETED, SpecialTokens
+from bert_jax.tokenization.template import DEFAULT_TEMPLATE
 
 if TYPE_CHECKING:
     import tokenizers
 
-VOCABULARY_FILE = "vocab.txt"
+CONTINUATION_PREFIX = "##"
 
 # Longer words become [UNK] as a whole (Hugging Face's fast tokenizer; google-research/bert: 200).
 MAX_CHARACTERS_PER_WORD = 100
 
+# A word of n characters takes up to n² / 2 look-ups: a third of a second for 1,000 characters, and
+# a minute and a half for 10,000.
+MAX_CHARACTERS_PER_WORD_OF_FILE = 1000
+
 # Maximum amount of text that `encode_sentences` caches; with its ids, about 70 MB.
 REMEMBERED_CHARACTERS = 2_000_000
+
+# What a `tokenizer.json` may do to text. Nothing here takes a pattern, and each takes time in
+# proportion to the text.
+STEPS = {
+    "normalizer": ("BertNormalizer", "Lowercase", "StripAccents", "NFC", "NFD", "NFKC", "NFKD"),
+    "pre_tokenizer": (
+        "BertPreTokenizer",
+        "Whitespace",
+        "WhitespaceSplit",
+        "Punctuation",
+        "Digits",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,17 +88,15 @@ class WordPieceTokenizer(LibraryTokenizer):
         switches: how text is normalised; None if a `tokenizer.json` has other rules than BERT.
     """
 
-    class_template = DEFAULT_TEMPLATE
-    class_tokens = SpecialTokens.of(BRACKETED)
+    class_description = Description(SpecialTokens.of(BRACKETED), DEFAULT_TEMPLATE)
 
     @classmethod
     def from_vocabulary(
         cls,
         pieces: Sequence[str] | Mapping[str, int],
         switches: BertSwitches,
+        description: Description | None = None,
         origin: str = "the vocabulary",
-        template: Template | None = None,
-        tokens: SpecialTokens | None = None,
         rows: int | None = None,
     ) -> "WordPieceTokenizer":
         """A tokenizer with BERT's own rules; further arguments are those of `LibraryTokenizer`.
@@ -90,27 +110,21 @@ class WordPieceTokenizer(LibraryTokenizer):
         import tokenizers
         from tokenizers import models, pre_tokenizers
 
-        vocabulary = (
-            dict(pieces)
-            if isinstance(pieces, Mapping)
-            else {piece: token_id for token_id, piece in enumerate(pieces)}
-        )
-        unknown = (tokens or cls.class_tokens).names[1] or BRACKETED[1]
-        if unknown not in vocabulary:
-            raise UserError(
-                f"{origin}: the vocabulary has no {unknown}; copy all files of the model's "
-                "tokenizer, or name its own token as unk_token in tokenizer_config.json"
-            )
-        with library_errors(Path(origin)):
+        if not isinstance(pieces, Mapping):
+            pieces = {piece: token_id for token_id, piece in enumerate(pieces)}
+        description = description or cls.class_description
+        unknown = description.tokens.names["unk"] or BRACKETED[1]
+        _check_unknown(origin, unknown, pieces)
+        with library_errors(origin):
             model = models.WordPiece(
-                vocab=vocabulary,
+                vocab=dict(pieces),
                 unk_token=unknown,
                 max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
             )
         library = tokenizers.Tokenizer(model)
         library.normalizer = switches.normalizer()
         library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        return cls(library, origin, template, tokens, rows)
+        return cls(library, description, origin, rows)
 
     def _complete(self, library: "tokenizers.Tokenizer") -> None:
         from tokenizers import decoders
@@ -151,13 +165,11 @@ class WordPieceTokenizer(LibraryTokenizer):
         return np.array([piece.startswith(CONTINUATION_PREFIX) for piece in self._pieces])
 
     def _with_pieces(self, words: Sequence[str]) -> Self:
-        """See `AssemblingTokenizer`.
+        """See `Tokenizer.with_words`.
 
         The words become entries of the vocabulary, not "added tokens" of the library: those are
         also found inside other words ("art" in "party"), and readers of `vocab.txt` miss them.
         """
-        import tokenizers
-
         definition = json.loads(self._library.to_str())
         vocabulary = definition["model"]["vocab"]
         # In the vocabulary, their ids stay where they are. What is split is never found there.
@@ -172,10 +184,7 @@ class WordPieceTokenizer(LibraryTokenizer):
         added = [whole for whole in wholes if whole not in vocabulary]
         vocabulary |= outside
         vocabulary |= {whole: self.vocab_size + index for index, whole in enumerate(added)}
-        library = tokenizers.Tokenizer.from_str(json.dumps(definition))
-        longer = copy.copy(self)
-        longer._use(library, "the vocabulary with the new words", self._tokens)
-        return longer
+        return self._changed(definition, self.description)
 
     def _words_of(self, text: str) -> list[str]:
         """The words of a text, normalised, as the model sees them."""
@@ -218,18 +227,88 @@ class WordPieceTokenizer(LibraryTokenizer):
             rules = [lowercase, lowercase if strip_accents is None else strip_accents, chinese]
             added = json.loads(self._library.to_str())["added_tokens"]
             rules += [token for token in added if token["content"] not in BRACKETED]
-        content = json.dumps(["WordPiece", rules, self._pieces], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        return self._digest(["WordPiece", rules, self._pieces])
 
     def save(self, directory: str | Path, *, max_length: int | None = None) -> None:
         """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`.
 
         Hugging Face's `AutoTokenizer` reads the directory and returns the same ids and offsets.
         """
-        rules = {} if self.switches is None else dataclasses.asdict(self.switches)
-        class_name = LIBRARY_CLASS if self.switches is None else "BertTokenizer"
-        directory = self._save(directory, max_length, class_name, rules)
+        rules: dict[str, Any] = {"tokenizer_class": LIBRARY_CLASS}
+        if self.switches is not None:
+            rules = {"tokenizer_class": "BertTokenizer", **dataclasses.asdict(self.switches)}
+        directory, _ = self._save(directory, rules, max_length)
         write_vocabulary(directory / VOCABULARY_FILE, self._pieces)
+
+
+def load(source: Source) -> WordPieceTokenizer:
+    """The tokenizer of some files: pieces with the rules of BERT's class, or as `LIBRARY`."""
+    path, definition = source.path(VOCABULARY_FILE), source.definition
+    pieces: list[str] | dict[str, int]
+    default = WordPieceTokenizer.class_description
+    if definition is None:
+        pieces = read_vocabulary(path, source.rows)
+        lowercase = source.named is not None or looks_lowercased(pieces)
+    else:
+        model = checked_model(path, definition, "WordPiece")
+        pieces, lowercase = checked_pieces(path, model.get("vocab")), True
+        prefix = model.get("continuing_subword_prefix", CONTINUATION_PREFIX)
+        if prefix != CONTINUATION_PREFIX:
+            raise UserError(
+                f"{path}: pieces inside a word begin with {prefix!r}; only {CONTINUATION_PREFIX!r} "
+                "is supported"
+            )
+        if source.kind == LIBRARY:
+            library = _library(source, path, definition)
+            described = source.describe(default, library.get_vocab())
+            return WordPieceTokenizer(library, described, str(path), source.rows)
+    switches = BertSwitches(
+        do_lower_case=bool(source.switch("do_lower_case", lowercase)),
+        strip_accents=source.switch("strip_accents"),
+        tokenize_chinese_chars=bool(source.switch("tokenize_chinese_chars", True)),
+    )
+    described = source.describe(default, pieces)
+    return WordPieceTokenizer.from_vocabulary(pieces, switches, described, str(path), source.rows)
+
+
+def _library(source: Source, path: Path, definition: dict[str, Any]) -> "tokenizers.Tokenizer":
+    """The tokenizer of the library for a `tokenizer.json`, if everything in it is admitted."""
+    import tokenizers
+    from tokenizers import normalizers
+
+    model = definition["model"]
+    _check_unknown(path, model.get("unk_token", BRACKETED[1]), model["vocab"])
+    limit = model.get("max_input_chars_per_word", 1)
+    if type(limit) is not int or not 1 <= limit <= MAX_CHARACTERS_PER_WORD_OF_FILE:
+        raise UserError(
+            f"{path}: max_input_chars_per_word is {limit!r:.80}; give a number from 1 to "
+            f"{MAX_CHARACTERS_PER_WORD_OF_FILE} (BERT's is {MAX_CHARACTERS_PER_WORD})"
+        )
+    for key, known in STEPS.items():
+        checked_steps(path, definition, key, known)
+    # Set anew by `LibraryTokenizer`, or not used.
+    unused = dict.fromkeys(("truncation", "padding", "post_processor", "decoder"))
+    with library_errors(path):
+        library = tokenizers.Tokenizer.from_str(json.dumps({**definition, **unused}))
+    normalizer = library.normalizer
+    if not isinstance(normalizer, normalizers.BertNormalizer):
+        reason = "can be changed only for a BertNormalizer, which this file has not"
+        source.check_no_arguments(path, reason)
+        return library
+    names = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
+    for key, value in source.arguments.items():
+        setattr(normalizer, names.get(key, key), value)
+    library.normalizer = normalizer
+    return library
+
+
+def _check_unknown(origin: Any, unknown: str, pieces: Mapping[str, int]) -> None:
+    """Raises UserError if a vocabulary lacks the token for unknown words."""
+    if unknown not in pieces:
+        raise UserError(
+            f"{origin}: the vocabulary has no {unknown!s:.80}; copy all files of the model's "
+            "tokenizer, or name its own token as unk_token in tokenizer_config.json"
+        )
 
 
 def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
@@ -243,24 +322,25 @@ def read_vocabulary(path: Path, vocab_size: int | None = None) -> list[str]:
         vocab_size: number of ids of the model; None: unknown.
 
     Raises:
-        UserError: the file is empty or too large, or has bytes that are not UTF-8.
+        UserError: the file is empty, too large or cut off, or has bytes that are not UTF-8.
     """
     data = read_limited(path, VOCABULARY_BYTES, remedy="give a file with one piece a line")
-    check_vocabulary_size(path, data.rstrip(b"\r\n").count(b"\n") + 1, vocab_size)
     pieces = decoded_lines(path, data)
     while pieces and not pieces[-1]:
         pieces.pop()
     if not pieces:
         raise UserError(f"{path}: the vocabulary is empty; give a file with one piece a line")
-    if vocab_size and len(pieces) < vocab_size and not data.endswith(b"\n"):
-        found = (
+    if vocab_size and not data.endswith(b"\n") and not is_padded(len(pieces), vocab_size):
+        raise UserError(
             f"{path}: the last line, {len(pieces)}, has no line end, and there are {len(pieces):,} "
-            f"pieces for a model with {vocab_size:,} ids"
+            f"pieces for a model with {vocab_size:,} ids: the file is cut off, copy it again"
         )
-        if not is_padded(len(pieces), vocab_size):
-            raise UserError(f"{found}: the file is cut off, copy it again")
-        say(f"{found}; if the file was cut off, copy it again")
     return pieces
+
+
+def is_padded(count: int, rows: int) -> bool:
+    """Whether a table has only the rows that round its size up to a multiple of 8 to 128."""
+    return any(rows == -(-count // multiple) * multiple for multiple in (1, 8, 16, 32, 64, 128))
 
 
 def write_vocabulary(path: Path, pieces: Sequence[str]) -> None:

@@ -150,8 +150,8 @@ def test_a_stopped_prediction_is_continued(ask, model, tmp_path, capsys):
     changed = dataclasses.replace(options, normalize=True)
     with pytest.raises(UserError, match=r"128 predictions of another request \(other normalize\)"):
         predict(model, "embed", source, target, changed)
-    settings = dataclasses.replace(model.tokenizer.settings, truncation_side="left")
-    cut_left = dataclasses.replace(model, tokenizer=model.tokenizer.with_settings(settings))
+    description = dataclasses.replace(model.tokenizer.description, truncation_side="left")
+    cut_left = dataclasses.replace(model, tokenizer=model.tokenizer.with_description(description))
     for other in (model.add_words(["zzz"]), cut_left):
         with pytest.raises(UserError, match=r"of another request \(other model\)"):
             predict(other, "embed", source, target, options)

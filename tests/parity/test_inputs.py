@@ -11,7 +11,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.config import EncoderConfig, Head
 from bert_jax.parity.heads import make_inputs
 from bert_jax.tokenization import BertSwitches, Template, WordPieceTokenizer
-from bert_jax.tokenization.interface import BRACKETED
+from bert_jax.tokenization.special_tokens import BRACKETED
 
 TOKENIZER = WordPieceTokenizer.from_vocabulary([*BRACKETED, "a"], BertSwitches(True, None, True))
 SPECIAL = TOKENIZER.special_ids
@@ -50,10 +50,11 @@ def test_rows_are_laid_out_as_bert_has_them():
 
 
 def test_special_tokens_stand_where_the_template_has_them():
+    template = Template(single="cls A sep", pair="cls A sep sep B sep")
     tokenizer = WordPieceTokenizer.from_vocabulary(
         [*BRACKETED, "a"],
         BertSwitches(True, None, True),
-        template=Template(single="cls A sep", pair="cls A sep sep B sep"),
+        dataclasses.replace(WordPieceTokenizer.class_description, template=template),
     )
     config = dataclasses.replace(CONFIG, type_vocab_size=1)
     _, padded, _ = make_inputs(config, tokenizer, Head.ENCODER, "regression")

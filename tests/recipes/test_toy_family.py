@@ -64,7 +64,9 @@ def directory(family, pieces, tmp_path):
     )
     params = random_params(description.make_module(Execution()))
     tokenizer = WordPieceTokenizer.from_vocabulary(
-        pieces, BertSwitches(True, None, True), template=TEMPLATE
+        pieces,
+        BertSwitches(True, None, True),
+        dataclasses.replace(WordPieceTokenizer.class_description, template=TEMPLATE),
     )
     model_directory.save(tmp_path / "toy", description, params, tokenizer)
     return tmp_path / "toy"

@@ -16,7 +16,6 @@ from bert_jax.sharding.mesh import one_device_mesh
 from bert_jax.tasks.base.predictor import BatchOptions
 from bert_jax.tasks.question_answering.predict import AnswerOptions, SpanPredictor
 from bert_jax.tasks.tagging.predict import TagPredictor
-from bert_jax.tokenization.settings import TokenizerSettings
 from tests.random_params import random_params
 
 LONG = "the cat sat on the mat . " * 4
@@ -28,8 +27,10 @@ def limited(make_model):
 
     def make(head, length=9, side="right"):
         model = make_model(head)
-        settings = TokenizerSettings(model_max_length=length, truncation_side=side)
-        return dataclasses.replace(model, tokenizer=model.tokenizer.with_settings(settings))
+        description = dataclasses.replace(
+            model.tokenizer.description, model_max_length=length, truncation_side=side
+        )
+        return dataclasses.replace(model, tokenizer=model.tokenizer.with_description(description))
 
     return make
 

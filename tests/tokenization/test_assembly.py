@@ -1,7 +1,7 @@
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.tokenization.assembly import truncated_lengths
+from bert_jax.tokenization.encoding import truncated_lengths
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_empty_text_and_an_empty_batch(uncased, cat_tokenizer):
         (
             (["the", "the dog"], ["dog", "the dogs."]),
             {"max_length": 7, "truncation": "only_first"},
-            r"item 1 has 2 \+ 4 tokens; 'only_first' cannot bring them to max_length 7",
+            r"item 1 has 2 \+ 4 tokens; 'only_first' cannot bring them to 4 beside the special",
         ),
         (("the dog",), {}, "one string; give a list"),
         ((["the", None],), {}, "text 1 is None"),

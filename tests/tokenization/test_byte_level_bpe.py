@@ -215,17 +215,16 @@ def change(path, **changes):
     [
         (
             {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}}},
-            "the pre_tokenizer of the BPE model is 'Split'; only ByteLevel with its own pattern",
+            "the pre_tokenizer 'Split' is not supported; for a model of type BPE, known are ByteL",
         ),
-        ({"pre_tokenizer": {"type": "ByteLevel", "use_regex": False}}, "only ByteLevel with its"),
-        ({"pre_tokenizer": None}, "the pre_tokenizer of the BPE model is None; only ByteLevel"),
-        ({"normalizer": {"type": "Lowercase"}}, "the BPE model has a normalizer; byte-level BPE"),
+        ({"pre_tokenizer": {"type": "ByteLevel", "use_regex": False}}, "only one ByteLevel with"),
+        ({"pre_tokenizer": None}, "the pre_tokenizer of the BPE model is None; only one ByteLevel"),
+        ({"normalizer": {"type": "Lowercase"}}, "the normalizer 'Lowercase' is not supported; for"),
         ({"dropout": 0.1}, "dropout of the BPE model is 0.1; byte-level BPE as in RoBERTa has"),
         ({"byte_fallback": True}, "byte_fallback of the BPE model is True; byte-level BPE as"),
         ({"merges": [["t", "h"], ["th"]]}, r"merge 1 is \['th'\], not two pieces with a space"),
         ({"merges": ["t h", "q z"]}, r"merge 1 \(q z\) needs 'qz', which is not in the vocab"),
         ({"merges": 3}, "tokenizer.json: the BPE model has no list of merges; give a file"),
-        ({"merges": [["t", "h"]] * 2178}, "2,178 merges for 272 pieces; the limit is 2,177: give"),
         ({"merges": []}, "no merge makes 1. of the 272 pieces, such as .*: the file is cut"),
     ],
 )
@@ -265,7 +264,6 @@ def test_a_file_of_merges_that_is_cut_off_is_refused(directory):
         ("vocab.json", "{\n", "vocab.json:2: not JSON: "),
         ("vocab.json", "[1]", "vocab.json is not a JSON object; give an object of pieces and"),
         ("vocab.json", '{"a": 1.5}', "vocab.json: the id of 'a' is 1.5; give a number from 0"),
-        ("merges.txt", "t h\n" * 2178, "merges.txt: 2,178 merges for 272 pieces; the limit is"),
         ("tokenizer_config.json", '{"trim_offsets": 1}', "trim_offsets is 1; give true or false"),
         (
             "tokenizer_config.json",

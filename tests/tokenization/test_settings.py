@@ -82,4 +82,4 @@ def test_what_the_files_say_is_saved_again(load, tmp_path):
 
     assert saved.items() >= keys.items()
     assert not saved.keys() & local.keys()
-    assert load_tokenizer(tmp_path / "again").settings == tokenizer.settings
+    assert load_tokenizer(tmp_path / "again").description == tokenizer.description

@@ -182,7 +182,7 @@ def other_rules(pieces: list[str]) -> tokenizers.Tokenizer:
 
 
 def test_the_rules_of_the_tokenizer_decide_what_a_word_is(uncased_pieces):
-    tokenizer = WordPieceTokenizer(other_rules(uncased_pieces), "tokenizer.json")
+    tokenizer = WordPieceTokenizer(other_rules(uncased_pieces))
     assert tokenizer.switches is None
     longer = tokenizer.with_words(["covid-19", "中国"])
 
@@ -194,7 +194,7 @@ def test_the_rules_of_the_tokenizer_decide_what_a_word_is(uncased_pieces):
 def test_tokens_beside_the_vocabulary_keep_their_ids_so_no_word_joins_them(uncased_pieces):
     library = other_rules(uncased_pieces)
     library.add_tokens(["[E1]", "[E2]"])
-    tokenizer = WordPieceTokenizer(library, "tokenizer.json")
+    tokenizer = WordPieceTokenizer(library)
     assert tokenizer.token_to_id("[E1]") == 20
 
     with pytest.raises(UserError, match=r"2 added tokens beside its vocabulary \(\[E1\], \[E2\]\)"):

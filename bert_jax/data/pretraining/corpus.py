@@ -22,7 +22,8 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.files import as_path, below, fetch, reachable, read_json_object, write_atomically
 from bert_jax.files.journal import checksum
-from bert_jax.tokenization.interface import BRACKETED, Tokenizer
+from bert_jax.tokenization.interface import Tokenizer
+from bert_jax.tokenization.special_tokens import BRACKETED
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1

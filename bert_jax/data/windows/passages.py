@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from bert_jax.data.examples import GoldAnswer
 from bert_jax.data.windows.ranges import Range, max_context_ranges, window_ranges
 from bert_jax.errors import OptionError
-from bert_jax.tokenization.assembly import join_texts, text_starts
-from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
+from bert_jax.tokenization.encoding import Encoding, Pieces
+from bert_jax.tokenization.interface import Tokenizer
 
 # run_squad.py of google-research/bert prefers long windows by this much per token.
 _LENGTH_BONUS = 0.01
@@ -113,8 +113,8 @@ class PassageWindows:
         for (start, stop), read in zip(
             ranges, max_context_ranges(starts, ranges, _LENGTH_BONUS), strict=True
         ):
-            row = join_texts(self._tokenizer, [question, passage.part(start, stop)])
-            _, begin = text_starts(self._tokenizer, [len(question), stop - start])
+            row = self._tokenizer.join([question, passage.part(start, stop)])
+            _, begin = self._tokenizer.template.text_starts([len(question), stop - start])
             windows.append(
                 PassageWindow(
                     **vars(row),

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from bert_jax.data.windows.ranges import max_context_ranges, window_ranges
 from bert_jax.errors import OptionError
-from bert_jax.tokenization.assembly import join_texts, text_starts
-from bert_jax.tokenization.interface import Encoding, Pieces, Tokenizer
+from bert_jax.tokenization.encoding import Encoding, Pieces
+from bert_jax.tokenization.interface import Tokenizer
 
 # Blocks of Chinese characters, of which each is a word (google-research/bert, tokenization.py).
 _CHINESE = (
@@ -222,8 +222,8 @@ class WordWindows:
             [tokens.offsets[token] for token in inside],
             [word_ids[token] for token in inside],
         )
-        row = join_texts(self._tokenizer, [pieces])
-        (begin,) = text_starts(self._tokenizer, [len(pieces)])
+        row = self._tokenizer.join([pieces])
+        (begin,) = self._tokenizer.template.text_starts([len(pieces)])
         position = {token: begin + index for index, token in enumerate(inside)}
 
         def deciding(first: int) -> int:

@@ -1,6 +1,6 @@
 """Whole batches, by literal values and as readable text."""
 
-import copy
+import dataclasses
 
 import numpy as np
 
@@ -67,8 +67,10 @@ masked_lm_weights   1  1  1  0
 
 
 def test_special_tokens_stand_where_the_template_says(tokenizer, make_split):
-    other = copy.copy(tokenizer)
-    other.template = Template(single="A sep:1 cls:2", pair="cls:1 A sep sep B:3 sep:2")
+    template = Template(single="A sep:1 cls:2", pair="cls:1 A sep sep B:3 sep:2")
+    other = tokenizer.with_description(
+        dataclasses.replace(tokenizer.description, template=template)
+    )
     split = make_split([[[10, 11, 12], [13, 14]]])
     options = {"length": 16, "mask_fraction": 0.01, "short_probability": 0.0}
 

@@ -1,6 +1,5 @@
 """Tags and entities by models whose scores are known, and against a plain call of the module."""
 
-import copy
 import dataclasses
 import io
 import itertools
@@ -274,8 +273,9 @@ def test_models_that_do_not_tag(model):
 
 def test_a_limit_without_space_for_a_word(knowing):
     model = knowing()
-    tokenizer = copy.copy(model.tokenizer)
-    tokenizer.template = Template(single="cls A sep sep", pair="cls A sep B sep")
+    template = Template(single="cls A sep sep", pair="cls A sep B sep")
+    description = dataclasses.replace(model.tokenizer.description, template=template)
+    tokenizer = model.tokenizer.with_description(description)
     model = dataclasses.replace(model, tokenizer=tokenizer)
     with pytest.raises(OptionError, match="^max_length is 3; a word needs at least 4 tokens"):
         model.tag(["boy"], max_length=3)

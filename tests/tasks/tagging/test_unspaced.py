@@ -11,7 +11,8 @@ import tokenizers
 from bert_jax.data.windows.words import WordWindows, piece_words
 from bert_jax.models.config import Head
 from bert_jax.tokenization import load_tokenizer
-from bert_jax.tokenization.interface import XLM_ROBERTA, Pieces
+from bert_jax.tokenization.encoding import Pieces
+from bert_jax.tokenization.interface import XLM_ROBERTA
 
 # Score 0: special; the piece of a place is worth more than those of its characters.
 PIECES = [

@@ -1,4 +1,4 @@
-"""What `tokenizer_config.json` says beside the rules for text: limits, sides, and further keys."""
+"""What the files of a tokenizer say beside its vocabulary and its rules for text."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,27 +6,31 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.tokenization.special_tokens import SpecialTokens
+from bert_jax.tokenization.template import Template
 
-# transformers writes 1e30 for "no limit", and takes every number above 1e20 as that.
-_NO_LIMIT = 1e20
 CONFIG_FILE = "tokenizer_config.json"
 SIDES = ("right", "left")
 
-# Paths of the machine that saved the file; transformers drops them, too.
-_LOCAL = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file", "merges_file")
+# transformers writes 1e30 for "no limit", and takes every number above 1e20 as that.
+_NO_LIMIT = 1e20
 
+# Paths of the machine that saved the file, which transformers drops, too; keys with a field.
+_DROPPED = (
+    *("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file", "merges_file"),
+    *("model_max_length", "max_len", "truncation_side"),
+)
 # Keys of `tokenizer.json` that are not used here, except for the direction of truncation.
 _LIBRARY = ("truncation", "padding", "decoder")
 
-# Keys that change ids, with the value that every model of these families has.
-_ONLY = {"split_special_tokens": False}
-
 
 @dataclasses.dataclass(frozen=True)
-class TokenizerSettings:
-    """What the files of a tokenizer say that changes no ids of a text that fits.
+class Description:
+    """What changes no pieces of a text: special tokens around it, limits, and further keys.
 
     Attributes:
+        tokens: special and added tokens.
+        template: positions of special tokens and token types around texts.
         class_name: Hugging Face's class, as the files name it; None if they name none.
         model_max_length: maximum number of tokens that the tokenizer's files give; None for none.
         truncation_side: side where a text is cut, "right" or "left".
@@ -35,19 +39,27 @@ class TokenizerSettings:
             programs that use the library.
     """
 
+    tokens: SpecialTokens
+    template: Template
     class_name: str | None = None
     model_max_length: int | None = None
     truncation_side: str = SIDES[0]
     others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     library: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def without_token_types(self) -> "Description":
+        """The same with token type 0 for all tokens."""
+        return dataclasses.replace(self, template=self.template.without_token_types())
+
     def saved(self, config: Mapping[str, Any], max_length: int | None) -> dict[str, Any]:
         """The content of a `tokenizer_config.json`.
 
         Args:
-            config: its keys for class, rules and tokens.
+            config: its keys for class and rules.
             max_length: limit to write where the files gave none; None for none.
         """
+        names = {f"{role}_token": name for role, name in self.tokens.names.items() if name}
+        config = {**config, **names}
         others = {key: value for key, value in self.others.items() if key not in config}
         if self.truncation_side != SIDES[0]:
             others["truncation_side"] = self.truncation_side
@@ -56,19 +68,19 @@ class TokenizerSettings:
         return {**config, **others, **limits}
 
 
-def read_settings(
+def with_settings(
+    description: Description,
     path: Path,
     config: Mapping[str, Any],
-    definition: Mapping[str, Any] | None = None,
-    class_name: str | None = None,
-) -> TokenizerSettings:
-    """The settings in the content of a `tokenizer_config.json`.
+    definition: Mapping[str, Any] | None,
+) -> Description:
+    """A description with the limit, the side and the further keys of the files.
 
     Args:
-        path: file to name in errors.
+        description: the description.
+        path: `tokenizer_config.json`, to name in errors.
         config: its content.
         definition: the content of the `tokenizer.json` beside it; None if there is none.
-        class_name: Hugging Face's class; None if no file names it.
 
     Raises:
         UserError: a limit is no positive number, or a side is neither "right" nor "left".
@@ -88,9 +100,10 @@ def read_settings(
     for key, side in sides.items():
         if side not in SIDES:
             raise UserError(f"{path}: {key} is {side!r:.80}; give {' or '.join(SIDES)}")
-    for key, only in _ONLY.items():
-        if config.get(key, only) != only:
-            raise UserError(f"{path}: {key} is {config[key]!r:.80}; only {only} is supported")
-    dropped = {*_LOCAL, "model_max_length", "max_len", "truncation_side"}
-    others = {key: value for key, value in config.items() if key not in dropped}
-    return TokenizerSettings(class_name, limit, sides["truncation_side"], others, library)
+    return dataclasses.replace(
+        description,
+        model_max_length=limit,
+        truncation_side=sides["truncation_side"],
+        others={key: value for key, value in config.items() if key not in _DROPPED},
+        library=library,
+    )
