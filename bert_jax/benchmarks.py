@@ -6,9 +6,9 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -60,6 +60,16 @@ class BenchOptions:
         require_between("peak_flops", self.peak_flops, 0, without_low=True)
 
 
+class Workload(NamedTuple):
+    """What a config trains, and on which devices."""
+
+    task: Task
+    execution: Execution
+    optimizer: Optimizer
+    train_options: TrainOptions
+    mesh: Mesh
+
+
 @dataclasses.dataclass(frozen=True)
 class Timing:
     """Seconds of wall-clock time.
@@ -83,15 +93,7 @@ class Timing:
         return max(0.0, self.first - self.median)
 
 
-def bench(
-    options: BenchOptions,
-    *,
-    task: Task,
-    execution: Execution,
-    optimizer: Optimizer,
-    train_options: TrainOptions,
-    mesh: Mesh,
-) -> dict[str, Any]:
+def bench(options: BenchOptions, workload: Workload) -> dict[str, Any]:
     """Times the work.
 
     Returns:
@@ -100,39 +102,42 @@ def bench(
         padding), `real_tokens_per_s`, and for computations `flops_per_s` (of the model, for real
         tokens), `mfu` (as a fraction of the devices' peak; None if that is unknown), `peak_bytes`.
     """
-    if options.work == "pipeline":
-        step, made = batch_making(task)
-        timing = time_steps(
-            step, options.steps, warmup=_WARMUP_OF_PIPELINE, profile=options.profile
-        )
-        timed = made[_WARMUP_OF_PIPELINE:][: options.steps]
-        return {"work": options.work, **_times(timing), **_rates(timing, timed)}
-
-    batches = first_batches(task)
-    work = f"a batch of {train_options.global_batch_size} rows"
+    task, mesh, execution = workload.task, workload.mesh, workload.execution
+    is_pipeline = options.work == "pipeline"
+    work = f"a batch of {workload.train_options.global_batch_size} rows"
     with explain_out_of_memory(work, "global_batch_size", "lower {global_batch_size}"):
-        if options.work == "infer":
-            step = forward_pass(task, execution, mesh, batches)
-        else:
-            parts = train_options.microbatches
-            batches = [pack_rows(task, mesh, parts, batch) for batch in batches]
-            step = training_step(task, optimizer, mesh, parts, batches)
+        step, batches = make_step(options.work, workload)
         # Each batch once: those of other lengths are other programs.
-        timing = time_steps(step, options.steps, warmup=len(batches), profile=options.profile)
-    numbers = range(len(batches), len(batches) + options.steps)
-    timed = [batches[number % len(batches)] for number in numbers]
+        warmup = _WARMUP_OF_PIPELINE if is_pipeline else len(batches)
+        timing = time_steps(step, options.steps, warmup=warmup, profile=options.profile)
+    timed = [batches[n % len(batches)] for n in range(warmup, warmup + options.steps)]
+    seconds = sum(timing.steps)
+    lengths = [row_lengths(batch) for batch in timed]
+    result: dict[str, Any] = {
+        "work": options.work,
+        "steps": options.steps,
+        "median_s": timing.median,
+        "min_s": min(timing.steps),
+        "steps_s": [round(seconds, 6) for seconds in timing.steps],
+        "tokens_per_s": sum(map(computed_tokens, timed)) / seconds,
+        "real_tokens_per_s": sum(int(each.sum()) for each in lengths) / seconds,
+    }
+    if is_pipeline:
+        return result
     devices = list(mesh.devices.flat)
-    flops = sum(_flops(task, batch, training=options.work != "infer") for batch in timed)
-    per_second = flops / sum(timing.steps)
+    flops = 0.0
+    for batch, each in zip(timed, lengths, strict=True):
+        if options.work == "infer":
+            flops += real_flops(task.description.config, each, 0) / 3
+        else:
+            predictions = np.count_nonzero(batch.get("masked_lm_weights", 0))
+            flops += step_flops(task.computed_models, each, int(predictions))
     hardware = hardware_of(devices[0].device_kind)
     peak = options.peak_flops or (hardware and hardware.flops(execution.dtype))
-    return {
-        "work": options.work,
-        **_times(timing),
+    return result | {
         "compile_s": timing.once,
-        **_rates(timing, timed),
-        "flops_per_s": per_second,
-        "mfu": per_second / (peak * len(devices)) if peak else None,
+        "flops_per_s": flops / seconds,
+        "mfu": flops / seconds / (peak * len(devices)) if peak else None,
         "peak_bytes": peak_bytes(devices),
         "device": devices[0].device_kind,
         "devices": len(devices),
@@ -140,6 +145,23 @@ def bench(
         "rows": int(timed[0]["input_ids"].shape[0]),
         "length": max(int(batch["input_ids"].shape[-1]) for batch in timed),
     }
+
+
+def make_step(work: str, workload: Workload) -> tuple[Step, list[Batch]]:
+    """A step of a work, and its batches: those that it uses in turn, or the pipeline has made."""
+    task, mesh = workload.task, workload.mesh
+    if work == "pipeline":
+        stream = task.train_batches(0, 1 << 40, host=0, hosts=1)
+        made: list[Batch] = []
+        return lambda _: made.append(next(stream)), made
+    stream = task.train_batches(0, _BATCHES, host=0, hosts=1)
+    with contextlib.closing(stream):
+        batches = list(itertools.islice(stream, _BATCHES))
+    if work == "infer":
+        return forward_pass(task, workload.execution, mesh, batches), batches
+    parts = workload.train_options.microbatches
+    batches = [pack_rows(task, mesh, parts, batch) for batch in batches]
+    return training_step(task, workload.optimizer, mesh, parts, batches), batches
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -208,15 +230,6 @@ def row_lengths(batch: Batch) -> np.ndarray:
     return mask.reshape(math.prod(mask.shape[:-1]), -1).sum(axis=1)
 
 
-def first_batches(task: Task, count: int = _BATCHES) -> list[Batch]:
-    """The first batches of a training."""
-    made = task.train_batches(0, count, host=0, hosts=1)
-    try:
-        return list(itertools.islice(made, count))
-    finally:
-        made.close()
-
-
 def training_step(
     task: Task, optimizer: Optimizer, mesh: Mesh, microbatches: int, batches: list[Batch]
 ) -> Step:
@@ -272,41 +285,3 @@ def forward_pass(task: Task, execution: Execution, mesh: Mesh, batches: list[Bat
             return forward(params, placed[number % len(placed)])
 
     return run
-
-
-def batch_making(task: Task) -> tuple[Step, list[Batch]]:
-    """The input pipeline, which makes the batches one after the other; `made` collects them."""
-    made: list[Batch] = []
-    stream: Iterator[Batch] = task.train_batches(0, 1 << 40, host=0, hosts=1)
-
-    def run(number: int) -> None:
-        made.append(next(stream))
-
-    return run, made
-
-
-def _times(timing: Timing) -> dict[str, Any]:
-    return {
-        "steps": len(timing.steps),
-        "median_s": timing.median,
-        "min_s": min(timing.steps),
-        "steps_s": [round(seconds, 6) for seconds in timing.steps],
-    }
-
-
-def _rates(timing: Timing, batches: list[Batch]) -> dict[str, float]:
-    """Tokens per second over all timed steps."""
-    seconds = sum(timing.steps)
-    computed = sum(map(computed_tokens, batches))
-    return {
-        "tokens_per_s": computed / seconds,
-        "real_tokens_per_s": sum(int(row_lengths(batch).sum()) for batch in batches) / seconds,
-    }
-
-
-def _flops(task: Task, batch: Batch, *, training: bool) -> float:
-    weights = batch.get("masked_lm_weights")
-    predictions = 0 if weights is None else int(np.count_nonzero(weights))
-    if training:
-        return step_flops(task.computed_models, row_lengths(batch), predictions)
-    return real_flops(task.description.config, row_lengths(batch), 0) / 3

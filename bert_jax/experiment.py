@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import model_init, presets
 from bert_jax import workdir as run_directory
-from bert_jax.benchmarks import BenchOptions
+from bert_jax.benchmarks import BenchOptions, Workload
 from bert_jax.benchmarks import bench as time_work
 from bert_jax.checkpoints import model_directory
 from bert_jax.checkpoints.config_file import ModelDescription, config_bytes
@@ -296,14 +296,13 @@ class Experiment:
                 "work", "finetune", "it needs the config of a labelled task, or {work=train}"
             )
         here = dataclasses.replace(self, with_data=spec.has_data(self.config))
-        return time_work(
-            options,
-            task=here.task,
-            execution=here.model_init.execution,
-            optimizer=here.optimizer,
-            train_options=here.options,
-            mesh=here.mesh,
-        )
+        return time_work(options, here.workload)
+
+    @property
+    def workload(self) -> Workload:
+        """What `benchmarks` times."""
+        execution = self.model_init.execution
+        return Workload(self.task, execution, self.optimizer, self.options, self.mesh)
 
     @property
     def _train_spec(self) -> TrainSpec:

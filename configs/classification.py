@@ -15,7 +15,7 @@ examples is validation.
     the paper's grid             bert-jax train --sweep …
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2 at a rate of 5e-5, three seeds of two to
-four minutes, by `launch/measure/finetuning_table.py`: TREC, test accuracy 96.6 ± 0.2 %; SICK's
+four minutes, by `python -m benchmarks finetune`: TREC, test accuracy 96.6 ± 0.2 %; SICK's
 entailment, trial accuracy 84.9 ± 0.5 %, and relatedness, a number, Pearson 84.0 ± 0.5.
 """
 

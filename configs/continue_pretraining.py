@@ -19,7 +19,7 @@ plays (1.1 MB), 10 minutes; the held-out MLM loss at the start and the end:
     Shakespeare   5.908   4.568   (accuracy 0.185, 0.281)
     Wikipedia     4.550   4.877   (accuracy 0.317, 0.296)
 
-Commands: docs/results.md.
+Commands: benchmarks/results/pretraining.md.
 """
 
 from ml_collections import ConfigDict

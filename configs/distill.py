@@ -19,7 +19,7 @@ its own config, or pre-training. `result.json` and the last lines have size, spe
     another student                      --config.init_from=STUDENT --config.model.keep_layers=None
     the student without its teacher      the task's own config with --config.model.keep_layers=3
 
-Measured 2026-11-24 by launch/measure/distillation_table.py, each run on one core of a CPU (AMD
+Measured 2026-11-24 by `python -m benchmarks distill`, each run on one core of a CPU (AMD
 EPYC), bfloat16, three seeds; the teacher is all-MiniLM-L6-v2 (6 layers) fine-tuned on the same
 examples. Students with the teacher, and alone (their first layers from all-MiniLM-L6-v2 itself):
 

@@ -8,7 +8,7 @@ and test.tsv (MNLI: dev_matched.tsv, …); other names are given with `--config.
 predictions for the test set are in `RUN/predictions/`, under the name that the benchmark expects.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2 at a rate of 5e-5, three seeds of one to
-five minutes, by `launch/measure/finetuning_table.py`: MRPC F1 85.7 ± 0.2, CoLA Matthews 31.4 ± 1.2,
+five minutes, by `python -m benchmarks finetune`: MRPC F1 85.7 ± 0.2, CoLA Matthews 31.4 ± 1.2,
 accuracy of SST-2 (10,000 rows) 87.2 ± 0.5, of QNLI (4,386 rows) 79.8 ± 0.3, of WNLI 44.6 ± 3.5.
 """
 

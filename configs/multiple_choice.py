@@ -9,7 +9,7 @@ Without a validation file, a tenth of the items is validation.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2: OpenBookQA (4,461 questions without the
 book) at a rate of 5e-5, three seeds of 5 minutes: 58.4 ± 1.1 % of 496 validation questions (25 % by
-chance), by `launch/measure/finetuning_table.py --rows openbookqa`.
+chance), by `python -m benchmarks finetune set=openbookqa`.
 """
 
 from ml_collections import ConfigDict

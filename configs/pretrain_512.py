@@ -8,8 +8,8 @@ with `--init_checkpoint`. The architecture must be that of the first phase: give
 
 Rows are packed: several examples share one, without seeing each other, so that nearly all tokens
 are real, and a step sees more text than the paper's; `--config.data.packing=false` is the paper's.
-Padding measured 2026-11-21 with `python launch/measure/benchmark_batches.py --length 512 --corpus
-CORPUS` and the same with `--packing`, 4,096 rows each: 154 books 4.0 % and 0.4 %, 119 Wikipedia
+Padding measured 2026-11-21 with `python -m benchmarks masking length=512 corpus=CORPUS
+packing=false,true`, 4,096 rows each: 154 books 4.0 % and 0.4 %, 119 Wikipedia
 articles 8.2 % and 0.7 %, 431 documents of Python's documentation 26.2 % and 0.8 %. Packing leaves
 out 0.3 to 0.4 % of an epoch's examples.
 """

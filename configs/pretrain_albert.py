@@ -10,7 +10,7 @@ Measured 2026-11-24 on one core of a shared 2-core CPU (AMD EPYC, AVX-512), floa
 SentencePiece model of 8,192 pieces trained on the same Wikipedia and books (84 s with the corpus),
 8,000 steps of 32 × 64 tokens by AdamW in 17.5 minutes of processor time: validation MLM loss 5.893,
 accuracy 0.142 (always the most frequent piece: 0.058). That is too little for sentence order:
-accuracy 0.506, loss 0.693. Commands: docs/results.md.
+accuracy 0.506, loss 0.693. Commands: benchmarks/results/pretraining.md.
 """
 
 from ml_collections import ConfigDict

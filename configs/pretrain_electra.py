@@ -11,7 +11,7 @@ Measured 2026-11-23 beside MLM of the same size and the same FLOPs, 17 minutes o
 tiny, 6,638 steps of 32 × 64 tokens against 8,000, Wikipedia and books. That is too little for
 replaced-token detection: its loss is 0.360 (always the share of the replaced tokens: 0.367), and
 fine-tuned it has 71.8 % on TREC (MLM: 83.4), 77.9 on SST-2 (77.5), 52.3 F1 on CoNLL-2003 (69.8).
-Commands: docs/results.md.
+Commands: benchmarks/results/pretraining.md.
 """
 
 from ml_collections import ConfigDict

@@ -10,7 +10,7 @@ each epoch. Optimizer as in the paper (table 9) and fairseq's examples/roberta. 
 Measured 2026-11-24 on one core of a shared 2-core CPU (AMD EPYC, AVX-512), float32: size tiny, a
 BPE of 8,192 tokens trained on the same Wikipedia and books (49 s with the corpus), 8,000 steps of
 32 × 64 tokens in 17.8 minutes of processor time: validation MLM loss 5.430, accuracy 0.209 (always
-the most frequent token: 0.064). Commands: docs/results.md.
+the most frequent token: 0.064). Commands: benchmarks/results/pretraining.md.
 """
 
 from ml_collections import ConfigDict

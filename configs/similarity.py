@@ -16,7 +16,7 @@ sentence-transformers.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2: SICK's relatedness (4,500 pairs,
 label_range=1,5) by `cosine`, three seeds of a minute and a half: on the trial set Spearman 84.2 ±
-0.2 and Pearson 88.7 ± 0.1, by `launch/measure/finetuning_table.py --rows sick_embeddings`.
+0.2 and Pearson 88.7 ± 0.1, by `python -m benchmarks finetune set=sick_embeddings`.
 """
 
 from ml_collections import ConfigDict

@@ -14,7 +14,7 @@ file and stored in the model's config.json.
 learns whether there is an answer; see docs/finetuning.md.
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2, one seed, by
-`launch/measure/finetuning_table.py --rows squad1 squad2`: 1.1, of 8,000 questions in 28 minutes, F1
+`python -m benchmarks finetune set=squad1,squad2`: 1.1, of 8,000 questions in 28 minutes, F1
 64.7, exact match 51.2 on the public half of the validation set; 2.0, on public articles, F1
 47.4, exact match 44.2.
 

@@ -16,7 +16,7 @@ validation.
     several seeds                --config.train.seeds=1,2,3
 
 Measured 2026-11-22 on 2 CPU cores with all-MiniLM-L6-v2, three seeds of three to five minutes, by
-`launch/measure/finetuning_table.py --rows conll2003 wnut17`: entity F1 on the validation sets
+`python -m benchmarks finetune set=conll2003,wnut17`: entity F1 on the validation sets
 89.7 ± 0.2 for CoNLL-2003, 51.9 ± 2.2 (in 5 epochs) for WNUT-17.
 """
 

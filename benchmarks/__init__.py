@@ -1,0 +1,1 @@
+"""Measurements: `python -m benchmarks` in a clone lists them; `works.py` has the table."""

@@ -1,0 +1,164 @@
+"""Contenders of bert_jax: steps of a model on synthetic text, and works on texts."""
+
+import argparse
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import bert_jax
+from benchmarks.contender import Step
+from benchmarks.texts import SHORT, TAGS, questions, uneven_texts, words
+from bert_jax.benchmarks import make_step
+from bert_jax.checkpoints import model_directory
+from bert_jax.checkpoints.config_file import ModelDescription
+from bert_jax.config import load_config
+from bert_jax.experiment import Experiment
+from bert_jax.families import bert
+from bert_jax.models.config import Head
+from bert_jax.models.encoder import init_params
+from bert_jax.models.execution import Execution
+from bert_jax.tasks.question_answering.predict import AnswerOptions
+from bert_jax.tokenization import BertSwitches, WordPieceTokenizer
+from bert_jax.training.progress import computed_tokens, padding_fraction
+
+# The encoder of all-MiniLM-L6-v2, as changes of BERT-base.
+MINILM = {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536}
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MARKS = ".,;:()'-"
+
+
+def model_step(options: argparse.Namespace) -> Step:
+    """Steps of the training, of the encoder, or of the pipeline that makes batches.
+
+    The batches of the pipeline are from a synthetic corpus, or from `corpus`.
+    """
+    run, batches = _prepared(options, options.dtype)
+    numbers = itertools.count()
+
+    def step(number: int) -> dict[str, float]:
+        if options.kind != "pipeline":
+            jax.block_until_ready(run(next(numbers)))
+            return {}
+        batches.clear()
+        for _ in range(options.batches):
+            run(next(numbers))
+        padding = float(np.mean([padding_fraction(batch) for batch in batches]))
+        return {"tokens": sum(map(computed_tokens, batches)), "padding": padding}
+
+    return step
+
+
+def precision(options: argparse.Namespace) -> Step:
+    """The losses of the same steps in bfloat16 and in float32."""
+
+    def losses(dtype: str) -> np.ndarray:
+        with jax.default_matmul_precision("highest" if dtype == "float32" else "default"):
+            run, _ = _prepared(options, dtype)
+            return np.array([float(run(number)["loss"]) for number in range(options.compared)])
+
+    def step(number: int) -> dict[str, float]:
+        full, half = losses("float32"), losses("bfloat16")
+        difference = float(abs(half / full - 1).max())
+        return {"first loss": full[0], "last loss": full[-1], "difference": difference}
+
+    return step
+
+
+def _prepared(options: argparse.Namespace, dtype: str) -> tuple[Callable[[int], Any], list[Any]]:
+    values = vars(options)
+    keys = {
+        "precision": dtype,
+        "train.global_batch_size": options.batch,
+        "model.hidden_dropout_prob": values.get("dropout", 0.1),
+        "model.attention_probs_dropout_prob": values.get("dropout", 0.1),
+        **{
+            f"data.{key}": values[key]
+            for key in ("masking", "objective", "packing")
+            if key in values
+        },
+    }
+    if options.size == "minilm":
+        keys |= {f"model.{key}": value for key, value in MINILM.items()}
+    size, corpus = options.size.replace("minilm", "base"), values.get("corpus", "")
+    name = f"pretrain:size={size},length={options.length},corpus={corpus}"
+    config = load_config(name, [(key, str(value)) for key, value in keys.items()])
+    experiment = Experiment.from_config(config)
+    experiment = dataclasses.replace(experiment, with_data=bool(corpus))
+    return make_step(options.kind, experiment.workload)
+
+
+def on_texts(options: argparse.Namespace) -> Step:
+    """Vectors; labels, tags and answers by new heads."""
+    heads: dict[str, Any] = {
+        "embed": (None, None),
+        "classify": ("classification", ["no", "yes"]),
+        "tag": ("tagging", list(TAGS)),
+        "answer": ("question_answering", None),
+    }
+    head, labels = heads[options.kind]
+    model = bert_jax.load(_model(options), head, precision=options.dtype, labels=labels)
+    inputs: Any = (uneven_texts(options.texts, 40 if options.kind == "embed" else SHORT),)
+    more: dict[str, Any] = {"max_length": options.length}
+    if options.kind == "answer":
+        inputs = questions(options.texts)
+        # About as many windows as the peer has, which overlap: a question has some 25 tokens, and
+        # 3 are special.
+        advance = max(1, options.length - 28 - options.overlap)
+        windows = AnswerOptions(max_length=options.length, window_step=advance)
+        more = {"options": windows}
+
+    def step(number: int) -> dict[str, int]:
+        getattr(model, options.kind)(*inputs, **more)
+        return {"texts": options.texts}
+
+    return step
+
+
+def _model(options: argparse.Namespace) -> str:
+    """The model directory `model`, else one of random weights of this `size` in `output`.
+
+    Its vocabulary has the words of `texts.py`.
+    """
+    directory = Path(options.output, f"model-{options.size}")
+    if options.model or directory.exists():
+        return options.model or str(directory)
+    changes = MINILM if options.size == "minilm" else {}
+    config = bert.FAMILY.new_config(options.size.replace("minilm", "base"), **changes)
+    known = dict.fromkeys(word.lower().strip(MARKS) for word in words())
+    pieces = [*SPECIAL, *MARKS, *filter(None, known)]
+    pieces += [f"w{number}" for number in range(config.vocab_size - len(pieces))]
+    tokenizer = WordPieceTokenizer.from_vocabulary(pieces, BertSwitches(True, None, True))
+    description = ModelDescription(config, Head.ENCODER)
+    module = description.make_module(Execution())
+    params = jax.jit(lambda key: init_params(module, key))(jax.random.key(0))
+    model_directory.save(directory, description, params, tokenizer)
+    return str(directory)
+
+
+def bare_tokenizers(options: argparse.Namespace) -> Step:
+    """`encode_batch_fast` of the tokenizers library, on sentences in memory."""
+    import sentencex
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    from bert_jax.data.pretraining.sources import open_source, source_specs
+
+    os.environ["RAYON_NUM_THREADS"] = str(options.threads)
+    blocks = open_source(source_specs(options.source)[0]).blocks()
+    lines = [line for block in blocks for line in block.text.split("\n")]
+    sentences = [sentence for line in lines for sentence in sentencex.segment("en", line)]
+    tokenizer = Tokenizer(models.WordPiece.from_file(options.vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+
+    def step(number: int) -> None:
+        for start in range(0, len(sentences), 10_000):
+            part = sentences[start : start + 10_000]
+            tokenizer.encode_batch_fast(part, add_special_tokens=False)
+
+    return step
