@@ -30,7 +30,7 @@ examples. Students with the teacher, and alone (their first layers from all-Mini
     CoNLL-2003, 2,000 (F1)           60.0     58.4   49.5             44.9   33.9
     s per 1,000 texts of SST-2       5.02     2.47                    1.76
 
-With deviations, the other times and the commands: docs/results.md.
+With deviations, the other times and the commands: benchmarks/results/distillation.md.
 """
 
 from ml_collections import ConfigDict
