@@ -98,66 +98,41 @@ def test_special_tokens_stand_where_the_template_says(tokenizer, make_split):
     assert mask == [*[1] * 9, *[0] * 7]
 
 
-def test_sentence_order_and_whole_words_by_eye(tiny_batches):
+def test_sentence_order_and_whole_words_by_eye(tiny_batches, tokenizer):
     batches = tiny_batches(seed=2, objective="sop", masking="whole_word")
-    batch = batches.examples(np.array([3, 1, 5]))
-    # 0: swapped. The first "the" and the last "." of the longer segment are missing.
-    #   [CLS] song was long and low . the sun went down [SEP] a bird sang in the tree . [SEP]
-    # 1: in order. "it" is missing.
-    #   [CLS] the cat sat on the mat . [SEP] was warm . the dog ran to the tree . [SEP]
-    # 2: in order, "boys" (13 37) masked as one word. "the" is missing.
-    #   [CLS] the sun went up . [SEP] sea was low and the boy ##s ran down to it . [SEP]
-    expected = """
-input_ids           2 16  4 34 30 35  4  4 17 25 32  3  7 12 22 28  6 15  5  3
-token_type_ids      0  0  0  0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1
-masked_lm_positions 2  6  7  0
-masked_lm_ids       9  5  6  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2  6  4 20 27  6 14  4  3  9 33  5  6 11 21 29  6  4  5  3
-token_type_ids      0  0  0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 2  7 17  0
-masked_lm_ids      10  5 15  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2  6 17 25 31  5  3 18  9 35 30  6  4  4 21 32 29  8  4  3
-token_type_ids      0  0  0  0  0  0  0  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 12 13 18 0
-masked_lm_ids       13 37  5 0
-masked_lm_weights   1  1  1  0
-"""
-    assert_rows(batch, expected)
-    assert batch["attention_mask"].tolist() == [[1] * 20] * 3
-    assert batch["next_sentence_labels"].tolist() == [1, 0, 0]
-    assert batch["next_sentence_weights"].tolist() == [1.0, 1.0, 1.0]
+    assert as_text(batches.examples(np.array([3, 1, 5])), tokenizer, "sop") == (
+        "example 0: 20 tokens (12 + 8), 0 of padding, 3 masked\n"
+        "  [CLS] song [MASK]←was long and low [MASK]←. [MASK]←the sun went down [SEP]\n"
+        "  a bird sang in the tree . [SEP]\n"
+        "  label 1: the two are swapped\n"
+        "\n"
+        "example 1: 20 tokens (9 + 11), 0 of padding, 3 masked\n"
+        "  [CLS] the [MASK]←cat sat on the mat [MASK]←. [SEP]\n"
+        "  was warm . the dog ran to the [MASK]←tree . [SEP]\n"  # "it" is missing
+        "  label 0: the two are in order\n"
+        "\n"
+        "example 2: 20 tokens (7 + 13), 0 of padding, 3 masked\n"
+        "  [CLS] the sun went up . [SEP]\n"
+        "  sea was low and the [MASK]←boy [MASK]←##s ran down to it [MASK]←. [SEP]\n"
+        "  label 0: the two are in order"
+    )
 
 
-def test_full_sentences_and_spans_by_eye(tiny_batches):
+def test_full_sentences_and_spans_by_eye(tiny_batches, tokenizer):
     batches = tiny_batches(seed=2, objective="none", masking="span")
     batch = batches.examples(np.array([3, 1, 5]))
-    # [CLS] a bird sang in the tree . the song was long and low . [SEP]
-    # [CLS] the cat sat on the mat . it was warm . the dog ran to the tree . [SEP]
-    # [CLS] the sun went up . the sea was low and the boy ##s ran down to it . [SEP]
-    expected = """
-input_ids           2  7  4  4 28  6 15  5  6 16  9 34 30 35  5  3  0  0  0  0
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  0  0  0  0
-masked_lm_positions 2  3  0  0
-masked_lm_ids      12 22  0  0
-masked_lm_weights   1  1  0  0
-
-input_ids           2  6 10 20 27  6 14  4  4  4 33  5  6 11 21 29  6 15  5  3
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 7  8  9  0
-masked_lm_ids       5  8  9  0
-masked_lm_weights   1  1  1  0
-
-input_ids           2  6 17 25 31  5  6 18  9 35 30  6  4  4 21 32 29  8  4  3
-attention_mask      1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1  1
-masked_lm_positions 12 13 18 0
-masked_lm_ids       13 37  5 0
-masked_lm_weights   1  1  1  0
-"""
-    assert_rows(batch, expected)
+    assert as_text(batch, tokenizer, "none") == (
+        "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
+        "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]\n"
+        "\n"
+        "example 1: 20 tokens (20 + 0), 0 of padding, 3 masked\n"
+        "  [CLS] the cat sat on the mat [MASK]←. [MASK]←it [MASK]←was warm . the dog ran to the "
+        "tree . [SEP]\n"
+        "\n"
+        "example 2: 20 tokens (20 + 0), 0 of padding, 3 masked\n"
+        "  [CLS] the sun went up . the sea was low and the [MASK]←boy [MASK]←##s ran down to it "
+        "[MASK]←. [SEP]"
+    )
     assert batch["token_type_ids"].tolist() == [[0] * 20] * 3
     assert not {"next_sentence_labels", "next_sentence_weights"} & set(batch)
 
@@ -174,11 +149,6 @@ def test_examples_as_text_by_eye(tiny_batches, tokenizer):
         "  [CLS] the sun went [MASK]←up . [SEP]\n"
         "  the sea was low and the boy ##s ran down←down [MASK]←to it [SEP]\n"
         "  label 0: the second sentence is the next one"
-    )
-    full = tiny_batches(seed=2, objective="none", masking="span").examples(np.array([3]))
-    assert as_text(full, tokenizer, "none") == (
-        "example 0: 16 tokens (16 + 0), 4 of padding, 2 masked\n"
-        "  [CLS] a [MASK]←bird [MASK]←sang in the tree . the song was long and low . [SEP]"
     )
 
 

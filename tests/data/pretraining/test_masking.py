@@ -11,29 +11,8 @@ from bert_jax.data.pretraining.masking import choose_positions, replace_tokens
 from bert_jax.data.pretraining.options import PretrainingOptions
 
 # Two sentences; "##a" to "##c" continue the word "w" before them.
-SENTENCES = [
-    "[CLS]",
-    "w",
-    "w",
-    "##a",
-    "##b",
-    "w",
-    "w",
-    "##a",
-    "[SEP]",
-    "w",
-    "w",
-    "w",
-    "##a",
-    "##b",
-    "##c",
-    "w",
-    "##a",
-    "w",
-    "[SEP]",
-    "[PAD]",
-    "[PAD]",
-]
+TEXT = "[CLS] w w ##a ##b w w ##a [SEP] w w w ##a ##b ##c w ##a w [SEP] [PAD] [PAD]"
+SENTENCES = TEXT.split()
 
 MASK_ID, VOCAB_SIZE = 4, 3000
 
@@ -65,29 +44,38 @@ def masked_sentences(rows: int, **options) -> list[str]:
 
 
 # 30 % of 19 tokens are 5.7, so 6 are masked.
-def test_token_masks_by_eye():
-    assert masked_sentences(3, unit="token", mask_fraction=0.3) == [
-        "[CLS] _ w ##a ##b w _ ##a [SEP] w _ w _ ##b _ w _ w [SEP] [PAD] [PAD]",
-        "[CLS] w w _ ##b _ w _ [SEP] _ w w _ ##b ##c w ##a _ [SEP] [PAD] [PAD]",
-        "[CLS] w w ##a ##b w _ ##a [SEP] w w _ ##a _ _ w _ _ [SEP] [PAD] [PAD]",
-    ]
-
-
-def test_whole_word_masks_by_eye():
-    assert masked_sentences(3, unit="whole_word", mask_fraction=0.3) == [
-        "[CLS] _ w ##a ##b _ _ _ [SEP] w _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
-        "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
-        "[CLS] w w ##a ##b _ _ _ [SEP] _ _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
-    ]
-
-
-def test_span_masks_by_eye():
-    assert masked_sentences(3, unit="span", mask_fraction=0.3) == [
-        # One span of three words, of which the last is cut: six tokens are reached.
-        "[CLS] w w ##a ##b w w ##a [SEP] w _ _ _ _ _ _ ##a w [SEP] [PAD] [PAD]",
-        "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
-        "[CLS] w w ##a ##b w _ _ [SEP] w w _ _ _ ##c w ##a _ [SEP] [PAD] [PAD]",
-    ]
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        (
+            "token",
+            [
+                "[CLS] _ w ##a ##b w _ ##a [SEP] w _ w _ ##b _ w _ w [SEP] [PAD] [PAD]",
+                "[CLS] w w _ ##b _ w _ [SEP] _ w w _ ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+                "[CLS] w w ##a ##b w _ ##a [SEP] w w _ ##a _ _ w _ _ [SEP] [PAD] [PAD]",
+            ],
+        ),
+        (
+            "whole_word",
+            [
+                "[CLS] _ w ##a ##b _ _ _ [SEP] w _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+                "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+                "[CLS] w w ##a ##b _ _ _ [SEP] _ _ w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+            ],
+        ),
+        (
+            "span",
+            [
+                # One span of three words, of which the last is cut: six tokens are reached.
+                "[CLS] w w ##a ##b w w ##a [SEP] w _ _ _ _ _ _ ##a w [SEP] [PAD] [PAD]",
+                "[CLS] _ w ##a ##b _ _ _ [SEP] _ w w ##a ##b ##c w ##a _ [SEP] [PAD] [PAD]",
+                "[CLS] w w ##a ##b w _ _ [SEP] w w _ _ _ ##c w ##a _ [SEP] [PAD] [PAD]",
+            ],
+        ),
+    ],
+)
+def test_masks_by_eye(unit, expected):
+    assert masked_sentences(3, unit=unit, mask_fraction=0.3) == expected
 
 
 def test_the_arrays_by_eye():

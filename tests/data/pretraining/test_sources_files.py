@@ -1,4 +1,4 @@
-"""The three layouts of `text:` files."""
+"""`text:` files in their three layouts, and `jsonl:` records."""
 
 import pytest
 
@@ -8,6 +8,10 @@ from bert_jax.errors import UserError
 
 def blocks(path, layout="auto"):
     return list(open_source(SourceSpec(f"text:{path}", format=layout)).blocks())
+
+
+def records(path, **options):
+    return list(open_source(SourceSpec(f"jsonl:{path}", **options)).blocks())
 
 
 WIKI = """\
@@ -73,3 +77,48 @@ def test_an_empty_file_among_others_is_no_document(tmp_path):
     (tmp_path / "a.txt").write_text("")
     (tmp_path / "b.txt").write_text("One.")
     assert blocks(tmp_path) == [Block(True, "One.")]
+
+
+def test_a_document_per_record_in_the_named_field(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"text": "One.\\nTwo.", "body": "x"}\n\n{"text": " "}\n{"text": "Thr\\u00e9e"}'
+    )
+    assert records(path) == [Block(True, "One.\nTwo."), Block(True, "Thrée")]
+    path.write_text('{"body": "Roses are red,\\nviolets are blue.\\n\\nThe end."}\n')
+    assert records(path, field="body", paragraphs="blank") == [
+        Block(True, "Roses are red, violets are blue.\nThe end.")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "One.}', "not valid JSON: Unterminated string starting at, column 10"),
+        ("[" * 100_000, "not valid JSON"),
+        ('["One."]', "not a JSON object but list"),
+        ('{"title": "x", "body": "y"}', "no field 'text'; its fields are 'title', 'body'"),
+        ("{}", "no field 'text'; its fields are none"),
+        ('{"text": null}', "'text' is not a string but NoneType"),
+        ('{"text": ["One."]}', "'text' is not a string but list"),
+        ('{"text": "a\\ud83d"}', "field 'text' has half a surrogate pair at character 2"),
+    ],
+)
+def test_bad_records_are_named_by_file_and_line(tmp_path, line, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "One."}\n' + line + "\n")
+    with pytest.raises(UserError) as error:
+        records(path)
+    assert str(error.value).startswith(f"{path}:2: {message}")
+
+
+def test_half_a_surrogate_pair_can_be_replaced(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a\\ud83d b"}\n')
+    assert records(path, errors="replace") == [Block(True, "a? b")]
+
+
+def test_a_long_text_comes_in_blocks_of_one_document(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "' + "A line of a book.\\n" * 40_000 + '"}')
+    assert [block.starts_document for block in records(path)] == [True, False, False]
