@@ -1,9 +1,16 @@
 """What README and docs say is what the program does: commands, examples, links, recipes."""
 
+import ast
+import dataclasses
+import json
+import os
+import pickle
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +18,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import cli
 from bert_jax.config import default_config, load_config
+from bert_jax.models.config import Head
 
 ROOT = Path(__file__).parents[1]
 TASKS = (
@@ -72,7 +80,10 @@ def test_every_name_of_python_in_backquotes_is_in_the_source():
     for page in (*PAGES, ROOT / "CHANGELOG.md"):
         # `LoadedModel`, `Head.MASKED_LM`, `bert_jax.load(path, task=...)`
         pattern = r"`(bert_jax(?:\.\w+)+|[A-Z]\w*[a-z]\w*(?:\.\w+)*)[`(]"
-        names = {part for name in re.findall(pattern, page.read_text()) for part in name.split(".")}
+        text = page.read_text()
+        if page.stem == "from_transformers":
+            text = re.sub(r"(?m)^\|[^|]*", "", text)  # its first columns name what was there
+        names = {part for name in re.findall(pattern, text) for part in name.split(".")}
         assert not names - known, page
 
 
@@ -104,3 +115,141 @@ def test_the_documentation_builds_without_warnings(tmp_path):
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", ROOT / "docs", tmp_path]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# The directories that the pages name, and the head of the tiny model that stands for each.
+MODELS = {
+    "models/words": Head.PRETRAINING,
+    "models/reviews": Head.CLASSIFICATION,
+    "models/names": Head.TAGGING,
+    "models/questions": Head.QUESTION_ANSWERING,
+}
+
+
+def test_every_line_for_users_of_transformers_runs(make_model, tmp_path, monkeypatch, capsys):
+    labels = {Head.CLASSIFICATION: ("cold", "warm"), Head.TAGGING: ("O", "B-PER", "I-PER")}
+    for directory, head in MODELS.items():
+        names = labels.get(head, ())
+        fields = {"num_labels": len(names)} if names else {}
+        model = make_model(head, **fields)
+        description = dataclasses.replace(model.description, labels=names)
+        dataclasses.replace(model, description=description).save(tmp_path / directory)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "from_transformers.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        namespace: dict[str, object] = {}
+        exec(block, namespace)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 5
+    assert printed[1].split()[0] in labels[Head.CLASSIFICATION]
+    assert printed[4] == "(2, 6, 16) (2, 16)"
+
+
+def errors_of_the_page() -> dict[str, str]:
+    """The title and the message of each error in docs/troubleshooting.md."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    return dict(re.findall(r"### (.*)\n\n    bert-jax: (.*)\n", text))
+
+
+def predict(task: str, model: str, file: str = "texts.txt", *, output: str = "out") -> list[str]:
+    paths = {"model": f"models/{model}", "input": file, "output": output}
+    return ["predict", "--task", task, *(f"--{name}={path}" for name, path in paths.items())]
+
+
+def train(config: str, *overrides: str) -> list[str]:
+    keys = (f"--config.{override}" for override in overrides)
+    return ["train", "--workdir", "run", "--config", config, *keys]
+
+
+def train_on(file: str, *overrides: str) -> list[str]:
+    files = ("init_from=models/base", f"data.train={file}", f"data.validation={file}")
+    return train("classification", *files, *overrides)
+
+
+# Files of the commands, and the command that makes each error.
+FILES = {
+    "reviews.tsv": b"review\tstars\nthe cat\twarm\n",
+    "text.tsv": b"text\tlabel\nthe cat\twarm\nit was\tcold\n",
+    "short.tsv": b"text\tlabel\nthe cat\twarm\nit was\n",
+    "latin.txt": b"the cat\nna\xefve\n",
+    "texts.txt": b"the cat sat\n",
+    "vectors.jsonl": b"mine\n",
+}
+COMMANDS = {
+    "A key that does not exist": train("glue:task=mrpc", "optimizer.learning_rat=1e-4"),
+    "No model to fine-tune": train("classification"),
+    "No corpus": train("pretrain"),
+    "A batch that the devices do not divide": ["plan", "--config=pretrain", "--topology=h100:3"],
+    "A row longer than the model": train_on("text.tsv", "data.length=512"),
+    "A column that is not there": [
+        *predict("classification", "reviews", "reviews.tsv"),
+        "--text-column=text",
+    ],
+    "No column of labels": train_on("reviews.tsv"),
+    "A line with too few columns": train_on("short.tsv"),
+    "Another encoding": predict("classification", "reviews", "latin.txt"),
+    "A text without a mask": predict("fill_mask", "words"),
+    "An output that bert_jax did not write": predict("embed", "base", output="vectors.jsonl"),
+    "A head that the model does not have": predict("classification", "base"),
+    "No tokenizer": predict("embed", "nota"),
+    "A tokenizer that is a program": predict("embed", "japanese"),
+    "Weights that are cut off": predict("embed", "cut"),
+    "Weights with code in them": predict("embed", "pick"),
+}
+
+
+class Code:
+    """Runs a program when it is unpickled."""
+
+    def __reduce__(self):
+        return os.system, ("false",)
+
+
+@pytest.fixture(scope="module")
+def place_of_errors(make_model, tmp_path_factory) -> Path:
+    """The directory in which the commands meet their errors."""
+    place = tmp_path_factory.mktemp("errors")
+    for name, content in FILES.items():
+        (place / name).write_bytes(content)
+    for name, head in {**MODELS, "models/base": Head.ENCODER}.items():
+        make_model(head).save(place / name)
+    for name in ("nota", "japanese", "cut", "pick"):
+        copy = place / "models" / name
+        shutil.copytree(place / "models" / "base", copy)
+        (copy / "bert_jax.json").unlink()
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (place / "models/nota" / name).unlink()
+    class_name = json.dumps({"tokenizer_class": "BertJapaneseTokenizer"})
+    (place / "models/japanese/tokenizer_config.json").write_text(class_name)
+    weights = place / "models/cut/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    (place / "models/pick/model.safetensors").unlink()
+    with zipfile.ZipFile(place / "models/pick/pytorch_model.bin", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"weight": Code()}, 2))
+    return place
+
+
+@pytest.mark.parametrize("title", COMMANDS)
+def test_an_error_is_what_the_page_says(title, place_of_errors, monkeypatch, capsys):
+    monkeypatch.chdir(place_of_errors)
+    assert cli.main(COMMANDS[title]) == 2
+    pattern = ".*".join(map(re.escape, errors_of_the_page()[title].split("…")))
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(f"bert-jax: {pattern}", last), last
+
+
+def test_every_other_error_of_the_page_is_in_the_source():
+    """What takes a full device, a network or a long training to make."""
+    source = ""
+    for path in sorted((ROOT / "bert_jax").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                source += node.value.replace("{", "").replace("}", "") + "\n"
+    messages = errors_of_the_page()
+    assert len(messages) == 20
+    for title in messages.keys() - COMMANDS:
+        for part in re.split("…|; ", messages[title]):
+            words = re.sub(r"--|\b(model|mesh|train)\.", "", part).strip(" ();:")
+            assert words in source, (title, words)
