@@ -11,6 +11,7 @@ result.png           the same as a picture
 model/               a copy of the best run's model
 """
 
+import dataclasses
 import functools
 import gc
 import hashlib
@@ -28,16 +29,14 @@ from bert_jax import workdir as run_directory
 from bert_jax.checkpoints.config_file import CONFIG
 from bert_jax.checkpoints.hub import MODEL, RESULT, SEVERAL_RUNS
 from bert_jax.checkpoints.tensors import SAFETENSORS
-from bert_jax.config import key_names, override_keys, set_keys
+from bert_jax.config import override_keys, set_keys
 from bert_jax.errors import UserError
 from bert_jax.experiment import Experiment
 from bert_jax.files import atomic_directory, fetch, is_there, read_json_object, write_atomically
-from bert_jax.options import from_keys
 from bert_jax.process import say, show
 from bert_jax.sharding.hosts import from_main_host, is_main_host, main_host_first
 from bert_jax.sweep_report import Outcome, Report
 from bert_jax.training.loop import DivergedError
-from bert_jax.training.options import TrainOptions
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -64,7 +63,7 @@ def train_seeds(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     Raises:
         UserError: a run was refused. A run that diverges is only reported as failed.
     """
-    return _train_seeds(config, workdir).as_dict()
+    return _train_all(_seeds(Experiment.from_config(config)), workdir, "seeds").as_dict()
 
 
 def sweep(config: ConfigDict, workdir: Path, grid: Grid) -> dict[str, Any]:
@@ -123,27 +122,28 @@ def name_of(point: Mapping[str, Any], grid: Grid) -> str:
     return f"{name}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
-def _train_seeds(config: ConfigDict, workdir: Path) -> Report:
-    with key_names(config):
-        seeds = from_keys(TrainOptions, config.train).seeds
-    configs = {
-        f"seed-{seed}": _changed(config, {"seed": seed, "train.seeds": ()}, where="train.seeds")
-        for seed in seeds
+def _seeds(experiment: Experiment) -> dict[str, ConfigDict]:
+    """The config of each seed."""
+    return {
+        f"seed-{seed}": _changed(
+            experiment.config, {"seed": seed, "train.seeds": ()}, where="train.seeds"
+        )
+        for seed in experiment.train_options.seeds
     }
-    return _train_all(configs, workdir, "seeds")
 
 
 def _train_all(configs: Mapping[str, ConfigDict], workdir: Path, kind: str) -> Report:
     """Trains all runs, or continues them; then writes the report and copies the best model."""
-    best_metric, baselines = _check_all(configs)
+    experiments = {name: Experiment.from_config(config) for name, config in configs.items()}
+    best_metric, baselines = _check_all(experiments)
     with run_directory.writing(workdir):
         with main_host_first():
             _init_workdir(workdir, kind)
         outcomes = []
-        for number, (name, config) in enumerate(configs.items(), start=1):
+        for number, (name, experiment) in enumerate(experiments.items(), start=1):
             if is_main_host():
-                say(f"run {number} of {len(configs)}: {workdir / name}")
-            outcomes.append(_train_one(config, workdir, name))
+                say(f"run {number} of {len(experiments)}: {workdir / name}")
+            outcomes.append(_train_one(dataclasses.replace(experiment), workdir, name))
             gc.collect()  # programs and arrays of a run refer to each other in cycles
         report = Report(outcomes, best_metric, baselines, kind)
         if is_main_host():
@@ -167,7 +167,9 @@ def check_key(experiment: Experiment) -> Hashable:
     )
 
 
-def _check_all(configs: Mapping[str, ConfigDict]) -> tuple[tuple[str, bool], dict[str, float]]:
+def _check_all(
+    experiments: Mapping[str, Experiment],
+) -> tuple[tuple[str, bool], dict[str, float]]:
     """The metric that chooses the best run, and the baselines of the first run.
 
     All runs are checked first, so that none is refused after others have trained for hours; the
@@ -176,13 +178,13 @@ def _check_all(configs: Mapping[str, ConfigDict]) -> tuple[tuple[str, bool], dic
     Raises:
         UserError: an experiment is refused, or they are evaluated by different metrics.
     """
-    for config in configs.values():
-        Experiment.from_config(config).check_devices()
+    for experiment in experiments.values():
+        experiment.check_devices()
     examples: dict[Hashable, int] = {}  # examples per epoch of each task
     best_metric: tuple[str, bool] | None = None
     baselines: dict[str, float] = {}
-    for name, config in configs.items():
-        experiment = Experiment.from_config(config)
+    for name, experiment in experiments.items():
+        experiment = dataclasses.replace(experiment)  # its data and programs are freed after it
         key = check_key(experiment)
         if key in examples:
             experiment.check_options(examples[key])
@@ -201,16 +203,15 @@ def _check_all(configs: Mapping[str, ConfigDict]) -> tuple[tuple[str, bool], dic
     return best_metric, baselines
 
 
-def _train_one(config: ConfigDict, workdir: Path, name: str) -> Outcome:
+def _train_one(experiment: Experiment, workdir: Path, name: str) -> Outcome:
     """Trains one run, unless it has already diverged with the same config."""
-    experiment = Experiment.from_config(config)
     directory = workdir / name
     note = directory / DIVERGED
     if from_main_host(note.is_file()):
         run_directory.check_config(directory, experiment.config)
         return Outcome(name, {}, note.read_text(encoding="utf-8").strip())
     if experiment.train_options.seeds:
-        inner = _train_seeds(experiment.config, directory)
+        inner = _train_all(_seeds(experiment), directory, "seeds")
         diverged = [outcome for outcome in inner.outcomes if not outcome.metrics]
         why = f"{len(diverged)} of {len(inner.outcomes)} seeds diverged" if diverged else ""
         return Outcome(name, inner.means, why, len(diverged))
