@@ -30,32 +30,15 @@ class Case(NamedTuple):
     hidden_states: np.ndarray
 
 
-class _Switch(NamedTuple):
-    """A field of the config that changes the hidden states but no parameter.
-
-    Attributes:
-        field: name of the field.
-        cause: name of the field in a cause.
-        usual: values to try in addition to the one in the reference's config.
-        states: hidden states that must become equal.
-    """
-
-    field: str
-    cause: str
-    usual: tuple[Any, ...]
-    states: slice
-
-
-# Activations that published models have, each under one of its names.
-_USUAL_ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh")
-
-# In this order. The embeddings have passed a LayerNorm but no activation and no attention: they
-# depend only on the epsilon, so that it is found even if another field is wrong.
-_SWITCHES = (
-    _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(0, 1)),
-    _Switch("hidden_act", "activation", _USUAL_ACTIVATIONS, slice(None)),
-    _Switch("layer_norm_eps", "epsilon", EPSILONS, slice(None)),
-    _Switch("num_attention_heads", "attention heads", (), slice(None)),
+# Fields of the config that change the hidden states but no parameter, in the order of the trials:
+# field, its name in a cause, usual values beside that of the reference's config, and the hidden
+# states that must become equal. The embeddings have passed a LayerNorm but no activation and no
+# attention: they depend only on the epsilon, so that it is found even if another field is wrong.
+_FIELDS: tuple[tuple[str, str, tuple[Any, ...], slice], ...] = (
+    ("layer_norm_eps", "epsilon", EPSILONS, slice(0, 1)),
+    ("hidden_act", "activation", ("gelu", "gelu_new", "relu", "silu", "tanh"), slice(None)),
+    ("layer_norm_eps", "epsilon", EPSILONS, slice(None)),
+    ("num_attention_heads", "attention heads", (), slice(None)),
 )
 
 
@@ -102,7 +85,7 @@ def causes_in_tensors(
 def causes_in_config(
     config: EncoderConfig,
     reference_config: Mapping[str, Any],
-    states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
+    states_with: Callable[[EncoderConfig, ParityInput], np.ndarray],
     cases: Sequence[Case],
 ) -> list[str]:
     """The fields of the config that must change to make the hidden states equal to the reference's.
@@ -110,32 +93,37 @@ def causes_in_config(
     Args:
         config: config of the model.
         reference_config: config of the reference; its values are tried first.
-        states_of: computes the model's hidden states with another config, [L + 1, R, T, D].
+        states_with: computes the model's hidden states with another config, [L + 1, R, T, D].
         cases: the inputs that were compared.
 
     Returns:
         The causes; empty if the hidden states agree unchanged, or with no config that was tried.
     """
-    case = _worst_case(config, states_of, cases)
+
+    def gap(case: Case, config: EncoderConfig, chosen: slice = slice(None)) -> float:
+        """The largest difference at real tokens."""
+        real = case.batch.rows("attention_mask").astype(bool)
+        states = states_with(config, case.batch)[chosen] - case.hidden_states[chosen]
+        return float(np.abs(states)[:, real].max())
+
+    worst = max(cases, key=lambda case: gap(case, config))
     causes = []
-    for switch in _SWITCHES:
-        gap = _gap(switch, config, states_of, case)
-        if gap <= TOLERANCES[HIDDEN_STATES]:
+    for field, name, usual, chosen in _FIELDS:
+        unchanged = gap(worst, config, chosen)
+        if unchanged <= TOLERANCES[HIDDEN_STATES]:
             continue
-        own = getattr(config, switch.field)
+        own = getattr(config, field)
         gaps = {
-            value: _gap(
-                switch, dataclasses.replace(config, **{switch.field: value}), states_of, case
-            )
-            for value in dict.fromkeys((reference_config[switch.field], *switch.usual))
-            if value != own and _is_possible(config, switch.field, value)
+            value: gap(worst, dataclasses.replace(config, **{field: value}), chosen)
+            for value in dict.fromkeys((reference_config[field], *usual))
+            if value != own and _is_possible(config, field, value)
         }
         best = min(gaps, key=lambda value: gaps[value], default=own)
-        if gaps.get(best, np.inf) <= min(TOLERANCES[HIDDEN_STATES], gap / _LESS):
-            config = dataclasses.replace(config, **{switch.field: best})
+        if gaps.get(best, np.inf) <= min(TOLERANCES[HIDDEN_STATES], unchanged / _LESS):
+            config = dataclasses.replace(config, **{field: best})
             causes.append(
-                f"{switch.cause}: config.json of the model says {own}, the reference computes "
-                f"with {best} ({switch.field})"
+                f"{name}: config.json of the model says {own}, the reference computes with {best} "
+                f"({field})"
             )
     return causes
 
@@ -148,42 +136,20 @@ def causes_in_rounding(differences: Iterable[Difference], own: Iterable[Differen
         own: differences of the reference in float32 from itself in float64, for at least these
             inputs.
     """
-    rounding = {_place(entry): entry.error for entry in own}
-    wrong = [entry for entry in differences if not entry.agrees]
-    if not all(entry.error <= _ROUNDING * rounding.get(_place(entry), 0.0) for entry in wrong):
+    rounding = {(one.quantity, one.name, one.input_name): one.error for one in own}
+    wrong = [
+        (one, rounding.get((one.quantity, one.name, one.input_name), 0.0))
+        for one in differences
+        if not one.agrees
+    ]
+    if not all(one.error <= _ROUNDING * rounded for one, rounded in wrong):
         return []
-    most = max(wrong, key=lambda entry: entry.error)
+    most, rounded = max(wrong, key=lambda pair: pair[0].error)
     return [
         f"rounding: {most.name} ({most.input_name}) is {most.error:.1e} from the reference, and "
-        f"the reference in float32 is {rounding[_place(most)]:.1e} from itself in float64; these "
-        "weights amplify it"
+        f"the reference in float32 is {rounded:.1e} from itself in float64; these weights amplify "
+        "it"
     ]
-
-
-def _place(entry: Difference) -> tuple[str, str, str]:
-    return entry.quantity, entry.name, entry.input_name
-
-
-def _worst_case(
-    config: EncoderConfig,
-    states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
-    cases: Sequence[Case],
-) -> Case:
-    """The input with the largest distance between hidden states."""
-    everything = _SWITCHES[-1]
-    return max(cases, key=lambda case: _gap(everything, config, states_of, case))
-
-
-def _gap(
-    switch: _Switch,
-    config: EncoderConfig,
-    states_of: Callable[[EncoderConfig, ParityInput], np.ndarray],
-    case: Case,
-) -> float:
-    """The largest difference at real tokens."""
-    real = case.batch.rows("attention_mask").astype(bool)
-    states = states_of(config, case.batch)[switch.states]
-    return float(np.abs(states - case.hidden_states[switch.states])[:, real].max())
 
 
 def _is_possible(config: EncoderConfig, field: str, value: Any) -> bool:

@@ -20,7 +20,7 @@ from bert_jax.checkpoints.parameters import (
 )
 from bert_jax.checkpoints.sentence_transformers.layout import encoder_directory
 from bert_jax.errors import UserError
-from bert_jax.families.family import Family, TensorNames
+from bert_jax.families.family import Family
 from bert_jax.inference.loading import load
 from bert_jax.inference.model import LoadedModel
 from bert_jax.models.config import ENCODER_SCOPE, JOINT, EncoderConfig, Head
@@ -40,12 +40,13 @@ from bert_jax.parity.report import (
     GRADIENT,
     HIDDEN_STATES,
     LOGITS,
-    LOSS,
-    Computed,
     Difference,
     ParityReport,
+    Values,
     difference,
     gradient_scales,
+    named_values,
+    states_of,
 )
 from bert_jax.tasks.classification.predict import problem_type
 
@@ -99,20 +100,22 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
     _check_problem_types(path, model, reference_path, expected_model)
 
     inputs = make_inputs(model.config, model.tokenizer, head, problem_type(description))
-    differences: list[Difference] = []
-    cases: list[Case] = []
-    for batch in inputs:
-        expected = expected_model.run(batch)
-        computed = compute(model, batch)
-        differences += compare_computed(
-            description.family, head, model.config, batch, computed, expected
-        )
-        cases.append(Case(batch, expected.hidden_states))
+    computed = [compute(model, batch) for batch in inputs]
+    expected = [expected_model.run(batch) for batch in inputs]
+    differences = [
+        difference
+        for values in zip(inputs, computed, expected, strict=True)
+        for difference in compare_values(description.family, head, model.config, *values)
+    ]
     equal = sum(
         name in tensors and np.array_equal(tensors[name], tensor)
         for name, tensor in expected_model.tensors.items()
     )
-    agrees = all(entry.agrees for entry in differences)
+    causes = []
+    if not all(entry.agrees for entry in differences):
+        states = [states_of(values) for values in expected]
+        cases = [Case(*case) for case in zip(inputs, states, strict=True)]
+        causes = _causes(model, tensors, expected_model, cases, differences)
     return ParityReport(
         model=str(path),
         reference=str(reference_path),
@@ -121,75 +124,58 @@ def compare(directory: str | Path, reference: str | Path | None = None) -> Parit
         inputs={batch.name: batch.text for batch in inputs},
         differences=tuple(differences),
         equal_tensors=(equal, len(expected_model.tensors)),
-        causes=() if agrees else tuple(_causes(model, tensors, expected_model, cases, differences)),
+        causes=tuple(causes),
     )
 
 
-def compare_computed(
+def compare_values(
     family: Family,
     head: Head,
     config: EncoderConfig,
     batch: ParityInput,
-    computed: Computed,
-    expected: Computed,
+    computed: Values,
+    expected: Values,
 ) -> list[Difference]:
-    """All differences from the reference, for one input."""
-    outputs = OUTPUTS[head]
+    """All differences from the reference, for one input.
+
+    A tensor of only one side (an untied decoder) has the gradient 0 on the other.
+    """
+    outputs, names = OUTPUTS[head], family.huggingface
     real = batch.rows("attention_mask").astype(bool)  # RT
-    places = ["embeddings", *(f"layer {n}" for n in range(len(expected.hidden_states) - 1))]
-    entries = [
-        difference(HIDDEN_STATES, place, batch.name, state[real], correct[real])
-        for place, state, correct in zip(
-            places, computed.hidden_states, expected.hidden_states, strict=True
-        )
-    ]
-    for name, logits in expected.logits.items():
-        kept = real if name in outputs.per_token and not outputs.reads_padding else ...
-        entries.append(
-            difference(LOGITS, name, batch.name, computed.logits[name][kept], logits[kept])
-        )
-    for name, loss in expected.losses.items():
-        entries.append(difference(LOSS, name, batch.name, computed.losses[name], loss))
-    gradients = [computed.gradients, expected.gradients]
-    if outputs.reads_padding or config.trigram_input:
-        gradients = [_without_padding(side, family.huggingface, config) for side in gradients]
-    return entries + _gradients(batch.name, *gradients)
+    per_token = () if outputs.reads_padding else outputs.per_token
+    tables = [WORD_EMBEDDINGS, *([POSITION_EMBEDDINGS] if config.positions_after_padding else [])]
+    reads_padding = outputs.reads_padding or config.trigram_input
+    # PyTorch does not compute the gradients of padding's embeddings.
+    padded = {names.rule(table).tensor for table in tables} if reads_padding else set()
 
+    def kept(values: Values) -> dict[tuple[str, str], Any]:
+        result: dict[tuple[str, str], Any] = dict(values)
+        for quantity, name in values:
+            if quantity == HIDDEN_STATES or (quantity == LOGITS and name in per_token):
+                result[quantity, name] = result[quantity, name][real]
+            elif quantity == GRADIENT and name in padded:
+                result[quantity, name] = result[quantity, name].copy()
+                result[quantity, name][config.pad_token_id] = 0
+        return result
 
-def _without_padding(
-    gradients: Mapping[str, np.ndarray], names: TensorNames, config: EncoderConfig
-) -> dict[str, np.ndarray]:
-    """The gradients without those of padding's embeddings, which PyTorch does not compute."""
-    tables = [WORD_EMBEDDINGS]
-    if config.positions_after_padding:
-        tables.append(POSITION_EMBEDDINGS)
-    kept = dict(gradients)
-    for tensor in (names.rule(table).tensor for table in tables):
-        kept[tensor] = kept[tensor].copy()
-        kept[tensor][config.pad_token_id] = 0
-    return kept
-
-
-def _gradients(
-    input_name: str, computed: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
-) -> list[Difference]:
-    """Compares gradients; a tensor of only one side (an untied decoder) has 0 on the other."""
-    none = np.zeros((), np.float32)
-    scales = gradient_scales({**computed, **expected})
+    left, right = kept(computed), kept(expected)
+    scales = gradient_scales(
+        {name: value for (quantity, name), value in (left | right).items() if quantity == GRADIENT}
+    )
     return [
         difference(
-            GRADIENT,
+            quantity,
             name,
-            input_name,
-            computed.get(name, none),
-            expected.get(name, none),
-            scales[name],
+            batch.name,
+            left.get((quantity, name), np.zeros((), np.float32)),
+            right.get((quantity, name), np.zeros((), np.float32)),
+            scales[name] if quantity == GRADIENT else 1.0,
         )
-        for name in scales
+        for quantity, name in left | right
     ]
 
 
-def compute(model: LoadedModel, batch: ParityInput) -> Computed:
+def compute(model: LoadedModel, batch: ParityInput) -> Values:
     """All compared values for one input, at the highest precision of the device."""
     head = model.description.head
     assert head is not None
@@ -198,17 +184,17 @@ def compute(model: LoadedModel, batch: ParityInput) -> Computed:
 
     def loss(params: Any) -> tuple[jax.Array, tuple[dict[str, jax.Array], dict[str, jax.Array]]]:
         output: Any = model.module.apply({"params": params}, *features)
-        parts = losses(head, problem_type(model.description), output, labels)
-        return list(parts.values())[-1], (named_logits(head, output), parts)
+        of_head = losses(head, problem_type(model.description), output, labels)
+        return list(of_head.values())[-1], (named_logits(head, output), of_head)
 
     # TPUs and GPUs would otherwise round the factors of a product to fewer bits.
     with jax.default_matmul_precision("highest"):
-        gradients, (logits, parts) = jax.jit(jax.grad(loss, has_aux=True))(model.params)
-    return Computed(
-        hidden_states=hidden_states(model.config, model.params, batch),
-        logits={name: np.asarray(value) for name, value in logits.items()},
-        losses={name: float(value) for name, value in parts.items()},
-        gradients=to_tensors(gradients, model.description.family.huggingface, model.module),
+        gradients, (logits, of_head) = jax.jit(jax.grad(loss, has_aux=True))(model.params)
+    return named_values(
+        hidden_states(model.config, model.params, batch),
+        {name: np.asarray(value) for name, value in logits.items()},
+        {name: float(value) for name, value in of_head.items()},
+        to_tensors(gradients, model.description.family.huggingface, model.module),
     )
 
 
@@ -275,23 +261,22 @@ def _causes(
 ) -> list[str]:
     """The causes; weights first: while they differ, other configs explain nothing."""
     decoder = model.description.family.huggingface.tensor_of(DECODER)
-    causes = causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder)
-    if causes:
+    if causes := causes_in_tensors(tensors, reference.tensors, model.description.dtype, decoder):
         return causes
     known: dict[tuple[EncoderConfig, str], np.ndarray] = {}
 
-    def states_of(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
+    def states_with(config: EncoderConfig, batch: ParityInput) -> np.ndarray:
         # Every new config is compiled, which takes far longer than its computation.
         if (config, batch.name) not in known:
             known[config, batch.name] = hidden_states(config, model.params, batch)
         return known[config, batch.name]
 
-    if causes := causes_in_config(model.config, reference.config, states_of, cases):
+    if causes := causes_in_config(model.config, reference.config, states_with, cases):
         return causes
     own: list[Difference] = []
-    for batch in (case.batch for case in cases):
-        exact, rounded = reference.run(batch, "float64"), reference.run(batch)
-        own += compare_computed(
-            reference.family, reference.head, model.config, batch, rounded, exact
+    for case in cases:
+        exact, rounded = reference.run(case.batch, "float64"), reference.run(case.batch)
+        own += compare_values(
+            reference.family, reference.head, model.config, case.batch, rounded, exact
         )
     return causes_in_rounding(differences, own)

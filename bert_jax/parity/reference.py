@@ -22,7 +22,7 @@ from bert_jax.parity.heads import (
     linear_form,
     named_logits,
 )
-from bert_jax.parity.report import Computed
+from bert_jax.parity.report import Values, named_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Reference:
     versions: str
     _model: Any
 
-    def run(self, batch: ParityInput, dtype: str = "float32") -> Computed:
+    def run(self, batch: ParityInput, dtype: str = "float32") -> Values:
         """All compared values for one input, computed in float32 or float64."""
         import torch
 
@@ -71,11 +71,11 @@ class Reference:
         losses[-1].backward()
         logits = named_logits(self.head, output)
         names = OUTPUTS[self.head].losses
-        return Computed(
-            hidden_states=np.stack([state.detach().numpy() for state in output.hidden_states]),
-            logits={name: value.detach().numpy() for name, value in logits.items()},
-            losses={name: loss.item() for name, loss in zip(names, losses, strict=True)},
-            gradients=_canonical(self._model, self.family.huggingface, gradients=True),
+        return named_values(
+            np.stack([state.detach().numpy() for state in output.hidden_states]),
+            {name: value.detach().numpy() for name, value in logits.items()},
+            {name: loss.item() for name, loss in zip(names, losses, strict=True)},
+            _canonical(self._model, self.family.huggingface, gradients=True),
         )
 
     @functools.cached_property

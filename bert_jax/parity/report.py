@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,35 @@ HIDDEN_STATES, LOGITS, LOSS, GRADIENT = "hidden states", "logits", "loss", "grad
 TOLERANCES: Mapping[str, float] = {HIDDEN_STATES: 2e-5, LOGITS: 1e-4, LOSS: 1e-4, GRADIENT: 1e-4}
 
 
-@dataclasses.dataclass(frozen=True)
-class Computed:
-    """The values that one side computed from one input, float32 or float64.
+# What one side computed from one input, by quantity and name: "embeddings", "layer 3"; the name of
+# the logits, of the loss or of a tensor. Float32 or float64.
+Values = Mapping[tuple[str, str], Any]
 
-    Attributes:
-        hidden_states: [L + 1, R, T, D], embeddings and output of each layer.
-        logits: logits by Hugging Face's names; rows are those of the input, not of the encoder.
-        losses: losses by name, see `heads.OUTPUTS`.
-        gradients: gradients of the last loss, by Hugging Face's names.
-    """
 
-    hidden_states: np.ndarray
-    logits: Mapping[str, np.ndarray]
-    losses: Mapping[str, float]
-    gradients: Mapping[str, np.ndarray]
+def named_values(
+    states: np.ndarray,
+    logits: Mapping[str, np.ndarray],
+    losses: Mapping[str, float],
+    gradients: Mapping[str, np.ndarray],
+) -> Values:
+    """Hidden states [L + 1, R, T, D], logits, losses and gradients of the last loss as `Values`."""
+    names = ["embeddings", *(f"layer {n}" for n in range(len(states) - 1))]
+    quantities = {
+        HIDDEN_STATES: dict(zip(names, states, strict=True)),
+        LOGITS: logits,
+        LOSS: losses,
+        GRADIENT: gradients,
+    }
+    return {
+        (quantity, name): value
+        for quantity, values in quantities.items()
+        for name, value in values.items()
+    }
+
+
+def states_of(values: Values) -> np.ndarray:
+    """The hidden states, [L + 1, R, T, D]."""
+    return np.stack([state for (kind, _), state in values.items() if kind == HIDDEN_STATES])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +52,7 @@ class Difference:
 
     Attributes:
         quantity: `HIDDEN_STATES`, `LOGITS`, `LOSS` or `GRADIENT`.
-        name: "embeddings", "layer 3"; the name of the logits, of the loss or of a tensor.
+        name: see `Values`.
         input_name: name of the input.
         maximum: largest absolute difference; NaN if a value of one side is NaN.
         mean: mean absolute difference.
@@ -107,12 +121,6 @@ def gradient_scales(gradients: Mapping[str, np.ndarray]) -> dict[str, float]:
     return {name: max(largest[name.rpartition(".")[0]], least) for name in gradients}
 
 
-_SECTIONS = (
-    (HIDDEN_STATES, "hidden states"),
-    (LOGITS, "logits"),
-    (LOSS, "loss"),
-    (GRADIENT, "gradients: their worst is relative to the largest value of the reference's"),
-)
 # A tensor of the encoder: the prefix of the family, and the layer.
 _PREFIX = re.compile(r"^\w+\.(?=(embeddings|encoder|pooler)\.)")
 _LAYER = re.compile(r"^\w+\.encoder\.layer\.(\d+)\.")
@@ -160,15 +168,14 @@ class ParityReport:
         columns = f"{'max':>10}{'mean':>10}" * len(self.inputs)
         head.append(f"{'':26}{names}".rstrip())
         head.append(f"{'absolute difference':26}{columns}{'worst':>10}{'limit':>9}")
+        groups: dict[str, dict[str, list[Difference]]] = {quantity: {} for quantity in TOLERANCES}
+        for entry in self.differences:
+            groups[entry.quantity].setdefault(_group(entry), []).append(entry)
         lines = []
-        for quantity, title in _SECTIONS:
-            lines.append(title)
-            chosen = [entry for entry in self.differences if entry.quantity == quantity]
-            groups = dict.fromkeys(_group(entry) for entry in chosen)
-            lines += [
-                self._line(group, [entry for entry in chosen if _group(entry) == group])
-                for group in groups
-            ]
+        for quantity, of_quantity in groups.items():
+            relative = ": their worst is relative to the largest value of the reference's"
+            lines.append(f"gradients{relative}" if quantity == GRADIENT else quantity)
+            lines += [self._line(group, entries) for group, entries in of_quantity.items()]
         return "\n".join((*head, *lines, "", *self._verdict()))
 
     def as_dict(self) -> dict[str, Any]:
@@ -201,9 +208,11 @@ class ParityReport:
     def _line(self, label: str, entries: Sequence[Difference]) -> str:
         cells = ""
         for name in self.inputs:
-            of_input = [entry for entry in entries if entry.input_name == name]
-            cells += f"{_largest(entry.maximum for entry in of_input):10.1e}{_mean(of_input):10.1e}"
-        worst = max(entries, key=_severity)
+            maximum, mean, count = np.array(
+                [(one.maximum, one.mean, one.count) for one in entries if one.input_name == name]
+            ).T
+            cells += f"{maximum.max():10.1e}{np.average(mean, weights=count):10.1e}"
+        worst = entries[int(np.argmax([entry.error for entry in entries]))]  # NaN is the worst
         verdict = "ok" if all(entry.agrees for entry in entries) else "DIFFERS"
         tensor = ""
         if worst.quantity == GRADIENT:
@@ -235,24 +244,6 @@ def _group(entry: Difference) -> str:
         return f"layer {layer[1]}"
     parts = _PREFIX.sub("", entry.name).split(".")
     return ".".join(parts[:2]) if parts[0] == "cls" else parts[0]
-
-
-def _severity(entry: Difference) -> float:
-    """The sort key of a difference; NaN is the worst."""
-    return math.inf if math.isnan(entry.error) else entry.error
-
-
-def _largest(values: Iterable[float]) -> float:
-    """The maximum; NaN if one of the values is NaN."""
-    values = list(values)
-    return math.nan if any(map(math.isnan, values)) else max(values)
-
-
-def _mean(entries: Sequence[Difference]) -> float:
-    """The mean over all values of several differences."""
-    return sum(entry.mean * entry.count for entry in entries) / sum(
-        entry.count for entry in entries
-    )
 
 
 def _number(value: float) -> float | str:

@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import pytest
 
 from bert_jax.parity.report import (
     GRADIENT,
@@ -150,26 +151,25 @@ def test_the_dict_has_every_number_and_is_json():
 def test_a_difference_is_the_largest_and_the_mean_absolute_one():
     found = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     expected = np.array([[1.0, 2.5], [3.0, 3.0]], np.float32)
-    entry = difference(HIDDEN_STATES, "layer 0", "short", found, expected)
-    assert (entry.maximum, entry.mean, entry.count, entry.error) == (1.0, 0.375, 4, 1.0)
+    entry = difference(GRADIENT, "a.weight", "short", found, expected, scale=8.0)
+    assert (entry.maximum, entry.mean, entry.count, entry.error) == (1.0, 0.375, 4, 0.125)
 
 
-def test_a_scale_divides_only_the_error():
-    entry = difference(GRADIENT, "a.weight", "short", np.array([5.0]), np.array([4.0]), scale=8.0)
-    assert (entry.maximum, entry.error) == (1.0, 0.125)
-
-
-def test_the_tolerance_is_the_largest_difference_that_agrees():
-    assert difference(HIDDEN_STATES, "layer 0", "short", 2e-5, 0.0).agrees
-    assert not difference(HIDDEN_STATES, "layer 0", "short", 2.1e-5, 0.0).agrees
-    assert difference(LOSS, "masked_lm", "short", 1e-4, 0.0).agrees
-    assert not difference(LOSS, "masked_lm", "short", 1.1e-4, 0.0).agrees
-
-
-def test_what_is_not_a_number_never_agrees():
-    for found, expected in ((math.nan, 0.0), (0.0, math.nan), (math.nan, math.nan)):
-        assert not difference(LOSS, "masked_lm", "short", found, expected).agrees
-    assert not difference(LOSS, "masked_lm", "short", math.inf, 0.0).agrees
+@pytest.mark.parametrize(
+    ("quantity", "found", "expected", "agrees"),
+    [
+        (HIDDEN_STATES, 2e-5, 0.0, True),
+        (HIDDEN_STATES, 2.1e-5, 0.0, False),
+        (LOSS, 1e-4, 0.0, True),
+        (LOSS, 1.1e-4, 0.0, False),
+        (LOSS, math.nan, 0.0, False),
+        (LOSS, 0.0, math.nan, False),
+        (LOSS, math.nan, math.nan, False),
+        (LOSS, math.inf, 0.0, False),
+    ],
+)
+def test_the_tolerance_is_the_largest_difference_that_agrees(quantity, found, expected, agrees):
+    assert difference(quantity, "layer 0", "short", found, expected).agrees == agrees
 
 
 def test_weight_and_bias_of_one_part_share_their_scale():
