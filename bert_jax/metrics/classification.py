@@ -35,12 +35,14 @@ class ClassScores(NamedTuple):
     f1: np.ndarray
     support: np.ndarray
 
-    def report(self, labels: tuple[str, ...]) -> list[str]:
-        """A heading, and one line per class, numbered from 1."""
+    def as_text(self, labels: tuple[str, ...], examples: int, averages: dict[str, float]) -> str:
+        """One line per class, numbered from 1, then the averages."""
         rows = [["class", "precision", "recall", "f1", "support"]]
         for name, *scores, support in zip(_numbered(labels), *self, strict=True):
             rows.append([name, *(f"{score:.4f}" for score in scores), str(support)])
-        return aligned(rows)
+        summary = [[name, f"{value:.4f}"] for name, value in averages.items()]
+        blocks = aligned(rows), aligned([["examples", str(examples)], *summary])
+        return "\n\n".join("\n".join(lines) for lines in blocks)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,24 +53,11 @@ class ConfusionMatrix:
         labels: names of the C classes.
         gold: integers [n] in [0, C).
         predicted: integers [n] in [0, C).
-
-    Raises:
-        ValueError: the shapes differ, or a number is not that of a class.
     """
 
     labels: tuple[str, ...]
     gold: np.ndarray
     predicted: np.ndarray
-
-    def __post_init__(self) -> None:
-        gold, predicted = np.asarray(self.gold), np.asarray(self.predicted)
-        if gold.ndim != 1 or gold.shape != predicted.shape:
-            raise ValueError(f"classes of shapes {gold.shape} and {predicted.shape}, not both [n]")
-        classes = len(self.labels)
-        for name, numbers in (("gold", gold), ("predicted", predicted)):
-            if numbers.size and not 0 <= numbers.min() <= numbers.max() < classes:
-                raise ValueError(f"class numbers must lie in 0 … {classes - 1}")
-            object.__setattr__(self, name, numbers.astype(np.int64))
 
     def counts(self, classes: np.ndarray) -> np.ndarray:
         """Number of examples by gold and predicted class.
@@ -79,9 +68,9 @@ class ConfusionMatrix:
         Returns:
             int64 [K, K].
         """
-        places = np.full(len(self.labels), -1)
-        places[classes] = np.arange(len(classes))
-        gold, predicted = places[self.gold], places[self.predicted]
+        indices = np.full(len(self.labels), -1)
+        indices[classes] = np.arange(len(classes))
+        gold, predicted = indices[self.gold], indices[self.predicted]
         cells = (gold * len(classes) + predicted)[(gold >= 0) & (predicted >= 0)]
         shape = len(classes), len(classes)
         return np.bincount(cells, minlength=len(classes) ** 2).reshape(shape)
@@ -139,20 +128,15 @@ class ConfusionMatrix:
 
     def as_text(self) -> str:
         """The scores of each class, their averages, and the matrix (or its largest errors)."""
-        summary = [
-            ["examples", str(len(self.gold))],
-            ["accuracy", f"{self.accuracy:.4f}"],
-            ["macro f1", f"{self.macro_f1:.4f}"],
-            ["weighted f1", f"{self.weighted_f1:.4f}"],
-            ["matthews", f"{self.matthews:.4f}"],
-        ]
+        averages = {
+            "accuracy": self.accuracy,
+            "macro f1": self.macro_f1,
+            "weighted f1": self.weighted_f1,
+            "matthews": self.matthews,
+        }
         few = len(self.labels) <= MATRIX_CLASSES
-        parts = (
-            self.scores.report(self.labels),
-            aligned(summary),
-            self._matrix() if few else self._errors(),
-        )
-        return "\n\n".join("\n".join(lines) for lines in parts)
+        counts = "\n".join(self._matrix() if few else self._errors())
+        return f"{self.scores.as_text(self.labels, len(self.gold), averages)}\n\n{counts}"
 
     def draw(self, path: Path) -> None:
         """Writes a PNG picture: each row coloured by its fractions, with counts in the cells.
@@ -191,7 +175,7 @@ class ConfusionMatrix:
         drawn = np.sort(np.argsort(-support, kind="stable")[:DRAWN_CLASSES])
         counts = self.counts(drawn)
         classes = len(drawn)
-        cell = _cell_size(classes)
+        cell = 0.6 if classes <= 12 else 0.36 if classes <= 60 else 0.24  # inches
         side = cell * classes
         figure = Figure(figsize=(side + 3.5, side + 2.2), layout="constrained")
         axes = figure.subplots()
@@ -234,32 +218,32 @@ class LabelSets:
         labels: names of the C labels.
         gold: bool [n, C].
         predicted: bool [n, C].
-
-    Raises:
-        ValueError: the shapes differ.
     """
 
     labels: tuple[str, ...]
     gold: np.ndarray
     predicted: np.ndarray
 
-    def __post_init__(self) -> None:
-        if self.gold.shape != self.predicted.shape or self.gold.shape[1:] != (len(self.labels),):
-            raise ValueError(
-                f"label sets of shapes {self.gold.shape} and {self.predicted.shape}, not both "
-                f"[n, {len(self.labels)}]"
-            )
+    @functools.cached_property
+    def _indicators(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gold and predicted labels, int64 [n, C + 1], with an extra label that no example has.
+
+        scikit-learn would treat a single column as two exclusive classes.
+        """
+        gold, predicted = (
+            np.pad(sets.astype(np.int64), ((0, 0), (0, 1))) for sets in (self.gold, self.predicted)
+        )
+        return gold, predicted
 
     @functools.cached_property
     def scores(self) -> ClassScores:
         """Precision, recall and F1 of each label."""
-        return _class_scores(_indicators(self.gold), _indicators(self.predicted), len(self.labels))
+        return _class_scores(*self._indicators, len(self.labels))
 
     @property
     def subset_accuracy(self) -> float:
         """The fraction of examples with exactly the gold labels."""
-        indicators = _indicators(self.gold), _indicators(self.predicted)
-        return float(_score("accuracy_score", *indicators))
+        return float(_score("accuracy_score", *self._indicators))
 
     @property
     def micro_f1(self) -> float:
@@ -278,22 +262,20 @@ class LabelSets:
 
     def as_text(self) -> str:
         """The scores of each label, and their averages."""
-        summary = [
-            ["examples", str(len(self.gold))],
-            ["subset accuracy", f"{self.subset_accuracy:.4f}"],
-            ["micro f1", f"{self.micro_f1:.4f}"],
-            ["macro f1", f"{self.macro_f1:.4f}"],
-            ["samples f1", f"{self.samples_f1:.4f}"],
-        ]
-        parts = self.scores.report(self.labels), aligned(summary)
-        return "\n\n".join("\n".join(lines) for lines in parts)
+        averages = {
+            "subset accuracy": self.subset_accuracy,
+            "micro f1": self.micro_f1,
+            "macro f1": self.macro_f1,
+            "samples f1": self.samples_f1,
+        }
+        return self.scores.as_text(self.labels, len(self.gold), averages)
 
     def _f1(self, average: str) -> float:
-        indicators = _indicators(self.gold), _indicators(self.predicted)
         labels = range(len(self.labels))
-        return float(
-            _score("f1_score", *indicators, labels=labels, average=average, zero_division=0)
+        score = _score(
+            "f1_score", *self._indicators, labels=labels, average=average, zero_division=0
         )
+        return float(score)
 
 
 def _score(name: str, gold: np.ndarray, predicted: np.ndarray, **options: Any) -> Any:
@@ -308,20 +290,12 @@ def _score(name: str, gold: np.ndarray, predicted: np.ndarray, **options: Any) -
 
 
 def _class_scores(gold: np.ndarray, predicted: np.ndarray, classes: int) -> ClassScores:
-    """The scores from class numbers [n] or from `_indicators`."""
+    """The scores from class numbers [n] or from indicators [n, C]."""
     if not len(gold):
         nothing = np.zeros(classes)
         return ClassScores(nothing, nothing, nothing, nothing.astype(np.int64))
     name = "precision_recall_fscore_support"
     return ClassScores(*_score(name, gold, predicted, labels=range(classes), zero_division=0))
-
-
-def _indicators(sets: np.ndarray) -> np.ndarray:
-    """Bool [n, C] → int64 [n, C + 1], with an extra label that no example has.
-
-    scikit-learn would treat a single column as two exclusive classes.
-    """
-    return np.pad(sets.astype(np.int64), ((0, 0), (0, 1)))
 
 
 def _numbered(labels: tuple[str, ...]) -> list[str]:
@@ -335,10 +309,3 @@ def _least_drawn(counts: np.ndarray) -> int:
     ordered = np.sort(counts, axis=None)[::-1]
     # Cells with the same count are all labelled or none.
     return max(1, int(ordered[MOST_NUMBERS]) + 1) if ordered.size > MOST_NUMBERS else 1
-
-
-def _cell_size(classes: int) -> float:
-    """Inches per cell, less for more cells: even 1,000 classes make a picture that opens."""
-    if classes <= 12:
-        return 0.6
-    return 0.36 if classes <= 60 else min(0.24, 60 / classes)

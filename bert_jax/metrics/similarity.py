@@ -5,6 +5,9 @@ convention for Matthews' correlation: a model with one answer for everything is 
 chance, and must rank below one that is, which nan does not.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 # Rows of a matrix of scores that are compared at once: 40 MB for 10,000 texts.
@@ -23,8 +26,7 @@ def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
     """
     from scipy.stats import pearsonr
 
-    gold, predicted = _as_floats(gold, predicted)
-    return float(pearsonr(gold, predicted).statistic) if _vary(gold, predicted) else 0.0
+    return _correlation(pearsonr, gold, predicted)
 
 
 def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
@@ -39,8 +41,7 @@ def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
     """
     from scipy.stats import spearmanr
 
-    gold, predicted = _as_floats(gold, predicted)
-    return float(spearmanr(gold, predicted).statistic) if _vary(gold, predicted) else 0.0
+    return _correlation(spearmanr, gold, predicted)
 
 
 def mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
@@ -50,8 +51,8 @@ def mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
         gold: numbers [n].
         predicted: numbers [n].
     """
-    gold, predicted = _as_floats(gold, predicted)
-    return float(np.mean((gold - predicted) ** 2)) if len(gold) else 0.0
+    differences = np.asarray(gold, np.float64) - np.asarray(predicted, np.float64)
+    return float(np.mean(differences**2)) if len(gold) else 0.0
 
 
 def similarities(left: np.ndarray, right: np.ndarray, kind: str) -> np.ndarray:
@@ -175,13 +176,8 @@ def _cumulated(similar: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.
     return np.append(0, num_similar), np.append(0, num_pairs)
 
 
-def _as_floats(gold: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both arrays as float64 [n]; float32 would lose digits."""
+def _correlation(function: Callable[..., Any], gold: np.ndarray, predicted: np.ndarray) -> float:
+    # float32 would lose digits.
     gold, predicted = np.asarray(gold, np.float64), np.asarray(predicted, np.float64)
-    if gold.ndim != 1 or gold.shape != predicted.shape:
-        raise ValueError(f"values of shapes {gold.shape} and {predicted.shape}, not both [n]")
-    return gold, predicted
-
-
-def _vary(gold: np.ndarray, predicted: np.ndarray) -> bool:
-    return len(gold) > 1 and all(bool(np.any(x != x[0])) for x in (gold, predicted))
+    varies = len(gold) > 1 and all(bool(np.any(x != x[0])) for x in (gold, predicted))
+    return float(function(gold, predicted).statistic) if varies else 0.0

@@ -75,20 +75,6 @@ def test_the_positive_class_must_be_known(matrix):
         matrix.f1("1")
 
 
-@pytest.mark.parametrize(
-    ("gold", "predicted", "message"),
-    [
-        ([0, 3], [0, 0], "class numbers must lie in 0 … 2"),
-        ([0, 1], [0, -1], "class numbers must lie in 0 … 2"),
-        ([0, 1], [0], "not both"),
-        ([[0]], [[0]], "not both"),
-    ],
-)
-def test_numbers_of_no_class(gold, predicted, message):
-    with pytest.raises(ValueError, match=message):
-        ConfusionMatrix(LABELS, np.array(gold), np.array(predicted))
-
-
 def test_as_text(matrix):
     assert (
         matrix.as_text()
@@ -228,12 +214,6 @@ samples f1       0.4167"""
 def test_no_examples_with_label_sets():
     sets = LabelSets(("joy",), np.zeros((0, 1), bool), np.zeros((0, 1), bool))
     assert (sets.subset_accuracy, sets.micro_f1, sets.macro_f1, sets.samples_f1) == (0, 0, 0, 0)
-
-
-@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (4,)])
-def test_shapes_of_label_sets_must_agree(shape):
-    with pytest.raises(ValueError, match=r"label sets of shapes .* not both \[n, 3\]"):
-        LabelSets(("a", "b", "c"), GOLD, np.zeros(shape, bool))
 
 
 def ratio(part, whole):

@@ -354,7 +354,7 @@ class TaggingTask(LabelledTask[TaggedSentence, Tagging]):
         labels = self._tag_set.labels
         gold = [labels.index(tag) for example in examples for tag in self._gold(example)]
         predicted = [labels.index(tag) for sentence in tags for tag in sentence]
-        return ConfusionMatrix(labels, np.array(gold), np.array(predicted))
+        return ConfusionMatrix(labels, np.array(gold, np.int64), np.array(predicted, np.int64))
 
 
 def defaults() -> dict[str, dict[str, Any]]:
