@@ -157,8 +157,8 @@ def read_config(path: Path, default_type: str = DEFAULT_MODEL_TYPE) -> ModelDesc
     class_names = named if isinstance(named, list) else []
     if not fields.get("model_type"):
         # Files of 2019 have classes alone.
-        found = next(filter(None, map(find_class, class_names)), None)
-        default_type = found[0].model_type if found else default_type
+        known_class = next(filter(None, map(find_class, class_names)), None)
+        default_type = known_class[0].model_type if known_class else default_type
     family, head = _family(path, fields, default_type).with_class(class_names)
     for key, value in {**FIXED_FIELDS, **family.fixed_fields}.items():
         if fields.get(key) not in (None, value):

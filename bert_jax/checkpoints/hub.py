@@ -1,4 +1,4 @@
-"""The files of a model: a directory, that of a run, or an id on the hub through its cache."""
+"""The files of a model: a directory, a run's directory, or an id on the hub through its cache."""
 
 import os
 import re
@@ -38,8 +38,8 @@ _HUB_ID = re.compile(r"(?:[A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*", re.ASCII)
 def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     """The directory with the files of a model, downloaded if necessary.
 
-    For the work directory of a finished run it is that of its model, for several runs that of the
-    best. Any other directory is returned itself; one in a bucket is copied to the local machine.
+    For the work directory of a finished run it is the directory of its model, for several runs of
+    the best one. Any other directory is returned itself; one in a bucket is copied to the local machine.
     A string of the form `name` or `organisation/name` that is no directory is an id on the hub:
     those of its files that `bert_jax` reads are fetched into the hub's cache, `pytorch_model.bin`
     only if there is no `model.safetensors`. The environment variables of `huggingface_hub` apply:
@@ -59,9 +59,9 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
         if revision is not None:
             raise UserError(f"{name} has no revision {revision!r}; leave the revision out")
         weights = (*SAFETENSORS_PATTERNS, *PYTORCH_PATTERNS)
-        place = _model_of_run(as_path(name))
+        remote = _model_of_run(as_path(name))
         patterns = [*DESCRIPTION_PATTERNS, *weights]
-        return _with_modules(lambda patterns: fetch(place, patterns), patterns)
+        return _with_modules(lambda patterns: fetch(remote, patterns), patterns)
     directory = os.path.expanduser(name)
     if name and os.path.isdir(directory):
         if revision is not None:

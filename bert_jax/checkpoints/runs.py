@@ -156,7 +156,7 @@ class RunCheckpoints:
         """`latest_step` in words, with a name for the checkpoint."""
         if self.latest_step is None:
             return "there is no checkpoint yet"
-        return f"the last {name} is that of step {self.latest_step}"
+        return f"the last {name} is from step {self.latest_step}"
 
     @property
     def best_step(self) -> int | None:
@@ -314,8 +314,8 @@ class RunCheckpoints:
             paths = [path for path in paths if path.name.isdecimal()]
         for path in paths:
             remedy = f"remove {path} to continue with the other checkpoints"
-            found = regular_files_below(path, remedy=remedy)
-            missing = [name for name in _FILES if name not in found]
+            names = regular_files_below(path, remedy=remedy)
+            missing = [name for name in _FILES if name not in names]
             if not missing or not path.exists():  # removed by the process that writes the run
                 continue
             if not is_bucket or path == paths[-1]:
@@ -379,7 +379,7 @@ class RunCheckpoints:
     def _unreadable(self, step: int, problem: str) -> UserError:
         others = "network, credentials" if is_remote(self._directory) else "disk"
         rest = sorted({*self._manager.all_steps()} - {step})
-        remedy = f"continue from that of step {rest[-1]}" if rest else "start again"
+        remedy = f"continue from step {rest[-1]}" if rest else "start again"
         return UserError(
             f"cannot read the checkpoint {self._directory / str(step)}: {problem}; if {others} and "
             f"memory are in order, it is damaged: remove this directory to {remedy}"

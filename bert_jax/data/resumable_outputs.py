@@ -55,7 +55,7 @@ class ResumableOutputs(Outputs):
         self._journal.mark(rows, {"digest": digest})
 
     def publish(self) -> None:
-        """Moves the complete files to their places, the output itself at last."""
+        """Moves the complete files to their final names, the output itself last."""
         self.end_all()
         self._journal.sync()
         names = [self.layouts[prefix].path(self._target).name for prefix in self.files]
@@ -75,7 +75,7 @@ def resumable_outputs(
 ) -> Iterator[ResumableOutputs]:
     """Opens files that a later call continues if this one is stopped or killed.
 
-    They appear in their places at the end, and are listed there, see `files.manifest`: only files
+    They get their final names at the end, and are listed there, see `files.manifest`: only files
     of earlier calls are replaced. After an error, the rows up to the last mark are kept.
 
     Args:

@@ -1,12 +1,12 @@
 """A teacher's scores for all training examples, computed once, and kept on the disk if wanted.
 
-They serve several runs; and a teacher with another tokenizer than the student's, which cannot be
-given the rows of the student.
+They serve several runs, and a teacher whose tokenizer differs from the student's, which cannot read
+the student's rows.
 
     DIRECTORY/DIGEST/scores.npy  float32 [n, …], the scores of each example for the longest row
 
-The digest is that of the data, the tokenizer and the teacher: another one has another directory,
-each with a journal, see `files.journal`.
+The digest is of the data, the tokenizer and the teacher. Each directory has a journal, see
+`files.journal`.
 """
 
 import functools
@@ -142,8 +142,8 @@ class TeacherScores:
             own = np.array_split(filled, share.count)[share.index]
             rows = batches.rows(own, batches.length_of(chosen))
             with on_mesh(mesh):
-                found = fetch(compute(params, to_global(mesh, rows)))[: len(chosen)]
-            scores[_part(chosen, found.shape)] = found
+                computed = fetch(compute(params, to_global(mesh, rows)))[: len(chosen)]
+            scores[_part(chosen, computed.shape)] = computed
         return scores
 
 
@@ -152,5 +152,5 @@ def _digest(request: dict[str, Any]) -> str:
 
 
 def _part(examples: np.ndarray, shape: tuple[int, ...]) -> Any:
-    """The place of scores of this shape among those of all examples."""
+    """Index of scores of this shape in the scores of all examples."""
     return (examples, *map(slice, shape[1:]))

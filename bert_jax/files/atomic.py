@@ -66,7 +66,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 def not_written(path: object, error: OSError) -> UserError:
     """The error of a file that cannot be written."""
     return UserError(
-        f"cannot write {path}: {error.strerror or error}; free space or choose another place"
+        f"cannot write {path}: {error.strerror or error}; free space or choose another path"
     )
 
 

@@ -106,7 +106,7 @@ def _on_disk(path: Path, file: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror or error} ({error.filename}); fix that, or give "
-            "another place"
+            "another path"
         ) from error
     try:
         yield
@@ -141,8 +141,8 @@ class _BucketLock:
         """Raises UserError if another process holds the lock."""
         with reachable(self._path):
             while not self._create():
-                found = self._read()
-                if found and self._has_ended(found):
+                content = self._read()
+                if content and self._has_ended(content):
                     self._write()
                     time.sleep(_SETTLE_SECONDS)  # of two that take it over, the last one has it
                     if self._token in self._read():
@@ -165,16 +165,16 @@ class _BucketLock:
         if self._lost is not None:
             raise self._lost
 
-    def _has_ended(self, found: str) -> bool:
+    def _has_ended(self, content: str) -> bool:
         """Whether the holder does not renew this content; raises UserError if it does."""
         say(
-            f"bert-jax: {self._path} is locked by {_first_line(found)}; waiting for "
+            f"bert-jax: {self._path} is locked by {_first_line(content)}; waiting for "
             f"{STALE_SECONDS:.0f} s to see whether that still runs"
         )
         end = time.monotonic() + STALE_SECONDS
         while time.monotonic() < end:
             time.sleep(min(STALE_SECONDS / 20, 5.0))
-            if (now := self._read()) != found:
+            if (now := self._read()) != content:
                 if now:
                     raise _in_use(self._path, now)
                 return False
@@ -187,10 +187,10 @@ class _BucketLock:
     def _renew(self) -> None:
         self._tried = time.time()
         with contextlib.suppress(OSError, UnreachableError), reachable(self._path):  # soon again
-            found = self._read()
-            if found and self._token not in found:
+            content = self._read()
+            if content and self._token not in content:
                 self._lost = RetryableError(
-                    f"{self._path} was taken over by {_first_line(found)}, while this process did "
+                    f"{self._path} was taken over by {_first_line(content)}, while this process did "
                     f"not respond for {STALE_SECONDS:.0f} s; run the same command again when that "
                     "has ended"
                 )
@@ -225,7 +225,7 @@ class _BucketLock:
 def _in_use(path: Path, content: str) -> UserError:
     return UserError(
         f"{path} is being written by {_first_line(content)}; wait for it, end it, or give another "
-        "place"
+        "path"
     )
 
 

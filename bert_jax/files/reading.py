@@ -49,12 +49,12 @@ def open_regular(path: Path, directory: Path | None = None, *, remedy: str) -> B
 
     Args:
         path: path of the file, local or in a bucket.
-        directory: the directory that links must not leave; None: that of the file.
+        directory: the directory that links must not leave; None: the file's own.
         remedy: end of the error message: what the user can do.
 
     Raises:
-        UserError: the file is missing, cannot be read, is no regular file, or a link to another
-            place.
+        UserError: the file is missing, cannot be read, is no regular file, or a link that
+            leaves the directory.
     """
     try:
         if is_remote(path):
@@ -218,10 +218,10 @@ def _check_mode(path: Path, mode: int, remedy: str) -> None:
 
 def _check_link(path: Path, directory: Path, remedy: str) -> None:
     """Raises UserError for a link, of the file or a folder above it, that leaves a directory."""
-    target, place = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
-    if target.is_relative_to(place):
+    target, root = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
+    if target.is_relative_to(root):
         return
-    for folder in (place, *place.parents):
+    for folder in (root, *root.parents):
         if folder.parent.name == "snapshots":
             if target.is_relative_to(folder.parents[1] / "blobs"):
                 return

@@ -110,7 +110,7 @@ def test_names_of_steps_that_are_not_there(open_run):
     with pytest.raises(UserError, match="has no checkpoint; train first"):
         checkpoints.step_of("latest")
     save(checkpoints, {1: None, 2: None})
-    assert checkpoints.latest("one") == "the last one is that of step 2"
+    assert checkpoints.latest("one") == "the last one is from step 2"
     for name in ("3", "-1", "newest", "1.0"):
         with pytest.raises(UserError, match=f"has no checkpoint '{name}'; it has latest, best, 1"):
             checkpoints.step_of(name)
@@ -328,7 +328,7 @@ def test_a_flipped_bit_names_the_array_and_the_checkpoint_before(open_run, abstr
         path.write_bytes(path.read_bytes().replace(np.float32(7).tobytes(), np.float32(15)))
     place = abstract["step"].sharding
     shapes = {"kernel": jax.ShapeDtypeStruct(kernel.shape, kernel.dtype, sharding=place)}
-    message = "2: the array params/kernel has another checksum; .* continue from that of step 1"
+    message = "2: the array params/kernel has another checksum; .* continue from step 1"
     with pytest.raises(UserError, match=message):
         open_run().restore(2, {"params": shapes})
     with pytest.raises(UserError, match=message):
@@ -358,7 +358,7 @@ def test_a_store_that_fails_is_tried_again_if_it_has_worked(bucket, monkeypatch)
 
     for steps, kind, last in (
         (0, UserError, "there is no checkpoint yet; check path"),
-        (1, RetryableError, "the last complete one is that of step 0; when it can be reached"),
+        (1, RetryableError, "the last complete one is from step 0; when it can be reached"),
     ):
         with RunCheckpoints(workdir, best_metric=("loss", False), keep=1) as checkpoints:
             save(checkpoints, dict.fromkeys(range(steps)))
@@ -387,7 +387,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_anything_is_written(
     disk = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk._replace(free=20))
     with pytest.raises(
-        UserError, match="it takes 0 MB, 0 MB are free; the last complete one is that of step 1"
+        UserError, match="it takes 0 MB, 0 MB are free; the last complete one is from step 1"
     ):
         checkpoints.save(2, state_of(2), {"next_example": 16}, {})
     assert steps_of(tmp_path) == [1]

@@ -56,7 +56,7 @@ def test_a_link_stays_a_link(tmp_path):
 
 
 def test_places_that_cannot_be_written(tmp_path):
-    message = "none/out.jsonl: No such file or directory; free space or choose another place"
+    message = "none/out.jsonl: No such file or directory; free space or choose another path"
     with pytest.raises(UserError, match=message), open_lines(tmp_path / "none" / "out.jsonl"):
         pass
     with pytest.raises(UserError, match="Is a directory"), open_lines(tmp_path):

@@ -182,7 +182,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(run, tmp_path):
     with pytest.raises(DivergedError) as raised:
         run(optimizer, steps=50, log_every=10, checkpoint_every=1, keep_checkpoints=5)
     assert str(raised.value) == (
-        "a parameter after step 2 is not finite; the last good checkpoint is that of step 1; start "
+        "a parameter after step 2 is not finite; the last good checkpoint is from step 1; start "
         "another run with a lower learning rate or a longer warm-up"
     )
     assert steps_of(tmp_path) == [1]

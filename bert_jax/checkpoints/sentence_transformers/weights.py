@@ -45,11 +45,11 @@ def read_modules(directory: Path, description: ModelDescription, mesh: Mesh) -> 
         if not (own := _tensors_of(number, parameters)):
             continue
         with open_tensors(directory / folder) as file:
-            found = {tensor: info.shape for tensor, info in file.tensors.items()}
+            stored = {tensor: info.shape for tensor, info in file.tensors.items()}
             needed = {tensor: parameters[name].shape[::-1] for name, tensor in own.items()}
-            if found != needed:
+            if stored != needed:
                 raise UserError(
-                    f"{file.path} has the tensors {found}, and {CONFIG} says {needed}; {REMEDY}"
+                    f"{file.path} has the tensors {stored}, and {CONFIG} says {needed}; {REMEDY}"
                 )
             for name, tensor in own.items():
                 arrays[name] = np.array(file.read(tensor), np.float32).T

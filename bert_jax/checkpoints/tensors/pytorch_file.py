@@ -109,7 +109,7 @@ class Pickled(NamedTuple):
     storages: dict[str, Storage]
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """The position of a storage's elements: first byte in the file, and number of bytes."""
 
     offset: int
@@ -126,9 +126,9 @@ class PytorchFile(MappedTensorFile):
     def _find_views(self) -> dict[str, np.ndarray]:
         try:
             if self._map[: len(ZIP_BEGIN)] == ZIP_BEGIN:
-                pickled, places = self._read_zip()
+                pickled, locations = self._read_zip()
             else:
-                pickled, places = self._read_legacy()
+                pickled, locations = self._read_legacy()
         except RefusedName as error:
             # The name comes from the file: no control characters of it reach the terminal.
             name = ascii(str(error))[1:-1][:80]
@@ -137,7 +137,7 @@ class PytorchFile(MappedTensorFile):
                 f"run; {REMEDY}"
             ) from error
         tensors = self._named_tensors(pickled.value)
-        return {name: self._tensor(name, tensor, places) for name, tensor in tensors.items()}
+        return {name: self._tensor(name, tensor, locations) for name, tensor in tensors.items()}
 
     def _named_tensors(self, value: Any) -> dict[str, PickledTensor]:
         if not isinstance(value, dict):
@@ -149,11 +149,13 @@ class PytorchFile(MappedTensorFile):
                 raise UserError(f"{self.path}: entry {name!a} is no tensor but a {kind}; {REMEDY}")
         return value
 
-    def _tensor(self, name: str, tensor: PickledTensor, places: dict[str, _Place]) -> np.ndarray:
+    def _tensor(
+        self, name: str, tensor: PickledTensor, locations: dict[str, _Location]
+    ) -> np.ndarray:
         storage, offset, shape, strides = tensor
         size = storage.dtype.itemsize
-        place = places.get(storage.key)
-        if place is None or place.size < storage.length * size:
+        location = locations.get(storage.key)
+        if location is None or location.size < storage.length * size:
             raise ValueError(f"the elements of {name!a} are missing")
         if len(shape) > MOST_DIMENSIONS:
             raise ValueError(f"{name!a} has {len(shape):,} dimensions")
@@ -168,10 +170,10 @@ class PytorchFile(MappedTensorFile):
         last = offset + sum((length - 1) * stride for length, stride in steps)
         if 0 not in shape and last >= storage.length:
             raise ValueError(f"{name!a} reaches beyond its storage of {storage.length:,} elements")
-        begin = 0 if 0 in shape else place.offset + offset * size
+        begin = 0 if 0 in shape else location.offset + offset * size
         return self._view(begin, storage.dtype, shape, tuple(step * size for step in strides))
 
-    def _read_zip(self) -> tuple[Pickled, dict[str, _Place]]:
+    def _read_zip(self) -> tuple[Pickled, dict[str, _Location]]:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 entries = {entry.filename: entry for entry in archive.infolist()}
@@ -191,22 +193,22 @@ class PytorchFile(MappedTensorFile):
                 pickled = read_pickle(io.BytesIO(archive.read(pickles[0])))
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
             raise ValueError(error) from error
-        places = {
-            key: self._place(entries[f"{folder}data/{key}"])
+        locations = {
+            key: self._location(entries[f"{folder}data/{key}"])
             for key in pickled.storages
             if f"{folder}data/{key}" in entries
         }
-        return pickled, places
+        return pickled, locations
 
-    def _place(self, entry: zipfile.ZipInfo) -> _Place:
+    def _location(self, entry: zipfile.ZipInfo) -> _Location:
         begin = entry.header_offset
         header = self._map[begin : begin + LOCAL_HEADER.size]
         if len(header) < LOCAL_HEADER.size or not header.startswith(LOCAL_SIGNATURE):
             raise ValueError(f"{entry.filename!a} is not where the zip directory has it")
         _, name_length, extra_length = LOCAL_HEADER.unpack(header)
-        return _Place(begin + LOCAL_HEADER.size + name_length + extra_length, entry.file_size)
+        return _Location(begin + LOCAL_HEADER.size + name_length + extra_length, entry.file_size)
 
-    def _read_legacy(self) -> tuple[Pickled, dict[str, _Place]]:
+    def _read_legacy(self) -> tuple[Pickled, dict[str, _Location]]:
         file = cast(IO[bytes], self._map)  # it has `read`, `readline` and `tell`
         try:
             magic = read_pickle(file).value
@@ -220,24 +222,24 @@ class PytorchFile(MappedTensorFile):
         if not isinstance(machine, dict) or machine.get("little_endian") is not True:
             raise UserError(f"{self.path} was written on a big-endian machine; {REMEDY}")
         pickled = read_pickle(file)
-        places = {}
+        locations = {}
         keys = read_pickle(file).value
         offset = file.tell()
         for key in keys if isinstance(keys, list) else ():
             storage = pickled.storages.get(key) if isinstance(key, str) else None
             if storage is None:
                 raise ValueError("it lists elements that no tensor has")
-            places[key], offset = self._legacy_place(storage, offset)
-        return pickled, places
+            locations[key], offset = self._legacy_location(storage, offset)
+        return pickled, locations
 
-    def _legacy_place(self, storage: Storage, offset: int) -> tuple[_Place, int]:
+    def _legacy_location(self, storage: Storage, offset: int) -> tuple[_Location, int]:
         """The storage at an offset, and the offset of the next one."""
         begin = offset + 8
         count = int.from_bytes(self._map[offset:begin], "little")
         end = begin + count * storage.dtype.itemsize
         if count != storage.length or end > len(self._map):
             raise ValueError(f"it ends within a storage of {storage.length:,} elements")
-        return _Place(begin, end - begin), end
+        return _Location(begin, end - begin), end
 
 
 class _Name(NamedTuple):
