@@ -39,7 +39,8 @@ def resolve(path_or_hub_id: str | Path, revision: str | None = None) -> Path:
     """The directory with the files of a model, downloaded if necessary.
 
     For the work directory of a finished run it is the directory of its model, for several runs of
-    the best one. Any other directory is returned itself; one in a bucket is copied to the local machine.
+    the best one. Any other directory is returned itself; one in a bucket is copied to the local
+    machine.
     A string of the form `name` or `organisation/name` that is no directory is an id on the hub:
     those of its files that `bert_jax` reads are fetched into the hub's cache, `pytorch_model.bin`
     only if there is no `model.safetensors`. The environment variables of `huggingface_hub` apply:

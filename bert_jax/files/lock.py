@@ -190,9 +190,9 @@ class _BucketLock:
             content = self._read()
             if content and self._token not in content:
                 self._lost = RetryableError(
-                    f"{self._path} was taken over by {_first_line(content)}, while this process did "
-                    f"not respond for {STALE_SECONDS:.0f} s; run the same command again when that "
-                    "has ended"
+                    f"{self._path} was taken over by {_first_line(content)}, while this process "
+                    f"did not respond for {STALE_SECONDS:.0f} s; run the same command again when "
+                    "that has ended"
                 )
             else:
                 self._write()

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 from bert_jax.checkpoints.google_files import find, load_description
 from bert_jax.errors import UserError
@@ -23,97 +24,64 @@ from tests.checkpoints.google.released import (
     load,
 )
 
+# The variables of one layer: our parameter, and its shape, in which heads are axes of their own.
+LAYER = {
+    "attention/self/query/kernel": ("attention/query/kernel", (6, 3, 2)),
+    "attention/self/query/bias": ("attention/query/bias", (3, 2)),
+    "attention/self/key/kernel": ("attention/key/kernel", (6, 3, 2)),
+    "attention/self/key/bias": ("attention/key/bias", (3, 2)),
+    "attention/self/value/kernel": ("attention/value/kernel", (6, 3, 2)),
+    "attention/self/value/bias": ("attention/value/bias", (3, 2)),
+    "attention/output/dense/kernel": ("attention/output/kernel", (3, 2, 6)),
+    "attention/output/dense/bias": ("attention/output/bias", (6,)),
+    "attention/output/LayerNorm/gamma": ("attention_norm/scale", (6,)),
+    "attention/output/LayerNorm/beta": ("attention_norm/bias", (6,)),
+    "intermediate/dense/kernel": ("intermediate/kernel", (6, 5)),
+    "intermediate/dense/bias": ("intermediate/bias", (5,)),
+    "output/dense/kernel": ("output/kernel", (5, 6)),
+    "output/dense/bias": ("output/bias", (6,)),
+    "output/LayerNorm/gamma": ("output_norm/scale", (6,)),
+    "output/LayerNorm/beta": ("output_norm/bias", (6,)),
+}
+OTHERS = {
+    "bert/embeddings/word_embeddings": "bert/embeddings/word_embeddings/embedding",
+    "bert/embeddings/position_embeddings": "bert/embeddings/position_embeddings/embedding",
+    "bert/embeddings/token_type_embeddings": "bert/embeddings/token_type_embeddings/embedding",
+    "bert/embeddings/LayerNorm/gamma": "bert/embeddings/layer_norm/scale",
+    "bert/embeddings/LayerNorm/beta": "bert/embeddings/layer_norm/bias",
+    "bert/pooler/dense/kernel": "bert/pooler/dense/kernel",
+    "bert/pooler/dense/bias": "bert/pooler/dense/bias",
+    "cls/predictions/transform/dense/kernel": "mlm_head/dense/kernel",
+    "cls/predictions/transform/dense/bias": "mlm_head/dense/bias",
+    "cls/predictions/transform/LayerNorm/gamma": "mlm_head/layer_norm/scale",
+    "cls/predictions/transform/LayerNorm/beta": "mlm_head/layer_norm/bias",
+    "cls/predictions/output_bias": "mlm_head/bias",
+    "cls/seq_relationship/output_weights": "nsp_head/kernel",
+    "cls/seq_relationship/output_bias": "nsp_head/bias",
+}
 
-def test_every_variable_finds_its_place(released):
+
+def test_every_variable_is_a_parameter(released):
     variables = counted(PRETRAINING)
     model = load(find(released))
-    bert = model.params["bert"]
-    layers = bert["encoder"]["layers"]
-    names = [
-        "attention/self/query/kernel",
-        "attention/self/query/bias",
-        "attention/self/key/kernel",
-        "attention/self/key/bias",
-        "attention/self/value/kernel",
-        "attention/self/value/bias",
-        "attention/output/dense/kernel",
-        "attention/output/dense/bias",
-        "attention/output/LayerNorm/gamma",
-        "attention/output/LayerNorm/beta",
-        "intermediate/dense/kernel",
-        "intermediate/dense/bias",
-        "output/dense/kernel",
-        "output/dense/bias",
-        "output/LayerNorm/gamma",
-        "output/LayerNorm/beta",
-    ]
-    attention = layers["attention"]
-    # Ours, and its shape in one layer: heads are axes of their own.
-    ours = [
-        (attention["query"]["kernel"], (6, 3, 2)),
-        (attention["query"]["bias"], (3, 2)),
-        (attention["key"]["kernel"], (6, 3, 2)),
-        (attention["key"]["bias"], (3, 2)),
-        (attention["value"]["kernel"], (6, 3, 2)),
-        (attention["value"]["bias"], (3, 2)),
-        (attention["output"]["kernel"], (3, 2, 6)),
-        (attention["output"]["bias"], (6,)),
-        (layers["attention_norm"]["scale"], (6,)),
-        (layers["attention_norm"]["bias"], (6,)),
-        (layers["intermediate"]["kernel"], (6, 5)),
-        (layers["intermediate"]["bias"], (5,)),
-        (layers["output"]["kernel"], (5, 6)),
-        (layers["output"]["bias"], (6,)),
-        (layers["output_norm"]["scale"], (6,)),
-        (layers["output_norm"]["bias"], (6,)),
-    ]
-    expected = []
-    for name, (parameter, shape) in zip(names, ours, strict=True):
-        for layer in (0, 1):
-            variable = variables[f"bert/encoder/layer_{layer}/{name}"]
-            expected.append((parameter[layer], variable.reshape(shape)))
-    embeddings, head = bert["embeddings"], model.params["mlm_head"]
-    transform = "cls/predictions/transform"
-    expected += [
-        (
-            embeddings["word_embeddings"]["embedding"],
-            variables["bert/embeddings/word_embeddings"],
-        ),
-        (
-            embeddings["position_embeddings"]["embedding"],
-            variables["bert/embeddings/position_embeddings"],
-        ),
-        (
-            embeddings["token_type_embeddings"]["embedding"],
-            variables["bert/embeddings/token_type_embeddings"],
-        ),
-        (embeddings["layer_norm"]["scale"], variables["bert/embeddings/LayerNorm/gamma"]),
-        (embeddings["layer_norm"]["bias"], variables["bert/embeddings/LayerNorm/beta"]),
-        (bert["pooler"]["dense"]["kernel"], variables["bert/pooler/dense/kernel"]),
-        (bert["pooler"]["dense"]["bias"], variables["bert/pooler/dense/bias"]),
-        (head["dense"]["kernel"], variables[f"{transform}/dense/kernel"]),
-        (head["dense"]["bias"], variables[f"{transform}/dense/bias"]),
-        (head["layer_norm"]["scale"], variables[f"{transform}/LayerNorm/gamma"]),
-        (head["layer_norm"]["bias"], variables[f"{transform}/LayerNorm/beta"]),
-        (head["bias"], variables["cls/predictions/output_bias"]),
-        (
-            model.params["nsp_head"]["kernel"],
-            variables["cls/seq_relationship/output_weights"].T,
-        ),
-        (model.params["nsp_head"]["bias"], variables["cls/seq_relationship/output_bias"]),
-    ]
-    assert len(expected) == len(variables)
-    for found, variable in expected:
-        assert found.dtype == np.float32
-        assert np.asarray(found).tolist() == variable.tolist()
+    params = flatten_dict(model.params, sep="/")
+    read = {name: np.asarray(params[parameter]) for name, parameter in OTHERS.items()}
+    read["cls/seq_relationship/output_weights"] = read["cls/seq_relationship/output_weights"].T
+    for name, (parameter, shape) in LAYER.items():
+        for layer, array in enumerate(params[f"bert/encoder/layers/{parameter}"]):
+            assert array.shape == shape
+            variable = f"bert/encoder/layer_{layer}/{name}"
+            read[variable] = np.asarray(array).reshape(variables[variable].shape)
+    assert set(read) == set(variables) == set(model.report.taken)
+    assert all(read[name].dtype == np.float32 for name in variables)
+    assert all(read[name].tolist() == variables[name].tolist() for name in variables)
     assert model.report.complete
-    assert set(model.report.taken) == set(variables)
+    # Variable 5 is the first layer's query kernel: its row 1 is 506 … 511, two for each head.
+    query = params["bert/encoder/layers/attention/query/kernel"]
+    assert query[0, 1].tolist() == [[506, 507], [508, 509], [510, 511]]
 
 
-def test_numbers_by_eye(released):
-    """Variable 5 is the first layer's query kernel: its row 1 is 506 … 511, two for each head."""
-    query = load(find(released)).params["bert"]["encoder"]["layers"]["attention"]["query"]
-    assert query["kernel"][0, 1].tolist() == [[506, 507], [508, 509], [510, 511]]
+POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
 
 
 def test_the_config_of_a_released_model(released):
@@ -131,21 +99,9 @@ def test_the_config_of_a_released_model(released):
     ("name", "shapes", "head", "num_labels", "unexpected_keys"),
     [
         ("pretraining", PRETRAINING, Head.PRETRAINING, 2, ()),
-        (
-            "words",
-            BERT | WORDS,
-            Head.MASKED_LM,
-            2,
-            ("bert/pooler/dense/bias", "bert/pooler/dense/kernel"),
-        ),
+        ("words", BERT | WORDS, Head.MASKED_LM, 2, POOLER),
         ("next_sentence", BERT | NEXT_SENTENCE, Head.NEXT_SENTENCE, 2, ()),
-        (
-            "squad",
-            BERT | SQUAD,
-            Head.QUESTION_ANSWERING,
-            2,
-            ("bert/pooler/dense/bias", "bert/pooler/dense/kernel"),
-        ),
+        ("squad", BERT | SQUAD, Head.QUESTION_ANSWERING, 2, POOLER),
         ("labels", BERT | LABELS, Head.CLASSIFICATION, 4, ()),
         ("bert", BERT, Head.ENCODER, 2, ()),
     ],
@@ -173,18 +129,10 @@ def test_a_bare_encoder_without_pooler(checkpoints, tmp_path):
     assert model.report.complete
 
 
-def test_another_model_than_the_files_hold(released):
+def test_a_head_for_tagging_must_be_requested(checkpoints, released, tmp_path):
     model = load(find(released), Head.TAGGING)
     assert model.report.new == ("classifier/bias", "classifier/kernel")
-    assert set(model.report.unexpected_keys) == {
-        *WORDS,
-        *NEXT_SENTENCE,
-        "bert/pooler/dense/kernel",
-        "bert/pooler/dense/bias",
-    }
-
-
-def test_a_head_for_tagging_must_be_requested(checkpoints, tmp_path):
+    assert set(model.report.unexpected_keys) == {*WORDS, *NEXT_SENTENCE, *POOLER}
     checkpoints("labels", BERT | LABELS, tmp_path)
     model = load(find(tmp_path), Head.TAGGING)
     assert model.description.config.num_labels == 4
