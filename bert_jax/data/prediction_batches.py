@@ -143,9 +143,9 @@ def _dealt(rows: list[list[int]], most: int) -> list[list[list[int]]]:
     """
     sizes = [min(most, len(rows) - start) for start in range(0, len(rows), most)]
     batches: list[list[list[int]]] = [[] for _ in sizes]
-    # Batch `number` takes its rows from equally spaced places of the list.
-    places = [(place / size, number) for number, size in enumerate(sizes) for place in range(size)]
-    for row, (_, number) in zip(rows, sorted(places), strict=True):
+    # Batch `number` takes its rows from equally spaced positions of the list.
+    turns = [(index / size, number) for number, size in enumerate(sizes) for index in range(size)]
+    for row, (_, number) in zip(rows, sorted(turns), strict=True):
         batches[number].append(row)
     return batches
 
@@ -179,12 +179,12 @@ def _packed(
                 rows[number * group_rows + len(starts) - before] = row
                 starts.append(start)
                 start += lengths[row]
-    places = np.fromiter(rows, np.int64)
+    batch_rows = np.fromiter(rows, np.int64)
     sizes = np.array([lengths[row] for row in rows.values()])
     tokens = np.arange(sizes.sum()) - np.repeat(sizes.cumsum() - sizes, sizes)
     packed = np.repeat(np.array(starts), sizes) + tokens  # index in the packed rows of the group
-    unpacked = np.repeat(places * length, sizes) + tokens  # index in the batch
-    group_of = np.repeat(places // group_rows, sizes)
+    unpacked = np.repeat(batch_rows * length, sizes) + tokens  # index in the batch
+    group_of = np.repeat(batch_rows // group_rows, sizes)
     pack_indices = np.full((len(groups), count, length), -1, np.int32)
     pack_indices.reshape(-1)[group_of * count * length + packed] = (
         unpacked - group_of * group_rows * length

@@ -50,12 +50,12 @@ class PreparedDataset:
         split: the split, such as "train" or "test[:100]".
     """
 
-    def __init__(self, name: str, place: str, data_dir: str | None) -> None:
+    def __init__(self, name: str, location: str, data_dir: str | None) -> None:
         """Finds the data set.
 
         Args:
             name: name of the data set in errors.
-            place: "NAME[/CONFIG][:VERSION][:SPLIT]"; by default the newest version, and
+            location: "NAME[/CONFIG][:VERSION][:SPLIT]"; by default the newest version, and
                 "train".
             data_dir: directory of prepared data sets; None for the default of TensorFlow Datasets.
 
@@ -63,7 +63,7 @@ class PreparedDataset:
             UserError: the data set does not exist.
         """
         self.name = name
-        dataset, _, split = place.partition(":")
+        dataset, _, split = location.partition(":")
         version, _, after = split.partition(":")
         if _VERSION.fullmatch(version):
             split = after

@@ -147,24 +147,11 @@ class PretrainingBatches:
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
         """Token counts of the examples with these numbers, int64 [B], without reading any text."""
-        segments, _ = self._draw(numbers)
-        return self._lengths(segments)
+        return self._lengths(self.segments(numbers))
 
-    def labels(self, numbers: np.ndarray) -> np.ndarray:
-        """Labels of the pairs with these numbers, int64 [B], without reading any text."""
-        segments, _ = self._draw(numbers)
-        return segments.labels
-
-    def token_ranges(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end in the corpus of all segments of the examples with these numbers.
-
-        Both are int64 [2 B]; segments may be empty.
-        """
-        segments, _ = self._draw(numbers)
-        return (
-            np.concatenate([segments.first_start, segments.second_start]),
-            np.concatenate([segments.first_end, segments.second_end]),
-        )
+    def segments(self, numbers: np.ndarray) -> pairs.Segments:
+        """The token ranges and labels of the examples with these numbers; no text is read."""
+        return self._draw(numbers)[0]
 
     def _draw(self, numbers: np.ndarray) -> tuple[pairs.Segments, np.ndarray]:
         """The token ranges of examples in the corpus, and the random key of each, uint64 [B]."""

@@ -52,9 +52,6 @@ class Counts:
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(getattr(self, key) + getattr(other, key) for key in self.__slots__))
 
-    def __sub__(self, other: "Counts") -> "Counts":
-        return Counts(*(getattr(self, key) - getattr(other, key) for key in self.__slots__))
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceCounts:

@@ -32,8 +32,10 @@ def shown_share(
     """
     sample = _sample(split, -(-len(split.tokens) // most_tokens))
     batches = PretrainingBatches(sample, tokenizer, options)
-    ranges = batches.token_ranges(np.arange(batches.examples_per_epoch))
-    return _size_of_union(*ranges) / int(sample.sentence_offsets[-1])
+    segments = batches.segments(np.arange(batches.examples_per_epoch))
+    starts = np.concatenate([segments.first_start, segments.second_start])
+    ends = np.concatenate([segments.first_end, segments.second_end])
+    return _size_of_union(starts, ends) / int(sample.sentence_offsets[-1])
 
 
 def _sample(split: CorpusSplit, step: int) -> CorpusSplit:

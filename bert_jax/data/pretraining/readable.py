@@ -90,9 +90,9 @@ def _example_as_text(row: Batch, tokenizer: Tokenizer, objective: str, name: str
 def _boundaries(row: Batch, tokenizer: Tokenizer) -> Iterator[str]:
     """The spans that are predicted from the tokens next to them, one a line."""
     spans: dict[tuple[int, int], list[int]] = {}
-    for place in np.flatnonzero(row["span_weights"]):
-        ends = row["span_left_positions"][place], row["span_right_positions"][place]
-        spans.setdefault(ends, []).append(int(row["masked_lm_ids"][place]))
+    for index in np.flatnonzero(row["span_weights"]):
+        ends = row["span_left_positions"][index], row["span_right_positions"][index]
+        spans.setdefault(ends, []).append(int(row["masked_lm_ids"][index]))
     for ends, ids in spans.items():
         left, right = (tokenizer.readable_token(int(row["input_ids"][end])) for end in ends)
         words = " ".join(map(tokenizer.readable_token, ids))

@@ -27,7 +27,7 @@ def degenerate_targets(
     objective, length = examples.options.objective, examples.length
     single = float(np.mean(np.diff(split.document_offsets) == 1))
     if objective in LABELS:
-        shares = np.bincount(examples.labels(numbers), minlength=2) / len(numbers)
+        shares = np.bincount(examples.segments(numbers).labels, minlength=2) / len(numbers)
         label = int(shares.argmax())
         cause = f"{single:.0%} of the documents have one sentence"
         remedy = "prepare documents of several sentences (data.format, data.sentences)"

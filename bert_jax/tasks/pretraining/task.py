@@ -5,7 +5,7 @@
 
 The first term is MLM, the second NSP; SOP ("in order or swapped") can replace NSP, or the second
 term is left out. SpanBERT's span-boundary objective, SBO, is another term: the mean over tokens of
-masked spans of -log p(original token | tokens next to the span, place in the span).
+masked spans of -log p(original token | tokens next to the span, position in the span).
 `data.pretraining` makes the batches, `models` the logits, this module the loss.
 """
 

@@ -1,6 +1,6 @@
-"""Sources of text: "KIND:PLACE" strings → streams of blocks of documents.
+"""Sources of text: "KIND:LOCATION" strings → streams of blocks of documents.
 
-A new kind is a subclass of `Source` with the constructor `(spec, place)`, and one entry in `KINDS`.
+A new kind is a subclass of `Source`, made from a spec and the location, and one entry in `KINDS`.
 """
 
 import abc
@@ -26,7 +26,7 @@ class SourceSpec:
     """One source of text and its options; each kind ignores the fields of other kinds.
 
     Attributes:
-        source: "KIND:PLACE", such as "text:books/*.txt.gz".
+        source: "KIND:LOCATION", such as "text:books/*.txt.gz".
         weight: weight of this source in a mixture, relative to the others.
         format: format of `text:` files; "bert" (blank lines between documents), "lines" (one
             document per line), "wikiextractor" (`<doc …>` to `</doc>`), or "auto": "wikiextractor"
@@ -34,7 +34,7 @@ class SourceSpec:
         field: field of a `jsonl:` or `tfds:` record that contains the text.
         paragraphs: paragraphs in `jsonl:` and `tfds:` texts; "lines" (one per line) or "blank"
             (blank lines separate them and the lines between are joined: hard-wrapped text, verse).
-        errors: handling of undecodable bytes; "strict": an error with their place, "replace":
+        errors: handling of undecodable bytes; "strict": an error with their position, "replace":
             U+FFFD.
         data_dir: directory of prepared data sets, for `tfds:`; None for the default of TensorFlow
             Datasets.
@@ -189,16 +189,16 @@ def open_source(spec: SourceSpec) -> Source:
     """Opens the source of a spec, without reading it.
 
     Raises:
-        UserError: the kind is unknown, or the place does not exist.
+        UserError: the kind is unknown, or the location does not exist.
     """
-    kind, colon, place = spec.source.partition(":")
+    kind, colon, location = spec.source.partition(":")
     if not colon or kind not in KINDS:
         known = ", ".join(f"{name}:" for name in KINDS)
         problem = f"source {spec.source!r} does not begin with a known kind ({known})"
         raise OptionError("source", spec.source, "set {source}, for example to text:FILES", problem)
     module, _, name = KINDS[kind].partition(".")
     kind_of_source = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    return cast(Source, kind_of_source(spec, place))
+    return cast(Source, kind_of_source(spec, location))
 
 
 def source_specs(
@@ -207,7 +207,7 @@ def source_specs(
     """The specs of a config's `data.source`.
 
     Args:
-        source: one "KIND:PLACE", or a mixture: a list whose entries are such strings or mappings
+        source: one "KIND:LOCATION", or a mixture: a list whose entries are such strings or mappings
             with the key "source" and any other field of `SourceSpec`.
         defaults: fields of `SourceSpec` for entries that do not set them.
 

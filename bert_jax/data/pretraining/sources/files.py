@@ -20,6 +20,7 @@ from bert_jax.data.readers.lines import Lines, decompress, named_errors
 from bert_jax.data.readers.tables import parse_object, string_field
 from bert_jax.errors import OptionError
 from bert_jax.files import is_remote, matching_files, open_binary, reachable, state_of
+from bert_jax.files.paths import FileState
 
 REMEDY = "convert the file, or set {errors=replace} to read U+FFFD in its place"
 
@@ -32,34 +33,31 @@ class FileSource(Source):
     """
 
     def __init__(self, spec: SourceSpec, pattern: str):
-        self.paths = find_files(pattern, spec)
-        self._states = [state_of(path) for path in self.paths]
-        super().__init__(spec, sum(state.size for state in self._states))
-        self._starts = self._find_starts()
+        super().__init__(spec, 0)
+        self._set_files({path: state_of(path) for path in find_files(pattern, spec)})
 
-    def _find_starts(self) -> dict[Path, int]:
-        """The total bytes of the files before each one."""
-        ends = itertools.accumulate(state.size for state in self._states)
-        return dict(zip(self.paths, [0, *ends], strict=False))
+    def _set_files(self, states: dict[Path, FileState]) -> None:
+        self.paths, self._states = list(states), states
+        starts = itertools.accumulate(self.piece_sizes, initial=0)
+        # Total bytes of the files before each one.
+        self._starts = dict(zip(states, starts, strict=False))
+        self.size = sum(self.piece_sizes)
 
     @property
     def piece_sizes(self) -> list[int]:
         """The pieces are the files."""
-        return [state.size for state in self._states]
+        return [state.size for state in self._states.values()]
 
     def pieces(self, start: int, stop: int) -> "FileSource":
         part = copy.copy(self)
-        part.paths, part._states = self.paths[start:stop], self._states[start:stop]
-        part.size = sum(state.size for state in part._states)
-        part._starts = part._find_starts()
+        part._set_files(dict(list(self._states.items())[start:stop]))
         return part
 
     def identity(self) -> dict[str, object]:
         """Name, size and modification time (ns) of every file."""
         return {
             "files": [
-                [str(path), state.size, state.modified]
-                for path, state in zip(self.paths, self._states, strict=True)
+                [str(path), state.size, state.modified] for path, state in self._states.items()
             ]
         }
 
@@ -197,16 +195,16 @@ class JsonLinesSource(FileSource):
                     yield from document_blocks(text, self.spec.paragraphs)
 
     def _text(self, line: str, path: Path, number: int) -> str:
-        place = f"{path}:{number}"
-        record = parse_object(line, place)
+        location = f"{path}:{number}"
+        record = parse_object(line, location)
         field = self.spec.field
         if field not in record:
             fields = ", ".join(map(repr, record)) or "none"
-            problem = f"{place}: no field {field!r}; its fields are {fields}"
+            problem = f"{location}: no field {field!r}; its fields are {fields}"
             raise OptionError("field", field, "set {field} to one of them", problem)
-        return self._without_surrogates(string_field(record, field, place), place)
+        return self._without_surrogates(string_field(record, field, location), location)
 
-    def _without_surrogates(self, text: str, place: str) -> str:
+    def _without_surrogates(self, text: str, location: str) -> str:
         r"""Checks for half of a surrogate pair ("\ud83d" in JSON), which no encoding can write."""
         try:
             text.encode()
@@ -216,7 +214,7 @@ class JsonLinesSource(FileSource):
                     "errors",
                     self.spec.errors,
                     "set {errors=replace} to read ? in its place",
-                    problem=f"{place}: field {self.spec.field!r} has half a surrogate pair at "
+                    problem=f"{location}: field {self.spec.field!r} has half a surrogate pair at "
                     f"character {error.start + 1}",
                 ) from error
             return text.encode(errors="replace").decode()

@@ -30,8 +30,8 @@ _PROSE_SHARE = 0.85
 class PythonDocs(Source):
     """Topics and docstrings of the running interpreter."""
 
-    def __init__(self, spec: SourceSpec, place: str = "", *, library: Path | None = None):
-        if place:
+    def __init__(self, spec: SourceSpec, location: str = "", *, library: Path | None = None):
+        if location:
             raise spec.error("nothing may follow 'python-docs:'")
         library = library or Path(sysconfig.get_path("stdlib"))
         self._paths = sorted(

@@ -14,9 +14,9 @@ from bert_jax.errors import OptionError
 class TensorFlowDataset(Source):
     """One split of a prepared data set; one document per example, in the order on disk."""
 
-    def __init__(self, spec: SourceSpec, place: str):
+    def __init__(self, spec: SourceSpec, location: str):
         name = f"source {spec.source!r}"
-        self._dataset = PreparedDataset(name, place, spec.data_dir)
+        self._dataset = PreparedDataset(name, location, spec.data_dir)
         files = sorted(self._dataset.directory.iterdir())
         self._states = {path.name: path.stat() for path in files}
         super().__init__(spec, sum(state.st_size for state in self._states.values()))
@@ -53,5 +53,5 @@ class TensorFlowDataset(Source):
             problem = f"source {self.spec.source!r}: field {self.spec.field!r} holds no text"
             rule = "set {field} to one that does"
             raise OptionError("field", self.spec.field, rule, problem)
-        place = f"{self.spec.source} example:{number}"
-        return decode(b"\n".join(lines), place, self.spec.errors, REMEDY)
+        location = f"{self.spec.source} example:{number}"
+        return decode(b"\n".join(lines), location, self.spec.errors, REMEDY)
