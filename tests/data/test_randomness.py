@@ -42,11 +42,6 @@ def test_the_published_outputs_of_splitmix64():
     assert [scalar_bits(1234567, position) for position in range(5)] == published
 
 
-@given(st.lists(ANY_UINT64, min_size=1, max_size=20))
-def test_mix_is_that_of_scalars(values):
-    assert randomness.mix(keys_of(*values)).tolist() == [scalar_mix(value) for value in values]
-
-
 @given(key=ANY_UINT64, position=st.integers(0, 1 << 40))
 def test_random_bits_are_those_of_scalars(key, position):
     expected = scalar_bits(key, position)
@@ -100,22 +95,11 @@ def test_integers_are_equally_frequent():
     np.testing.assert_allclose(shares, 0.1, atol=0.004)  # four standard deviations
 
 
-PRIMES = (2, 3, 5, 7, 31, 97, 499, 1009)
-AROUND_SQUARES = (1, 4, 8, 9, 10, 15, 16, 17, 99, 100, 101, 4095, 4096, 4097)
-
-
-@pytest.mark.parametrize("size", sorted({*PRIMES, *AROUND_SQUARES, 6, 1000, 12_345}))
-def test_permute_is_a_bijection(size):
-    for key in (0, 1, UINT64):
-        found = randomness.permute(np.arange(size), size, keys_of(key))
-        assert found.dtype == np.int64
-        assert sorted(found.tolist()) == list(range(size))
-
-
-@given(size=st.integers(1, 400), key=ANY_UINT64)
-def test_permute_is_a_bijection_for_any_size_and_key(size, key):
-    found = randomness.permute(np.arange(size), size, keys_of(key))
-    assert sorted(found.tolist()) == list(range(size))
+@given(size=st.integers(1, 400) | st.sampled_from([1009, 4095, 4096, 4097]), key=ANY_UINT64)
+def test_permute_is_a_bijection(size, key):
+    permuted = randomness.permute(np.arange(size), size, keys_of(key))
+    assert permuted.dtype == np.int64
+    assert sorted(permuted.tolist()) == list(range(size))
 
 
 def test_a_huge_permutation_is_evaluated_at_a_few_points():
@@ -125,12 +109,6 @@ def test_a_huge_permutation_is_evaluated_at_a_few_points():
     assert len(set(found.tolist())) == len(indices)
     assert found.min() >= 0
     assert found.max() < size
-
-
-def test_each_key_is_another_permutation():
-    orders = [randomness.permute(np.arange(50), 50, keys_of(key)).tolist() for key in range(100)]
-    assert len({tuple(order) for order in orders}) == 100
-    assert list(range(50)) not in orders
 
 
 @given(
@@ -156,7 +134,7 @@ def test_every_order_of_a_few_is_equally_likely(size):
 
 
 @pytest.mark.parametrize("size", [10, 20, 31, 63, 64, 65, 100])
-def test_two_indices_go_to_all_pairs_of_places_equally_often(size):
+def test_two_indices_go_to_all_pairs_of_positions_equally_often(size):
     keys = randomness.random_bits(keys_of(9), np.arange(200_000))
     first = randomness.permute(np.full(len(keys), 0), size, keys)
     last = randomness.permute(np.full(len(keys), size - 1), size, keys)
@@ -171,9 +149,3 @@ def chi_square_deviation(counts):
     expected = counts.mean()
     freedom = len(counts) - 1
     return (((counts - expected) ** 2 / expected).sum() - freedom) / math.sqrt(2 * freedom)
-
-
-def test_an_index_goes_everywhere_equally_often():
-    keys = randomness.random_bits(keys_of(9), np.arange(100_000))
-    found = randomness.permute(np.full(len(keys), 6), 10, keys)
-    np.testing.assert_allclose(np.bincount(found) / len(keys), 0.1, atol=0.004)
