@@ -7,8 +7,8 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.pretraining.sources import (
     Block,
-    BlockBuilder,
     SourceSpec,
+    blocks_of,
     document_blocks,
     open_source,
     source_specs,
@@ -65,16 +65,14 @@ def test_an_unknown_kind_lists_the_known_ones(source):
 
 
 def test_blocks_end_before_the_line_that_does_not_fit():
-    builder = BlockBuilder(limit=10)
-    assert builder.add("abcd") is None
-    assert builder.add("  ") is None
-    assert builder.add(" efgh ") is None
-    assert builder.add("i") == Block(True, "abcd\nefgh")
-    assert builder.add("a line that is longer than a block") == Block(False, "i")
-    assert builder.end_document() == Block(False, "a line that is longer than a block")
-    assert builder.end_document() is None
-    assert builder.add("next") is None
-    assert builder.end_document() == Block(True, "next")
+    long = "a line that is longer than a block"
+    lines = ["abcd", "  ", " efgh ", "i", long, None, None, "next", " "]
+    assert list(blocks_of(lines, limit=10)) == [
+        Block(True, "abcd\nefgh"),
+        Block(False, "i"),
+        Block(False, long),
+        Block(True, "next"),
+    ]
 
 
 def test_paragraphs_are_lines_or_joined_up_to_a_blank_line():

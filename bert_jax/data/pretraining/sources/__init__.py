@@ -7,6 +7,7 @@ import abc
 import dataclasses
 import difflib
 import importlib
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
@@ -84,48 +85,31 @@ class Block:
     text: str
 
 
-class BlockBuilder:
-    """Groups the lines of documents into blocks."""
+def blocks_of(lines: Iterable[str | None], limit: int = BLOCK_CHARACTERS) -> Iterator[Block]:
+    """Groups the lines of documents into blocks.
 
-    def __init__(self, limit: int = BLOCK_CHARACTERS):
-        self._limit = limit
-        self._lines: list[str] = []
-        self._characters = 0
-        self._starts_document = True
-
-    def add(self, line: str) -> Block | None:
-        """Adds a line without its line end; returns the previous block if the line did not fit."""
-        line = line.strip()
-        if not line:
-            return None
-        block = None
-        if self._lines and self._characters + len(line) + 1 > self._limit:
-            block = self._take()
-        self._lines.append(line)
-        self._characters += len(line) + 1
-        return block
-
-    def end_document(self) -> Block | None:
-        """Ends the document; returns its last block, or None if there is no text left."""
-        block = self._take() if self._lines else None
-        self._starts_document = True
-        return block
-
-    def _take(self) -> Block:
-        block = Block(self._starts_document, "\n".join(self._lines))
-        self._lines, self._characters, self._starts_document = [], 0, False
-        return block
+    Args:
+        lines: lines, with or without line end; None between two documents.
+        limit: maximum number of characters of a block of several lines.
+    """
+    pending: list[str] = []
+    characters, starts_document = 0, True
+    for raw_line in itertools.chain(lines, [None]):
+        line = "" if raw_line is None else raw_line.strip()
+        if pending and (raw_line is None or (line and characters + len(line) + 1 > limit)):
+            yield Block(starts_document, "\n".join(pending))
+            pending, characters, starts_document = [], 0, False
+        if raw_line is None:
+            starts_document = True
+        elif line:
+            pending.append(line)
+            characters += len(line) + 1
 
 
 def document_blocks(text: str, paragraphs: str) -> Iterator[Block]:
     """The blocks of a document that is one string (see `SourceSpec.paragraphs`)."""
-    builder = BlockBuilder()
     lines = text.replace("\r\n", "\n").split("\n")
-    for line in _join_wrapped(lines) if paragraphs == "blank" else lines:
-        if block := builder.add(line):
-            yield block
-    if block := builder.end_document():
-        yield block
+    return blocks_of(_join_wrapped(lines) if paragraphs == "blank" else lines)
 
 
 def _join_wrapped(lines: list[str]) -> Iterator[str]:

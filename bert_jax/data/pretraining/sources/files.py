@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bert_jax.data.pretraining.sources import (
     Block,
-    BlockBuilder,
     Source,
     SourceSpec,
+    blocks_of,
     document_blocks,
 )
 from bert_jax.data.readers.lines import Lines, decompress, named_errors
@@ -125,10 +125,10 @@ class TextSource(FileSource):
             layout = self.spec.format
             if layout == "auto":
                 layout = self._detect(path)
-            if layout == "wikiextractor":
-                yield from self._tagged_documents(path)
-            else:
-                yield from self._documents(path, one_per_line=layout == "lines")
+            is_tagged = layout == "wikiextractor"
+            yield from blocks_of(
+                self._tagged_lines(path) if is_tagged else self._lines(path, layout == "lines")
+            )
 
     def _detect(self, path: Path) -> str:
         for _, line in self.numbered_lines(path):
@@ -136,32 +136,29 @@ class TextSource(FileSource):
                 return "wikiextractor" if _DOCUMENT_TAG.match(line.strip()) else "bert"
         return "bert"
 
-    def _documents(self, path: Path, one_per_line: bool) -> Iterator[Block]:
-        builder = BlockBuilder()
+    def _lines(self, path: Path, one_per_line: bool) -> Iterator[str | None]:
+        """Lines, and None after each document: after every line, or where a line is blank."""
         for _, line in self.numbered_lines(path):
-            if block := builder.add(line):
-                yield block
-            ends = one_per_line or not line.strip()
-            if ends and (block := builder.end_document()):
-                yield block
-        if block := builder.end_document():
-            yield block
+            yield line
+            if one_per_line or not line.strip():
+                yield None
 
-    def _tagged_documents(self, path: Path) -> Iterator[Block]:
-        """Documents in WikiExtractor's `<doc id=… title=…>` … `</doc>`.
+    def _tagged_lines(self, path: Path) -> Iterator[str | None]:
+        """Lines of documents in WikiExtractor's `<doc id=… title=…>` … `</doc>`; None at each tag.
 
         The title, which the first line repeats, is left out, so that a redirect or a stub without
         text is not a document.
         """
-        builder = BlockBuilder()
         inside, title = False, ""
         for number, line in self.numbered_lines(path):
             stripped = line.strip()
             if tag := _DOCUMENT_TAG.match(stripped):
                 attribute = _TITLE.search(tag.group(1) or "")
                 inside, title = True, html.unescape(attribute.group(1)) if attribute else ""
+                yield None
             elif stripped == "</doc>":
                 inside = False
+                yield None
             elif stripped and not inside:
                 raise OptionError(
                     "format",
@@ -169,19 +166,10 @@ class TextSource(FileSource):
                     "set {format=bert} to read the file as plain text",
                     problem=f"{path}:{number}: text outside of <doc …> and </doc>",
                 )
-            elif stripped and title == stripped:
-                title = ""
-                continue
-            else:
-                # Only the first line of text can be the title.
-                title = "" if stripped else title
-                if block := builder.add(line):
-                    yield block
-                continue
-            if block := builder.end_document():
-                yield block
-        if block := builder.end_document():
-            yield block
+            elif stripped:
+                if stripped != title:
+                    yield line
+                title = ""  # only the first line of text can be the title
 
 
 class JsonLinesSource(FileSource):
