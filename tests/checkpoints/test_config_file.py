@@ -193,7 +193,6 @@ def test_heads_of_our_own_are_named_where_there_is_one(tmp_path, head, field, va
             "lacks hidden_act, max_position_embeddings, type_vocab_size, layer_norm_eps, "
             "pad_token_id; give the whole roberta config",
         ),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"is_decoder": True}, "is_decoder is True; only False is supported"),
         ({"hidden_act": "prelu"}, "hidden_act is 'prelu'; known are gelu, gelu_python, "),
         ({"hidden_size": "768"}, "hidden_size is '768'; it must be a whole number"),

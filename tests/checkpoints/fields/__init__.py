@@ -43,6 +43,11 @@ def carried(value: Any) -> Field:
     return Field(CARRIED, value)
 
 
+def all_carried(names: str, value: Any = "kept") -> dict[str, Field]:
+    """Fields that load and save keep, by their names; the value does not matter."""
+    return {name: carried(value) for name in names.split()}
+
+
 def refused(value: Any) -> Field:
     """A field that is an error with this value."""
     return Field(REFUSED, value)

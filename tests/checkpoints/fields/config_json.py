@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests.checkpoints.fields import COMPUTED, Field, carried, computed, refused, tested
+from tests.checkpoints.fields import (
+    COMPUTED,
+    Field,
+    all_carried,
+    carried,
+    computed,
+    refused,
+    tested,
+)
 
 
 def same_name(**values: Any) -> dict[str, Field]:
@@ -79,70 +87,23 @@ _EVERY_CONFIG = {
     "pruned_heads": refused({"0": [1]}),
     "per_layer_config": refused({"0": {"intermediate_size": 64}}),
     "quantization_config": refused({"quant_method": "bitsandbytes", "load_in_8bit": True}),
-    # Where a file comes from.
-    "_name_or_path": carried("somebody/model"),
-    "_commit_hash": carried("86b5e0934494bd15c9632b12f734a8a67f723594"),
-    "transformers_version": carried("5.24.0"),
-    "finetuning_task": carried("mrpc"),
-    "auto_map": carried({"AutoModel": "modeling.MyModel"}),
-    "custom_pipelines": carried({"tags": {"impl": "tags.TagPipeline"}}),
-    # How transformers computes, and what it returns.
-    "_attn_implementation": carried("sdpa"),
-    "_attn_implementation_autoset": carried(True),
-    "attn_implementation": carried("sdpa"),
-    "_experts_implementation": carried("eager"),
-    "chunk_size_feed_forward": carried(8),
-    "gradient_checkpointing": carried(True),
-    "output_attentions": carried(True),
-    "output_hidden_states": carried(True),
-    "output_past": carried(True),
-    "output_scores": carried(True),
-    "return_dict": carried(False),
-    "return_dict_in_generate": carried(True),
-    "tf_legacy_loss": carried(True),
-    "tie_last_hidden_states": carried(False),
-    "torchscript": carried(True),
-    "use_bfloat16": carried(True),
-    "use_cache": carried(False),
-    "xla_device": carried(True),
-    # Encoders with a decoder.
-    "cross_attention_hidden_size": carried(16),
-    "decoder_start_token_id": carried(2),
-    "is_encoder_decoder": carried(True),
-    "tie_encoder_decoder": carried(True),
-    # Generation, up to version 4.
-    "bad_words_ids": carried([[3]]),
-    "begin_suppress_tokens": carried([3]),
-    "diversity_penalty": carried(0.5),
-    "do_sample": carried(True),
-    "early_stopping": carried(True),
-    "encoder_no_repeat_ngram_size": carried(2),
-    "exponential_decay_length_penalty": carried([5, 1.1]),
-    "forced_bos_token_id": carried(2),
-    "forced_eos_token_id": carried(3),
-    "length_penalty": carried(0.8),
-    "max_length": carried(20),
-    "min_length": carried(3),
-    "no_repeat_ngram_size": carried(2),
-    "num_beam_groups": carried(2),
-    "num_beams": carried(4),
-    "num_return_sequences": carried(2),
-    "prefix": carried("summarize: "),
-    "remove_invalid_values": carried(True),
-    "repetition_penalty": carried(1.2),
-    "suppress_tokens": carried([3]),
-    "task_specific_params": carried({"summarization": {"num_beams": 4}}),
-    "temperature": carried(0.7),
-    "top_k": carried(5),
-    "top_p": carried(0.9),
-    "typical_p": carried(0.9),
-    # Ids that the tokenizer says, too.
-    "bos_token_id": carried(5),
-    "cls_token_id": carried(6),
-    "eos_token_id": carried(7),
-    "sep_token_id": carried(8),
-    # A key that no version of transformers has.
-    "_my_note": carried({"anything": [None]}),
+    # Where a file comes from, how transformers computes, what it returns; decoders; generation;
+    # ids that the tokenizer says, too; and a key that no version of transformers has.
+    **all_carried(
+        "_name_or_path _commit_hash transformers_version finetuning_task auto_map "
+        "custom_pipelines _attn_implementation _attn_implementation_autoset attn_implementation "
+        "_experts_implementation chunk_size_feed_forward gradient_checkpointing output_attentions "
+        "output_hidden_states output_past output_scores return_dict return_dict_in_generate "
+        "tf_legacy_loss tie_last_hidden_states torchscript use_bfloat16 use_cache xla_device "
+        "cross_attention_hidden_size decoder_start_token_id is_encoder_decoder "
+        "tie_encoder_decoder bad_words_ids begin_suppress_tokens diversity_penalty do_sample "
+        "early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty "
+        "forced_bos_token_id forced_eos_token_id length_penalty max_length min_length "
+        "no_repeat_ngram_size num_beam_groups num_beams num_return_sequences prefix "
+        "remove_invalid_values repetition_penalty suppress_tokens task_specific_params "
+        "temperature top_k top_p typical_p bos_token_id cls_token_id eos_token_id sep_token_id "
+        "_my_note"
+    ),
 }
 
 _BERT = {
@@ -155,12 +116,10 @@ _BERT = {
     **same_name(layer_norm_eps=1e-7, classifier_dropout=0.3),
     "embedding_size": carried(64),  # transformers asks whether it is there, and no more
     # google-research/bert wrote these beside its multilingual and Chinese models.
-    "directionality": carried("bidi"),
-    "pooler_fc_size": carried(768),
-    "pooler_num_attention_heads": carried(12),
-    "pooler_num_fc_layers": carried(3),
-    "pooler_size_per_head": carried(128),
-    "pooler_type": carried("first_token_transform"),
+    **all_carried(
+        "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
+        "pooler_size_per_head pooler_type"
+    ),
 }
 _ALBERT = {
     **_BERT,
@@ -168,11 +127,7 @@ _ALBERT = {
     "classifier_dropout_prob": computed(0.3, "classifier_dropout"),
     "inner_group_num": refused(2),
     # google-research/albert wrote these, and none of its programs reads them.
-    "down_scale_factor": carried(2),
-    "gap_size": carried(1),
-    "layers_to_keep": carried([0]),
-    "net_structure_type": carried(1),
-    "num_memory_blocks": carried(1),
+    **all_carried("down_scale_factor gap_size layers_to_keep net_structure_type num_memory_blocks"),
 }
 del _ALBERT["classifier_dropout"]
 

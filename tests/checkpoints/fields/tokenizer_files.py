@@ -7,7 +7,16 @@ a pair of one piece each, ids of special tokens and attributes of a `Tokenizer`.
 from collections.abc import Mapping
 from typing import Any
 
-from tests.checkpoints.fields import COMPUTED, REFUSED, Field, carried, computed, refused, tested
+from tests.checkpoints.fields import (
+    COMPUTED,
+    REFUSED,
+    Field,
+    all_carried,
+    carried,
+    computed,
+    refused,
+    tested,
+)
 
 CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 SPECIAL, ADDED = "special_tokens_map.json", "added_tokens.json"
@@ -127,33 +136,16 @@ TOKENIZERS: Mapping[str, Mapping[str, Field]] = {
             name: tested("left out", "test_what_the_files_say_is_saved_again")
             for name in ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
         },
-        # Of calls without arguments, which ask for neither.
-        "max_length": carried(8),
-        "pad_to_multiple_of": carried(8),
-        "pad_token_type_id": carried(1),
+        # Of calls without arguments, of `decode`, of classes of earlier versions, of chats, of
+        # loading.
         "padding_side": carried("left"),
-        "stride": carried(1),
-        "truncation_strategy": carried("only_first"),
-        # Of `decode`, of classes of earlier versions, of chats, of loading.
-        "auto_map": carried({"AutoTokenizer": ["tokenizer.MyTokenizer", None]}),
-        "backend": carried("tokenizers"),
-        "chat_template": carried("{{ messages }}"),
-        "clean_up_tokenization_spaces": carried(False),
-        "do_basic_tokenize": carried(False),
-        "errors": carried("strict"),
-        "full_tokenizer_file": carried(None),
-        "is_local": carried(True),
-        "legacy": carried(False),
-        "local_files_only": carried(True),
-        "my_note": carried("anything"),
-        "never_split": carried(["a b"]),
-        "processor_class": carried("MyProcessor"),
-        "remove_space": carried(False),
-        "response_template": carried("x"),
-        "sp_model_kwargs": carried({}),
-        "spaces_between_special_tokens": carried(False),
-        "use_fast": carried(False),
-        "wordpieces_prefix": carried("##"),
+        **all_carried(
+            "max_length pad_to_multiple_of pad_token_type_id stride truncation_strategy "
+            "auto_map backend chat_template clean_up_tokenization_spaces do_basic_tokenize "
+            "errors full_tokenizer_file is_local legacy local_files_only my_note never_split "
+            "processor_class remove_space response_template sp_model_kwargs "
+            "spaces_between_special_tokens use_fast wordpieces_prefix"
+        ),
     },
     SPECIAL: _TOKENS,
     ADDED: {"y": computed(10, "ay", [2, 5, 10, 3])},
