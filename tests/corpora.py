@@ -15,52 +15,14 @@ from bert_jax.data.pretraining.preparation.prepare import prepare
 from bert_jax.data.pretraining.sources import SourceSpec
 from bert_jax.tokenization import BertSwitches, Tokenizer, WordPieceTokenizer
 
-#  0-9    [PAD]  [UNK]  [CLS]  [SEP]  [MASK] .      the    a      it     was
-# 10-19   cat    dog    bird   boy    mat    tree   song   sun    sea    shell
-# 20-29   sat    ran    sang   walk   play   went   found  on     in     to
-# 30-39   and    up     down   warm   long   low    one    ##s    ##ed   ##er
-PIECES = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    ".",
-    "the",
-    "a",
-    "it",
-    "was",
-    "cat",
-    "dog",
-    "bird",
-    "boy",
-    "mat",
-    "tree",
-    "song",
-    "sun",
-    "sea",
-    "shell",
-    "sat",
-    "ran",
-    "sang",
-    "walk",
-    "play",
-    "went",
-    "found",
-    "on",
-    "in",
-    "to",
-    "and",
-    "up",
-    "down",
-    "warm",
-    "long",
-    "low",
-    "one",
-    "##s",
-    "##ed",
-    "##er",
-]
+# Ten a line: ids 0-9, 10-19, 20-29 and 30-39.
+_VOCABULARY = """
+[PAD] [UNK] [CLS] [SEP] [MASK] . the a it was
+cat dog bird boy mat tree song sun sea shell
+sat ran sang walk play went found on in to
+and up down warm long low one ##s ##ed ##er
+"""
+PIECES = _VOCABULARY.split()
 
 # A document is a block of lines, a sentence a line.
 TEXT = """\

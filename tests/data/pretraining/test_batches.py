@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax.data.pretraining.batches import PretrainingBatches
@@ -111,6 +111,7 @@ def words_of(ids: np.ndarray) -> list[list[int]]:
     return words
 
 
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.lists(st.integers(2, 30), min_size=1, max_size=8), min_size=2, max_size=5),
     objective=st.sampled_from(["nsp", "sop", "none"]),

@@ -44,9 +44,10 @@ def make(options, output, **keywords):
     return prepare(options, output, workers=1, progress=False, **keywords)
 
 
-@pytest.mark.parametrize("limit", [None, 7])
-@pytest.mark.parametrize("batch_characters", [50, 1 << 20])
-@pytest.mark.parametrize("shard_bytes", [500, 1 << 20])
+@pytest.mark.parametrize(
+    ("shard_bytes", "batch_characters", "limit"),
+    [(500, 50, None), (500, 1 << 20, 7), (1 << 20, 50, 7), (1 << 20, 1 << 20, None)],
+)
 def test_shards_joined_are_the_corpus(
     options, tmp_path, monkeypatch, shard_bytes, batch_characters, limit
 ):
